@@ -1,0 +1,130 @@
+"""Every error a caller can meet, named by its cause.
+
+    AgentKernelError
+    ├── InvalidRequest            the caller's words do not make sense
+    ├── Forbidden                 the caller may not do this
+    ├── NotFound
+    │   ├── SessionNotFound
+    │   ├── TurnNotFound
+    │   └── UnknownModel
+    ├── Conflict
+    │   ├── SessionBusy           another turn of this session is running
+    │   ├── SequenceConflict      somebody appended first
+    │   └── LeaseLost             this process may no longer write to the turn
+    ├── EngineError
+    │   ├── ModelMissing          in the catalog, not on this machine yet
+    │   ├── ModelBroken           wrong hash, truncated, not a model
+    │   ├── EngineCrashed         the worker process ended
+    │   └── ContextOverflow       more tokens than the model can hold
+    ├── PullFailed                a download did not end well
+    ├── StoreError
+    │   ├── StoreFull             no space left on the disk
+    │   └── StoreCorrupt          the file is not what this version wrote
+    └── SandboxUnavailable        a required isolation layer is missing here
+
+The code of an error is its class name in snake case: it is the same in Python, in events and over HTTP. HTTP status
+codes are mapped in one place (``jupyter_ext.handlers.base``), never here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+
+class AgentKernelError(Exception):
+    """What happened (``message``), what to do next (``hint``), and facts for programs (``details``)."""
+
+    def __init__(self, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details: dict[str, Any] = dict(details or {})
+
+    @property
+    def code(self) -> str:
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+    def to_json(self) -> dict[str, Any]:
+        """``{code, message, hint, details}``, the shape on every wire."""
+        return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class InvalidRequest(AgentKernelError): ...
+
+
+class Forbidden(AgentKernelError): ...
+
+
+class NotFound(AgentKernelError): ...
+
+
+class SessionNotFound(NotFound): ...
+
+
+class TurnNotFound(NotFound): ...
+
+
+class UnknownModel(NotFound): ...
+
+
+class Conflict(AgentKernelError): ...
+
+
+class SessionBusy(Conflict): ...
+
+
+class SequenceConflict(Conflict): ...
+
+
+class LeaseLost(Conflict): ...
+
+
+class EngineError(AgentKernelError): ...
+
+
+class ModelMissing(EngineError): ...
+
+
+class ModelBroken(EngineError): ...
+
+
+class EngineCrashed(EngineError): ...
+
+
+class ContextOverflow(EngineError): ...
+
+
+class PullFailed(AgentKernelError): ...
+
+
+class StoreError(AgentKernelError): ...
+
+
+class StoreFull(StoreError): ...
+
+
+class StoreCorrupt(StoreError): ...
+
+
+class SandboxUnavailable(AgentKernelError): ...
+
+
+def _tree(root: type[AgentKernelError]) -> dict[str, type[AgentKernelError]]:
+    found = {root("").code: root}
+    for child in root.__subclasses__():
+        found |= _tree(child)
+    return found
+
+
+BY_CODE = _tree(AgentKernelError)
+
+
+def from_json(body: Mapping[str, Any]) -> AgentKernelError:
+    """The inverse of ``to_json``; an unknown code becomes a plain ``AgentKernelError``."""
+    kind = BY_CODE.get(str(body.get("code")), AgentKernelError)
+    return kind(str(body.get("message", "")), hint=str(body.get("hint", "")), details=body.get("details") or {})

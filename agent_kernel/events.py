@@ -1,0 +1,218 @@
+"""What a turn announces, one dataclass per event; everything a person sees is rendered from these.
+
+On the wire an event is ``{seq, turn, session, round, time, type, data}``. ``seq`` counts from 1 within a turn. Standard
+library only: the magic reads events inside a person's kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    type: ClassVar[str] = "turn.started"
+    model: str
+    local: bool
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Waiting for another turn (``position`` >= 1) of this session, or for the engine."""
+
+    type: ClassVar[str] = "queued"
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoading:
+    """``fraction`` is 0..1, or None while unknown."""
+
+    type: ClassVar[str] = "model.loading"
+    model: str
+    stage: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBuilt:
+    """What the model sees this round: how many messages, and how many older ones did not fit."""
+
+    type: ClassVar[str] = "context"
+    messages: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    type: ClassVar[str] = "text.delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    type: ClassVar[str] = "reasoning.delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """``where`` is where the call runs: live, sandbox, server or client."""
+
+    type: ClassVar[str] = "call.started"
+    call: str
+    name: str
+    arguments: Mapping[str, Any]
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutput:
+    type: ClassVar[str] = "call.output"
+    call: str
+    text: str
+    stream: str = "stdout"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequired:
+    """A person must decide. ``code`` is exactly what will run, ``target`` where."""
+
+    type: ClassVar[str] = "approval.required"
+    approval: str
+    call: str
+    name: str
+    kind: str
+    target: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalResolved:
+    type: ClassVar[str] = "approval.resolved"
+    approval: str
+    call: str
+    decision: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOffered:
+    """A client of this notebook may claim and run the call (``call.claimed`` follows, once)."""
+
+    type: ClassVar[str] = "call.offered"
+    call: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CallClaimed:
+    type: ClassVar[str] = "call.claimed"
+    call: str
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished:
+    """``text`` is what the model reads. ``media`` are ``{mime, hash, size, data}``, data in base64 unless it was shown
+    already by the client that ran the call."""
+
+    type: ClassVar[str] = "call.finished"
+    call: str
+    name: str
+    status: str
+    text: str
+    seconds: float
+    media: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StateLost:
+    """Variables that the conversation speaks of are gone."""
+
+    type: ClassVar[str] = "state.lost"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line that a person should read: a limit met, a save that failed, a layer that is missing."""
+
+    type: ClassVar[str] = "notice"
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished:
+    """The last event of every turn. ``error`` is ``{code, message, hint, details}`` when the state is failed."""
+
+    type: ClassVar[str] = "turn.finished"
+    state: TurnState
+    reason: str
+    rounds: int
+    usage: Mapping[str, float]
+    error: Mapping[str, Any] | None = None
+
+
+Body: TypeAlias = (
+    TurnStarted
+    | Queued
+    | ModelLoading
+    | ContextBuilt
+    | TextDelta
+    | ReasoningDelta
+    | CallStarted
+    | CallOutput
+    | ApprovalRequired
+    | ApprovalResolved
+    | CallOffered
+    | CallClaimed
+    | CallFinished
+    | StateLost
+    | Notice
+    | TurnFinished
+)
+TYPES: dict[str, type[Body]] = {kind.type: kind for kind in Body.__args__}
+Emit: TypeAlias = Callable[[Body], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A body in its envelope. ``time`` is seconds since the epoch."""
+
+    seq: int
+    turn: str
+    session: str
+    round: int
+    time: float
+    body: Body = field()
+
+    def to_json(self) -> dict[str, Any]:
+        data = {item.name: getattr(self.body, item.name) for item in dataclasses.fields(self.body)}
+        return {
+            "seq": self.seq,
+            "turn": self.turn,
+            "session": self.session,
+            "round": self.round,
+            "time": round(self.time, 4),
+            "type": self.body.type,
+            "data": data,
+        }
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Event:
+        """Raises KeyError for a type this version does not know and TypeError for a body that lacks a field; unknown
+        fields of a known type are ignored, so that an older client follows a newer server."""
+        kind = TYPES[wire["type"]]
+        known = {item.name for item in dataclasses.fields(kind)}
+        body = kind(**{key: value for key, value in wire["data"].items() if key in known})
+        return cls(wire["seq"], wire["turn"], wire["session"], wire["round"], wire["time"], body)

@@ -1,0 +1,188 @@
+"""What is said in a turn: messages, their parts, tool calls and results, and what they cost.
+
+Frozen values that know nothing of storage or wire; ``to_json`` gives the OpenAI chat shape (a superset of mistral.rs's
+serialized messages), in which media are named by hash and never inlined.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Status: TypeAlias = Literal["success", "error", "denied", "timeout", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Bytes with a MIME type, named by the SHA-256 of the bytes; ``data`` is None when it is stored elsewhere."""
+
+    mime: str
+    hash: str
+    size: int
+    data: bytes | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, mime: str, data: bytes) -> Media:
+        return cls(mime, hashlib.sha256(data).hexdigest(), len(data), data)
+
+
+Part: TypeAlias = Text | Media
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call the model asked for. ``arguments`` is a JSON object; what could not be parsed stands under ``_raw``."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation.
+
+    ``status`` is set on tool results and, as ``interrupted``, on an assistant message that was cut short.
+    ``hidden`` marks the volatile context of a turn: the model reads it, people are not shown it.
+    """
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    call_id: str | None = None
+    name: str | None = None
+    status: Status | None = None
+    hidden: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Media))
+
+    def with_status(self, status: Status) -> Message:
+        return replace(self, status=status)
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys without a value are left out; text alone is a string, with media a list of parts."""
+        body: dict[str, Any] = {"role": self.role, "content": self.text}
+        if self.media:
+            body["content"] = [_part_to_json(part) for part in self.parts]
+        if self.calls:
+            body["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}}
+                for call in self.calls
+            ]
+        optional = {
+            "reasoning_content": self.reasoning,
+            "tool_call_id": self.call_id,
+            "name": self.name,
+            "status": self.status,
+            "hidden": self.hidden,
+        }
+        return body | {key: value for key, value in optional.items() if value}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Message:
+        """Accepts what ``to_json`` gives and OpenAI's own shape (``arguments`` as a JSON string)."""
+        content = body.get("content") or ""
+        parts = (Text(content),) if isinstance(content, str) else tuple(_part_from_json(part) for part in content)
+        return cls(
+            role=body["role"],
+            parts=tuple(part for part in parts if part != Text("")),
+            calls=tuple(_call_from_json(call) for call in body.get("tool_calls") or ()),
+            reasoning=body.get("reasoning_content") or "",
+            call_id=body.get("tool_call_id"),
+            name=body.get("name"),
+            status=body.get("status"),
+            hidden=bool(body.get("hidden")),
+        )
+
+
+def user(text: str, media: Iterable[Media] = (), *, hidden: bool = False) -> Message:
+    return Message("user", (Text(text), *media), hidden=hidden)
+
+
+def assistant(text: str, calls: Iterable[ToolCall] = (), reasoning: str = "") -> Message:
+    return Message("assistant", (Text(text),) if text else (), tuple(calls), reasoning)
+
+
+def system(text: str) -> Message:
+    return Message("system", (Text(text),))
+
+
+def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media] = ()) -> Message:
+    return Message("tool", (Text(text), *media), call_id=call.id, name=call.name, status=status)
+
+
+def parse_arguments(raw: str) -> dict[str, Any]:
+    """Arguments as the model wrote them; text that is no JSON object is kept under ``_raw``, never dropped."""
+    try:
+        value = json.loads(raw, strict=False)
+    except ValueError:
+        return {"_raw": raw}
+    return value if isinstance(value, dict) else {"_raw": raw}
+
+
+def _part_to_json(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    return {"type": "media", "mime": part.mime, "hash": part.hash, "size": part.size}
+
+
+def _part_from_json(body: Mapping[str, Any]) -> Part:
+    if body.get("type") == "text":
+        return Text(body["text"])
+    return Media(body["mime"], body["hash"], body["size"])
+
+
+def _call_from_json(body: Mapping[str, Any]) -> ToolCall:
+    function = body["function"]
+    arguments = function.get("arguments") or {}
+    parsed = parse_arguments(arguments) if isinstance(arguments, str) else arguments
+    return ToolCall(body["id"], function["name"], parsed)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a round or a turn cost. Tokens are the model's; times are seconds of wall clock.
+
+    ``reused_tokens`` of ``prompt_tokens`` were not computed again (KV cache prefix). ``first_token_s`` is the time from
+    the request to its first token; a sum keeps that of the first round.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reused_tokens: int = 0
+    first_token_s: float = 0.0
+    seconds: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.reused_tokens + other.reused_tokens,
+            self.first_token_s or other.first_token_s,
+            self.seconds + other.seconds,
+        )
+
+    def to_json(self) -> dict[str, float]:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "reused_tokens": self.reused_tokens,
+            "first_token_s": round(self.first_token_s, 4),
+            "seconds": round(self.seconds, 4),
+        }

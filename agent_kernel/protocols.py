@@ -1,0 +1,277 @@
+"""The seams: what an engine, a session store, a tool and a sandbox must do. Implementations do not inherit from these.
+
+Cancelling the awaiting task is how anything here is stopped; every method leaves a known outcome behind when that
+happens. Errors are those of ``errors.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from agent_kernel.events import Emit, TurnState
+from agent_kernel.messages import Media, Message, Status, ToolCall, Usage
+from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn
+
+# ---------------------------------------------------------------------------------------------------- engine
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    kind: str
+    where: Literal["live", "sandbox", "server", "client"] = "server"
+    shared_state: bool = True
+    """Calls of a round that touch shared state run one after the other; the others in parallel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """None means the model's own default. ``temperature`` 0 is greedy."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """One model call. ``session`` is a hint for caches only. Empty ``tools``: the answer is text."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Sampling = Sampling()
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningChunk:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallChunk:
+    """A complete tool call; engines assemble partial ones."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class WaitChunk:
+    """Nothing yet: the model is loading (``fraction`` 0..1 or None), or the request is queued at ``position`` >= 1."""
+
+    stage: str
+    fraction: float | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndChunk:
+    """The last chunk. ``reason``: stop, length, calls or cancelled."""
+
+    reason: str
+    usage: Usage
+
+
+Chunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | WaitChunk | EndChunk
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """``context_length`` in tokens, 0 = unknown. ``state``: unloaded, loading, ready or failed."""
+
+    model: str
+    local: bool
+    context_length: int
+    vision: bool
+    state: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    def info(self) -> EngineInfo: ...
+
+    def stream(self, request: EngineRequest) -> AsyncIterator[Chunk]:
+        """Ends with exactly one EndChunk. Closing the iterator cancels the decode. Raises EngineError."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+# ---------------------------------------------------------------------------------------------------- session store
+
+
+class Sessions(Protocol):
+    async def create(self, key: SessionKey, title: str = "") -> Session:
+        """The session, made if it was not there."""
+        ...
+
+    async def info(self, key: SessionKey) -> Session | None: ...
+
+    async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
+        """Most recently updated first."""
+        ...
+
+    async def rename(self, key: SessionKey, title: str) -> None: ...
+
+    async def clear(self, key: SessionKey) -> None:
+        """Removes every item and turn; the session and its bindings stay. Raises SessionBusy while a turn is open."""
+        ...
+
+    async def delete(self, key: SessionKey) -> bool:
+        """True if it existed. Items, turns, bindings and media used nowhere else go with it. Raises SessionBusy."""
+        ...
+
+
+class Turns(Protocol):
+    async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
+        """Takes the session's lease. Raises SessionBusy while another turn is open, SessionNotFound."""
+        ...
+
+    async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> list[Item]:
+        """All or nothing, in order. Raises SequenceConflict if the head is not ``expect_seq``, LeaseLost if the turn is
+        closed or another's, InvalidRequest for a result without its call, a second result, or anything else while a
+        call is unanswered. Media data go to the blobs in the same transaction."""
+        ...
+
+    async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
+        """False when the lease is lost."""
+        ...
+
+    async def close_turn(
+        self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
+    ) -> bool:
+        """Answers every unanswered call (status interrupted, text = reason) and closes, in one transaction. False, and
+        nothing written, when the turn is unknown, closed or another's: closing twice is harmless."""
+        ...
+
+    async def recover(self) -> list[Turn]:
+        """Closes as interrupted, by compare-and-set, the open turns whose lease is LEASE_S old or whose owner is
+        provably dead; returns those it closed."""
+        ...
+
+
+class History(Protocol):
+    async def latest(self, key: SessionKey, limit: int | None = None, *, failed: bool = True) -> list[Item]:
+        """The newest ``limit`` items in order (None = all, 0 = none, negative = InvalidRequest). A limit never starts
+        inside a call/result pair: it returns fewer. ``failed=False`` leaves out items of failed turns. Media come
+        without data."""
+        ...
+
+    async def turns(self, key: SessionKey, limit: int | None = None) -> list[Turn]:
+        """The newest ``limit`` turns in order."""
+        ...
+
+    async def blob(self, key: SessionKey, digest: str) -> bytes | None:
+        """Bytes of a medium that an item of this session names."""
+        ...
+
+
+class Bindings(Protocol):
+    """Which session a notebook (or a kernel without one) talks to. ``root`` is the contents root, so that two servers
+    with an Untitled.ipynb each do not share a session; ``path`` is the notebook's path below it, or ``kernel:ID``."""
+
+    async def bind(self, namespace: str, root: str, path: str, session: str) -> None: ...
+
+    async def bound(self, namespace: str, root: str, path: str) -> str | None: ...
+
+    async def move(self, root: str, old: str, new: str) -> int:
+        """Follows a rename of a file or a directory in every namespace; returns how many bindings moved."""
+        ...
+
+    async def paths(self, root: str, session: SessionKey) -> list[str]: ...
+
+
+class SessionStore(Sessions, Turns, History, Bindings, Protocol):
+    async def aclose(self) -> None: ...
+
+
+# ---------------------------------------------------------------------------------------------------- tools
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the turn it runs in. ``emit`` announces progress (CallOutput)."""
+
+    key: SessionKey
+    turn: str
+    round: int
+    call: ToolCall
+    emit: Emit
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """``text`` is for the model. ``shown`` media were already displayed by the client that ran the call."""
+
+    text: str
+    status: Status = "success"
+    media: tuple[Media, ...] = ()
+    shown: bool = False
+
+
+class Tool(Protocol):
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        """May raise anything: the toolbox turns it into a result the model can read."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------- sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """``value`` is the repr of the last expression. ``status``: success, error, timeout or interrupted. ``lost`` says
+    why the variables of this session are gone, once, after a restart."""
+
+    status: Status
+    stdout: str = ""
+    stderr: str = ""
+    value: str | None = None
+    error: str | None = None
+    media: tuple[Media, ...] = ()
+    seconds: float = 0.0
+    lost: str = ""
+
+
+class Sandbox(Protocol):
+    async def run(
+        self,
+        session: SessionKey,
+        code: str,
+        *,
+        on_output: Callable[[str, str], None] = lambda stream, text: None,
+        read: Sequence[Path] = (),
+        timeout_s: float = 60.0,
+    ) -> RunResult:
+        """Runs code in the session's persistent namespace. ``on_output(stream, text)`` while it runs. ``read`` are the
+        directories it may read beside its work directory, fixed when the session's worker starts. At the time limit:
+        interrupt, 3 s, kill; output kept. Cancelling interrupts. Raises SandboxUnavailable."""
+        ...
+
+    async def report(self) -> Mapping[str, Any]:
+        """Which layers are in force here: name -> {required, active, detail}."""
+        ...
+
+    async def close(self, session: SessionKey) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+Ask: TypeAlias = Callable[[ToolSpec, ToolCall], Awaitable[bool]]

@@ -1,0 +1,67 @@
+"""What a person or an administrator can set. Order: Jupyter traits, then ``AGENT_KERNEL_*``, then the defaults here; a
+request can only make a policy stricter."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import platformdirs
+
+from agent_kernel.errors import InvalidRequest
+
+Permission = Literal["auto", "ask", "deny"]
+Export = Literal["on", "off", "data_dir"]
+APP = "agent-kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``engine`` and ``store`` are names of ``assembly.py`` or ``package.module:Class``. ``model`` is a catalog name or
+    the path of a GGUF file."""
+
+    model: str = "default"
+    engine: str = "local"
+    store: str = "sqlite"
+    namespace: str = ""
+    permission: Permission = "auto"
+    max_tool_rounds: int = 16
+    export: Export = "on"
+    script: str = ""
+    """JSON file that the scripted engine plays."""
+    sources: str = "hub,wheels"
+    worker_python: str = ""
+    data_dir: Path = field(default_factory=lambda: platformdirs.user_data_path(APP))
+    cache_dir: Path = field(default_factory=lambda: platformdirs.user_cache_path(APP))
+    run_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("permission", Permission), ("export", Export)):
+            if getattr(self, name) not in get_args(allowed):
+                raise InvalidRequest(f"{name} is one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}.")
+        if self.max_tool_rounds < 0:
+            raise InvalidRequest("max_tool_rounds is 0 (no tools) or more.")
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] = os.environ, **traits: Any) -> Settings:
+        """``traits`` win over the environment; empty values count as not set. Raises InvalidRequest."""
+        values: dict[str, Any] = {}
+        for item in dataclasses.fields(cls):
+            raw = env.get(f"AGENT_KERNEL_{item.name.upper()}", "")
+            value = traits.get(item.name) or raw
+            if value:
+                values[item.name] = _convert(item.name, str(item.type), value)
+        return cls(**values)
+
+
+def _convert(name: str, kind: str, value: Any) -> Any:
+    converters: dict[str, type] = {"int": int, "float": float, "Path": Path}
+    try:
+        converted = converters.get(kind, str)(value)
+    except ValueError as error:
+        raise InvalidRequest(f"AGENT_KERNEL_{name.upper()} must be a number, not {value!r}.") from error
+    return converted.expanduser() if isinstance(converted, Path) else converted
