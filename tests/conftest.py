@@ -1,0 +1,102 @@
+"""What holds for every test: models are pulled before the first test that needs them, a browser test needs chromium,
+and a skip is loud here and a failure in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+
+import pytest
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+UNPULLED = pytest.StashKey[dict[str, str]]()
+SKIPS = pytest.StashKey[list[str]]()
+
+
+def chromium() -> str | None:
+    """The path of a chromium on this machine."""
+    return next((path for path in map(shutil.which, CHROMIUM) if path), None)
+
+
+def models_of(item: pytest.Item) -> set[str]:
+    """``@pytest.mark.model("tiny")`` names its models; without names a test may use either."""
+    names: set[str] = set()
+    for mark in item.iter_markers("model"):
+        names |= {str(name) for name in mark.args} or {"default", "tiny"}
+    return names
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[UNPULLED] = {}
+    config.stash[SKIPS] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Pulls with the person watching, before capturing hides the progress bar."""
+    needed = sorted({name for item in session.items for name in models_of(item)})
+    if not needed or session.config.option.collectonly:
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        for name in needed:
+            problem = pull(name)
+            if problem:
+                session.config.stash[UNPULLED][name] = problem
+
+
+def pull(name: str) -> str:
+    """Empty when the model lies in the cache afterwards, else why not."""
+    command = [sys.executable, "-m", "agent_kernel.cli", "model"]
+    if subprocess.run([*command, "path", name], capture_output=True, check=False).returncode == 0:
+        return ""
+    print(f"\nTests need the model {name}: agent-kernel model pull {name} --yes", flush=True)
+    if subprocess.run([*command, "pull", name, "--yes"], check=False).returncode == 0:
+        return ""
+    return f"the model {name} could not be pulled; run: agent-kernel model pull {name}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name in sorted(models_of(item)):
+        if problem := item.config.stash[UNPULLED].get(name):
+            pytest.skip(problem)
+    if item.get_closest_marker("browser") and chromium() is None:
+        pytest.skip("no chromium on this machine; run: apt-get install chromium")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        note_skip(item.config, report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped:
+        note_skip(collector.config, report)
+    return report
+
+
+def note_skip(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport) -> None:
+    """In CI everything a test needs is there or is installed: what was not run was not shown to work."""
+    reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    config.stash[SKIPS].append(f"NOT TESTED  {report.nodeid}: {reason.removeprefix('Skipped: ')}")
+    if CI:
+        report.outcome = "failed"
+        report.longrepr = f"A skip is a failure in CI. {reason}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[SKIPS]:
+        terminalreporter.write_line(line, red=True, bold=True)
