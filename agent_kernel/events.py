@@ -7,6 +7,7 @@ library only: the magic reads events inside a person's kernel.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -216,3 +217,20 @@ class Event:
         known = {item.name for item in dataclasses.fields(kind)}
         body = kind(**{key: value for key, value in wire["data"].items() if key in known})
         return cls(wire["seq"], wire["turn"], wire["session"], wire["round"], wire["time"], body)
+
+
+class Stamp:
+    """Puts the bodies of one turn into numbered envelopes; a ContextBuilt begins the next round (the first is 1)."""
+
+    def __init__(self, turn: str, session: str, clock: Callable[[], float] = time.time) -> None:
+        self.turn = turn
+        self.session = session
+        self.seq = 0
+        self.round = 0
+        self._clock = clock
+
+    def __call__(self, body: Body) -> Event:
+        self.seq += 1
+        if isinstance(body, ContextBuilt):
+            self.round += 1
+        return Event(self.seq, self.turn, self.session, self.round, self._clock(), body)

@@ -6,7 +6,7 @@ happens. Errors are those of ``errors.py``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -104,7 +104,7 @@ class EngineInfo:
 class Engine(Protocol):
     def info(self) -> EngineInfo: ...
 
-    def stream(self, request: EngineRequest) -> AsyncIterator[Chunk]:
+    def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         """Ends with exactly one EndChunk. Closing the iterator cancels the decode. Raises EngineError."""
         ...
 
@@ -272,6 +272,3 @@ class Sandbox(Protocol):
     async def close(self, session: SessionKey) -> None: ...
 
     async def aclose(self) -> None: ...
-
-
-Ask: TypeAlias = Callable[[ToolSpec, ToolCall], Awaitable[bool]]

@@ -81,7 +81,7 @@ class Offers:
         self._held(turn, call, token).context.emit(CallOutput(call, text, stream))
 
     def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:
-        """Raises NotFound when the turn no longer waits (stopped, or the lease lapsed), Conflict for a second answer."""
+        """Raises NotFound when the turn no longer waits (stopped, or the lease lapsed), Conflict when answered."""
         offer = self._held(turn, call, token)
         if offer.result.done():
             raise Conflict("This call was answered already.")

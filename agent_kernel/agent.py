@@ -1,0 +1,320 @@
+"""A turn, top to bottom: request, session, context, engine, tool call, tool result, save, events.
+
+``Agent`` works in any process: it loads and saves by itself and knows neither Jupyter nor HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.context import Context
+from agent_kernel.errors import AgentKernelError
+from agent_kernel.events import (
+    Body,
+    ContextBuilt,
+    Emit,
+    Event,
+    ModelLoading,
+    Notice,
+    Queued,
+    ReasoningDelta,
+    Stamp,
+    StateLost,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+    TurnState,
+)
+from agent_kernel.messages import Media, Message, ToolCall, Usage, assistant, user
+from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineRequest,
+    ReasoningChunk,
+    Sampling,
+    SessionStore,
+    TextChunk,
+    Tool,
+    WaitChunk,
+)
+from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
+from agent_kernel.sessions.model import SessionKey, Turn, new_id
+from agent_kernel.settings import Permission
+from agent_kernel.toolbox import Place, Toolbox
+
+log = logging.getLogger(__name__)
+MAX_TOOL_ROUNDS = 16
+HISTORY_ITEMS = 1_000
+HISTORY_STEP = 500
+LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Hidden context of one turn: the model reads it before the prompt."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What a client asks for. ``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls
+    it can have a person answer for (``*`` = all). ``permission`` can only make the policy stricter."""
+
+    prompt: str
+    media: tuple[Media, ...] = ()
+    notes: tuple[Note, ...] = ()
+    where: str = "sandbox"
+    cell: str = ""
+    epoch: str = ""
+    permission: Permission = "auto"
+    answers: frozenset[str] = frozenset()
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tool_rounds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """``text`` is the closing answer. ``error`` is set when the state is failed."""
+
+    turn: str
+    state: TurnState
+    text: str
+    usage: Usage
+    rounds: int
+    error: AgentKernelError | None = None
+
+
+@dataclass(slots=True)
+class Running:
+    """A turn that runs, and what it has so far; a turn that is stopped tells from this."""
+
+    request: TurnRequest
+    opened: OpenTurn
+    emit: Emit
+    messages: list[Message] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    rounds: int = 0
+
+    @property
+    def text(self) -> str:
+        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
+
+    async def save(self, *messages: Message) -> None:
+        await self.opened.append(messages)
+        self.messages.extend(messages)
+
+
+class Agent:
+    """One session's agent. ``session`` is made when it does not exist; ``max_tool_rounds`` 0 means no tools.
+
+    ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        engine: Engine,
+        session: SessionKey | str,
+        tools: Sequence[Tool] = (),
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        gate: Gate | None = None,
+        ledger: Ledger | None = None,
+        max_tool_rounds: int = MAX_TOOL_ROUNDS,
+    ) -> None:
+        self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
+        self._store = store
+        self._engine = engine
+        self._tools = tuple(tools)
+        self._metadata = dict(metadata or {})
+        self._gate = gate or Gate(Approvals())
+        self._ledger = ledger or Ledger(store)
+        self._max_tool_rounds = max_tool_rounds
+
+    async def run(self, request: TurnRequest | str) -> TurnResult:
+        """One turn to its end. Raises SessionBusy; a turn that fails is a result with its error."""
+        return await self.turn(_request(request), lambda body: None)
+
+    async def stream(self, request: TurnRequest | str) -> AsyncGenerator[Event, None]:
+        """One turn as its events; closing the iterator stops the turn. Raises SessionBusy."""
+        turn_id = new_id("turn")
+        stamp = Stamp(turn_id, self.key.id)
+        bodies: asyncio.Queue[Body | None] = asyncio.Queue()
+        task = asyncio.create_task(self.turn(_request(request), bodies.put_nowait, turn_id))
+        task.add_done_callback(lambda _: bodies.put_nowait(None))
+        try:
+            while (body := await bodies.get()) is not None:
+                yield stamp(body)
+            await task
+        finally:
+            task.cancel("the reader left")
+            await asyncio.wait([task])
+
+    async def turn(self, request: TurnRequest, emit: Emit, turn_id: str | None = None) -> TurnResult:
+        """One turn, announced through ``emit``.
+
+        Raises SessionBusy before anything is announced. Whatever else happens, the turn is closed and TurnFinished is
+        the last event; a cancellation (its message is the reason) is raised again after that.
+        """
+        opened = await self._open(request, turn_id or new_id("turn"))
+        turn = Running(request, opened, emit)
+        try:
+            async with opened:
+                await self._rounds(turn)
+        except asyncio.CancelledError as stop:
+            await settled(self._finish(turn, "cancelled", str(stop) or "stopped"))
+            raise
+        except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
+            return await settled(self._finish(turn, "failed", str(error), _named(error)))
+        return await settled(self._finish(turn, "committed", ""))
+
+    async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
+        await settled(self._store.create(self.key))
+        record = self._metadata | {"permission": request.permission, "tools": [tool.spec.name for tool in self._tools]}
+        model = self._engine.info().model
+        turn = Turn(
+            turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=model, record=record
+        )
+        return await self._ledger.begin(turn)
+
+    async def _rounds(self, turn: Running) -> None:
+        """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
+        info = self._engine.info()
+        turn.emit(TurnStarted(info.model, info.local, turn.request.where))
+        history = await self._history(turn.opened.head)
+        await turn.save(*await self._said(turn))
+        context = Context(info.context_length)
+        toolbox = Toolbox(self._tools, self._gate)
+        cap = self._cap(turn.request)
+        while True:
+            view = context.view(history, turn.messages)
+            turn.emit(ContextBuilt(len(view.messages), view.dropped))
+            tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else ()
+            calls = await self._decode(turn, EngineRequest(view.messages, tools, turn.request.sampling, self._hint))
+            if not calls:
+                return
+            turn.rounds += 1
+            place = Place(self.key, turn.opened.turn.id, turn.rounds)
+            async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
+                async for result in results:
+                    await turn.save(result)
+
+    def _cap(self, request: TurnRequest) -> int:
+        asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
+        return min(asked, self._max_tool_rounds)
+
+    @property
+    def _hint(self) -> str:
+        return f"{self.key.namespace}/{self.key.id}"
+
+    async def _history(self, head: int) -> list[Message]:
+        """Messages of earlier turns. The window moves in steps, so that the beginning of the prompt stays the same."""
+        limit = HISTORY_ITEMS + head % HISTORY_STEP
+        return [item.message for item in await self._store.latest(self.key, limit, failed=False)]
+
+    async def _said(self, turn: Running) -> list[Message]:
+        """The new user message, after the hidden context of this turn if there is any."""
+        request = turn.request
+        notes = [f"{note.title}: {note.text}" if note.title else note.text for note in request.notes]
+        if await self._kernel_changed(request.epoch):
+            turn.emit(StateLost(LOST))
+            notes.insert(0, LOST)
+        hidden = [user("\n".join(notes), hidden=True)] if notes else []
+        return [*hidden, user(request.prompt, request.media)]
+
+    async def _kernel_changed(self, epoch: str) -> bool:
+        """``epoch`` begins here: the newest earlier turn from a kernel came from another one."""
+        earlier = [turn.epoch for turn in await self._store.turns(self.key, 20) if turn.epoch and turn.state != "open"]
+        return bool(epoch and earlier and earlier[-1] != epoch)
+
+    async def _decode(self, turn: Running, request: EngineRequest) -> list[ToolCall]:
+        """One model call, saved; what a stopped one said so far is saved too, labelled."""
+        reply = Reply()
+        try:
+            async with aclosing(self._engine.stream(request)) as chunks:
+                async for chunk in chunks:
+                    reply.add(chunk)
+                    if (body := self._announced(chunk)) is not None:
+                        turn.emit(body)
+        finally:
+            if reply.end is not None:
+                turn.usage += reply.end.usage
+            if reply.worth_saving:
+                await turn.save(reply.message)
+        return reply.calls
+
+    def _announced(self, chunk: Chunk) -> Body | None:
+        match chunk:
+            case TextChunk(text):
+                return TextDelta(text)
+            case ReasoningChunk(text):
+                return ReasoningDelta(text)
+            case WaitChunk(stage, fraction, position):
+                return Queued(position, stage) if position else ModelLoading(self._engine.info().model, stage, fraction)
+            case EndChunk(reason="length"):
+                return Notice("warning", "The answer was cut: it reached the limit of tokens.")
+        return None
+
+    async def _finish(
+        self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
+    ) -> TurnResult:
+        unsaved = await turn.opened.close(state, reason, turn.usage)
+        if unsaved is not None:
+            turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
+        fault = error.to_json() if error is not None else None
+        turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault))
+        return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error)
+
+
+@dataclass(slots=True)
+class Reply:
+    """What one model call has said so far."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    end: EndChunk | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        match chunk:
+            case TextChunk(text):
+                self.text.append(text)
+            case ReasoningChunk(text):
+                self.reasoning.append(text)
+            case CallChunk(call):
+                self.calls.append(call)
+            case EndChunk():
+                self.end = chunk
+
+    @property
+    def worth_saving(self) -> bool:
+        return self.end is not None or bool(self.text or self.reasoning)
+
+    @property
+    def message(self) -> Message:
+        """Calls of a reply that did not come to its end never run, so they are not part of it."""
+        said = assistant("".join(self.text), self.calls if self.end else (), "".join(self.reasoning))
+        return said if self.end else said.with_status("interrupted")
+
+
+def _request(request: TurnRequest | str) -> TurnRequest:
+    return TurnRequest(request) if isinstance(request, str) else request
+
+
+def _named(error: Exception) -> AgentKernelError:
+    if isinstance(error, AgentKernelError):
+        return error
+    log.error("a turn failed", exc_info=error)
+    return AgentKernelError(
+        f"{type(error).__name__}: {error}", hint="This is a fault of agent-kernel; its log has more."
+    )

@@ -1,0 +1,139 @@
+"""Settings become a running agent: which engine, store and sandbox, by name or as ``package.module:Class``."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.agent import Agent, TurnRequest
+from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.errors import InvalidRequest, StoreError
+from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.protocols import Engine, Sandbox, SessionStore, Tool
+from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sessions.ledger import Ledger
+from agent_kernel.sessions.memory import MemoryStore
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.settings import Settings
+from agent_kernel.tools.offers import Offers
+from agent_kernel.tools.python import LivePython, SandboxPython
+
+log = logging.getLogger(__name__)
+RECOVER_EVERY_S = 30.0
+
+
+def _scripted(settings: Settings) -> Engine:
+    if not settings.script:
+        raise InvalidRequest("The scripted engine needs a script.", hint="Set script (AGENT_KERNEL_SCRIPT) to a file.")
+    return ScriptedEngine(Path(settings.script))
+
+
+def _local(settings: Settings) -> Engine:
+    return LocalEngine(settings.model, settings.cache_dir, python=settings.worker_python or None)
+
+
+ENGINES: Mapping[str, Callable[[Settings], Engine]] = MappingProxyType({"local": _local, "scripted": _scripted})
+STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
+    {
+        "sqlite": lambda settings: SqliteStore(settings.data_dir / "sessions.db"),
+        "memory": lambda settings: MemoryStore(),
+    }
+)
+
+
+def named(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: Settings) -> Any:
+    """The implementation called ``name``; ``package.module:Class`` is called with the settings. Raises InvalidRequest."""
+    if name in table:
+        return table[name](settings)
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise InvalidRequest(f"There is no {name!r}; there are {', '.join(table)}, or give package.module:Class.")
+    try:
+        return getattr(importlib.import_module(module), attribute)(settings)
+    except (ImportError, AttributeError) as error:
+        raise InvalidRequest(f"{name} can not be loaded: {error}.") from error
+
+
+class Runtime:
+    """One server's engine, store, sandbox and gate. ``build`` does no I/O; ``start`` begins recovery, ``aclose`` ends
+    everything that was started, whatever state it is in."""
+
+    def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.store = store
+        self.sandbox = sandbox
+        self.ledger = Ledger(store)
+        self.approvals = Approvals()
+        self.offers = Offers()
+        self._recovery: asyncio.Task[None] | None = None
+
+    @classmethod
+    def build(cls, settings: Settings) -> Runtime:
+        """Raises InvalidRequest for settings that name nothing."""
+        sandbox = LinuxSandbox(settings.data_dir / "work", SandboxPolicy())
+        engine: Engine = named(ENGINES, settings.engine, settings)
+        return cls(settings, engine, named(STORES, settings.store, settings), sandbox)
+
+    async def start(self) -> None:
+        """Closes the turns that a dead server left open, now and every RECOVER_EVERY_S seconds."""
+        await self._recover()
+        self._recovery = asyncio.create_task(self._keep_recovering(), name="turn recovery")
+
+    async def _keep_recovering(self) -> None:
+        while True:
+            await asyncio.sleep(RECOVER_EVERY_S)
+            await self._recover()
+
+    async def _recover(self) -> None:
+        try:
+            await self.ledger.settle()
+            closed = await self.store.recover()
+        except StoreError as error:
+            log.warning("turns left open could not be looked for: %s", error)
+            return
+        for turn in closed:
+            log.warning("turn %s of session %s was left open by a dead server; closed it", turn.id, turn.key.id)
+
+    def agent(
+        self,
+        key: SessionKey,
+        request: TurnRequest,
+        *,
+        notebook_dir: Path | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """The agent for one turn: its tools where ``request.where`` says, its gate with the stricter permissions."""
+        gate = Gate(self.approvals, self.settings.permission, request.permission, request.answers)
+        return Agent(
+            self.store,
+            self.engine,
+            key,
+            [self._python(request.where, notebook_dir)],
+            metadata=metadata,
+            gate=gate,
+            ledger=self.ledger,
+            max_tool_rounds=self.settings.max_tool_rounds,
+        )
+
+    def _python(self, where: str, notebook_dir: Path | None) -> Tool:
+        if where == "live":
+            return LivePython(self.offers)
+        read = [notebook_dir] if notebook_dir else []
+        return SandboxPython(self.sandbox, read, self.settings.run_timeout_s)
+
+    async def aclose(self) -> None:
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.wait([self._recovery])
+        await self.engine.aclose()
+        await self.sandbox.aclose()
+        await self.store.aclose()

@@ -1,0 +1,126 @@
+"""An engine that plays a script: the same words, calls, delays and faults every time.
+
+For tests, demonstrations without a model, and benchmarks of everything that is not the model. A script is a list of
+rounds; each model call plays one:
+
+    {"text": "Hello", "deltas": 5, "delay": 0.02,     text in 5 pieces, 0.02 s before each
+     "reasoning": "Hm.",
+     "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}],
+     "when": "word",        only if the last message of the person holds this
+     "loop": true,          may be played again; others are played once
+     "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
+
+The first round that fits is played. Calls are left out when the request has no tools. Tokens are words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.errors import EngineCrashed, EngineError, InvalidRequest
+from agent_kernel.messages import Message, ToolCall, Usage, parse_arguments
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineInfo, EngineRequest, ReasoningChunk, TextChunk
+
+KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault"})
+
+
+class ScriptedEngine:
+    """Plays ``script``: a list of rounds, or the path of a JSON file with one. Raises InvalidRequest."""
+
+    def __init__(self, script: Sequence[Mapping[str, Any]] | Path, *, context_length: int = 32_768) -> None:
+        self._rounds = _read(script)
+        self._played: set[int] = set()
+        self._context_length = context_length
+        self._seen: dict[str, list[str]] = {}
+        self._calls = 0
+        self.requests: list[EngineRequest] = []
+        """Every request so far, for tests that ask what the model saw."""
+
+    def info(self) -> EngineInfo:
+        return EngineInfo("scripted", local=True, context_length=self._context_length, vision=False, state="ready")
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        started = time.monotonic()
+        self.requests.append(request)
+        script = self._next(_last_user_text(request.messages))
+        first = 0.0
+        if reasoning := script.get("reasoning"):
+            yield ReasoningChunk(reasoning)
+        pieces = _pieces(script.get("text", ""), script.get("deltas", 1))
+        for piece in pieces:
+            await asyncio.sleep(script.get("delay", 0))
+            first = first or time.monotonic() - started
+            yield TextChunk(piece)
+        await self._fault(script.get("fault", ""))
+        calls = script.get("calls", ()) if request.tools else ()
+        for call in calls:
+            yield CallChunk(self._call(call))
+        usage = self._usage(request, script.get("text", ""), first, time.monotonic() - started)
+        yield EndChunk("calls" if calls else "stop", usage)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def _next(self, said: str) -> Mapping[str, Any]:
+        for index, script in enumerate(self._rounds):
+            if index not in self._played and script.get("when", "") in said:
+                if not script.get("loop"):
+                    self._played.add(index)
+                return script
+        raise EngineError("The script has no round left for this request.", hint="Add a round with loop: true.")
+
+    async def _fault(self, fault: str) -> None:
+        if fault == "hang":
+            await asyncio.Event().wait()
+        if fault == "crash":
+            raise EngineCrashed("The model worker ended (scripted).", hint="Ask again: it is started anew.")
+        if fault:
+            raise EngineError(fault)
+
+    def _call(self, body: Mapping[str, Any]) -> ToolCall:
+        self._calls += 1
+        arguments = body.get("arguments", {})
+        parsed = parse_arguments(arguments) if isinstance(arguments, str) else arguments
+        return ToolCall(body.get("id") or f"call_{self._calls}_{os.urandom(4).hex()}", body["name"], parsed)
+
+    def _usage(self, request: EngineRequest, text: str, first: float, seconds: float) -> Usage:
+        words = [word for message in request.messages for word in [message.role, *message.text.split()]]
+        before = self._seen.get(request.session, [])
+        reused = next(
+            (i for i, (a, b) in enumerate(zip(words, before, strict=False)) if a != b), min(len(words), len(before))
+        )
+        if request.session:
+            self._seen[request.session] = words
+        return Usage(len(words), len(text.split()), reused, first, seconds)
+
+
+def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]:
+    if isinstance(script, Path):
+        try:
+            script = json.loads(script.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidRequest(f"The script can not be read: {error}.") from error
+    if not isinstance(script, list | tuple) or not all(isinstance(entry, Mapping) for entry in script):
+        raise InvalidRequest("A script is a list of rounds, each an object.")
+    for entry in script:
+        if unknown := set(entry) - KEYS:
+            raise InvalidRequest(f"A round has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(KEYS))}.")
+    return list(script)
+
+
+def _last_user_text(messages: Sequence[Message]) -> str:
+    return next((message.text for message in reversed(messages) if message.role == "user"), "")
+
+
+def _pieces(text: str, count: int) -> list[str]:
+    """``text`` in ``count`` pieces of nearly equal length; fewer if it is shorter."""
+    count = max(1, min(count, len(text)))
+    cuts = [len(text) * i // count for i in range(count + 1)]
+    return [text[a:b] for a, b in pairwise(cuts) if a < b]

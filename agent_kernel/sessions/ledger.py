@@ -1,0 +1,133 @@
+"""The writes of the turns this process runs: lease, heartbeat, order of items, and an end that is always written.
+
+A write that was begun is ended before a cancellation is passed on, so that its outcome is known. A closing write that
+failed (a full disk) is kept and tried again before the next turn of that session and by ``settle``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from agent_kernel.errors import LeaseLost, StoreError
+from agent_kernel.events import TurnState
+from agent_kernel.messages import Message, Usage
+from agent_kernel.protocols import SessionStore
+from agent_kernel.sessions.model import HEARTBEAT_S, Item, Owner, SessionKey, Turn
+
+T = TypeVar("T")
+
+
+async def settled(write: Awaitable[T]) -> T:
+    """Awaits ``write`` to its end even if the caller is cancelled meanwhile; the cancellation follows after."""
+    task = asyncio.ensure_future(write)
+    stopped: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            stopped = error
+    if stopped is not None:
+        if not task.cancelled():
+            task.exception()
+        raise stopped
+    return task.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    turn: Turn
+    state: TurnState
+    reason: str
+    usage: Usage
+
+
+class Ledger:
+    def __init__(self, store: SessionStore, owner: Owner | None = None, *, heartbeat_s: float = HEARTBEAT_S) -> None:
+        self.store = store
+        self.owner = owner or Owner.here()
+        self.heartbeat_s = heartbeat_s
+        self._unclosed: dict[str, Ending] = {}
+
+    async def begin(self, turn: Turn) -> OpenTurn:
+        """Takes the session's lease. Raises SessionBusy, SessionNotFound, StoreError."""
+        await self.settle(turn.key)
+        try:
+            opened = await settled(self.store.open_turn(turn, self.owner))
+            session = await settled(self.store.info(turn.key))
+        except asyncio.CancelledError:
+            await settled(self.end(Ending(turn, "cancelled", "stopped before it began", Usage())))
+            raise
+        return OpenTurn(self, opened, session.head if session else 0)
+
+    async def end(self, ending: Ending) -> StoreError | None:
+        """Closes the turn; an error of the store is returned, and the ending kept for ``settle``."""
+        try:
+            await self.store.close_turn(ending.turn, self.owner, ending.state, ending.reason, ending.usage)
+        except StoreError as error:
+            self._unclosed[ending.turn.id] = ending
+            return error
+        self._unclosed.pop(ending.turn.id, None)
+        return None
+
+    async def settle(self, key: SessionKey | None = None) -> None:
+        """Tries again to write the endings that could not be written (of one session, or all)."""
+        for ending in list(self._unclosed.values()):
+            if key is None or ending.turn.key == key:
+                await settled(self.end(ending))
+
+
+class OpenTurn:
+    """The writing side of one open turn; ``head`` is the seq of the newest item.
+
+    ``async with`` keeps its lease: when that is lost, the body is cancelled and LeaseLost raised.
+    """
+
+    def __init__(self, ledger: Ledger, turn: Turn, head: int) -> None:
+        self.turn = turn
+        self._ledger = ledger
+        self.head = head
+        self._lock = asyncio.Lock()
+        self._beat: asyncio.Task[None] | None = None
+        self._lost = False
+
+    async def append(self, messages: Sequence[Message]) -> list[Item]:
+        async with self._lock:
+            return await settled(self._append(messages))
+
+    async def _append(self, messages: Sequence[Message]) -> list[Item]:
+        items = await self._ledger.store.append(self.turn, self._ledger.owner, messages, self.head)
+        self.head += len(items)
+        return items
+
+    async def close(self, state: TurnState, reason: str, usage: Usage) -> StoreError | None:
+        return await settled(self._ledger.end(Ending(self.turn, state, reason, usage)))
+
+    async def __aenter__(self) -> OpenTurn:
+        body = asyncio.current_task()
+        assert body is not None, "a turn runs in a task"
+        self._beat = asyncio.create_task(self._keep(body), name=f"lease of {self.turn.id}")
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._lost and isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            raise LeaseLost("Another server has taken over this turn.", hint="Ask again.") from error
+
+    async def _keep(self, body: asyncio.Task[object]) -> None:
+        while True:
+            await asyncio.sleep(self._ledger.heartbeat_s)
+            try:
+                alive = await self._ledger.store.heartbeat(self.turn, self._ledger.owner)
+            except StoreError:
+                continue  # a store that can not be written now may be later; recovery decides after LEASE_S
+            if not alive:
+                self._lost = True
+                body.cancel("lease lost")
+                return

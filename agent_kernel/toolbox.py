@@ -1,0 +1,124 @@
+"""A round's calls become results: checked, permitted, run, limited. A failed call is a result the model can read."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+
+import jsonschema
+
+from agent_kernel.events import CallFinished, CallStarted, Emit
+from agent_kernel.messages import Message, ToolCall, tool_result
+from agent_kernel.permissions import Gate
+from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.sessions.model import SessionKey
+
+RESULT_CHARS = 6_000
+"""What a result may put into the model's context; the middle is left out and said to be."""
+SAME_FAILURES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a conversation a round of calls belongs."""
+
+    key: SessionKey
+    turn: str
+    round: int
+
+
+class Toolbox:
+    def __init__(self, tools: Sequence[Tool], gate: Gate) -> None:
+        self._tools = {tool.spec.name: tool for tool in tools}
+        self._gate = gate
+        self._failures: Counter[str] = Counter()
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(tool.spec for tool in self._tools.values())
+
+    @property
+    def stuck(self) -> bool:
+        """The same call failed twice in this turn: asking again would not help."""
+        return any(count >= SAME_FAILURES for count in self._failures.values())
+
+    async def run(self, calls: Sequence[ToolCall], place: Place, emit: Emit) -> AsyncGenerator[Message, None]:
+        """The result of every call, each when it exists. Calls that share state run in order, the rest at once."""
+        alone = [call for call in calls if self._shares_state(call)]
+        tasks = [asyncio.create_task(self._finished(call, place, emit)) for call in calls if call not in alone]
+        try:
+            for call in alone:
+                yield await self._finished(call, place, emit)
+            for done in asyncio.as_completed(tasks):
+                yield await done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _shares_state(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is None or tool.spec.shared_state
+
+    async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> Message:
+        started = time.monotonic()
+        tool = self._tools.get(call.name)
+        emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
+        output = await self._output(tool, call, place, emit)
+        output = replace(output, text=shortened(output.text, RESULT_CHARS))
+        if output.status != "success":
+            self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
+        media = () if output.shown else tuple(_shown(output))
+        seconds = time.monotonic() - started
+        emit(CallFinished(call.id, call.name, output.status, output.text, round(seconds, 4), media))
+        return tool_result(call, output.text, output.status, output.media)
+
+    async def _output(self, tool: Tool | None, call: ToolCall, place: Place, emit: Emit) -> ToolOutput:
+        if tool is None:
+            return ToolOutput(
+                f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.", "error"
+            )
+        if problem := _invalid(call, tool.spec):
+            return ToolOutput(problem, "error")
+        verdict = await self._gate.decide(place.turn, tool.spec, call, emit)
+        if not verdict.allowed:
+            return ToolOutput(f"This call did not run: {verdict.reason}.", "denied")
+        try:
+            return await tool.call(call.arguments, ToolContext(place.key, place.turn, place.round, call, emit))
+        except Exception as error:  # noqa: BLE001  one of the core's two: a tool's failure is a result
+            return ToolOutput(f"{type(error).__name__}: {error}", "error")
+
+
+def _invalid(call: ToolCall, spec: ToolSpec) -> str:
+    if "_raw" in call.arguments:
+        return f"The arguments of {call.name} were not a JSON object."
+    error = jsonschema.exceptions.best_match(
+        jsonschema.Draft202012Validator(dict(spec.parameters)).iter_errors(dict(call.arguments))
+    )
+    return f"The arguments of {call.name} do not fit: {error.message}." if error else ""
+
+
+def shortened(text: str, limit: int) -> str:
+    """Head and tail of a long text, with what is missing between them said."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit * 2 // 3]
+    tail = text[-(limit - len(head)) :]
+    return f"{head}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
+
+
+def _shown(output: ToolOutput) -> list[dict[str, object]]:
+    return [
+        {
+            "mime": media.mime,
+            "hash": media.hash,
+            "size": media.size,
+            "data": base64.b64encode(media.data).decode() if media.data else "",
+        }
+        for media in output.media
+    ]

@@ -1,0 +1,84 @@
+"""The ``python`` tool, in two places: the live kernel of the notebook, or the session's sandbox worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.events import CallOutput, StateLost
+from agent_kernel.protocols import RunResult, Sandbox, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.offers import Offers
+
+PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {"code": {"type": "string", "description": "Python code to run"}},
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+)
+LIVE = ToolSpec(
+    "python",
+    "Run Python code in the person's notebook kernel: it sees and changes their variables. Printed text, the value of "
+    "the last expression and figures come back.",
+    PARAMETERS,
+    kind="python.live",
+    where="live",
+)
+SANDBOXED = ToolSpec(
+    "python",
+    "Run Python code in an isolated session: no network, files only in its work directory. Variables persist between "
+    "calls. Printed text, the value of the last expression and figures come back.",
+    PARAMETERS,
+    kind="python.sandbox",
+    where="sandbox",
+)
+
+
+class LivePython:
+    """Runs in the kernel of the notebook the turn came from, by one of that notebook's clients."""
+
+    spec = LIVE
+
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._offers.offer(context)
+
+
+class SandboxPython:
+    """``read``: directories the code may read beside its work directory."""
+
+    spec = SANDBOXED
+
+    def __init__(self, sandbox: Sandbox, read: Sequence[Path] = (), timeout_s: float = 60.0) -> None:
+        self._sandbox = sandbox
+        self._read = tuple(read)
+        self._timeout_s = timeout_s
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        def announce(stream: str, text: str) -> None:
+            context.emit(CallOutput(context.call.id, text, stream))
+
+        result = await self._sandbox.run(
+            context.key, arguments["code"], on_output=announce, read=self._read, timeout_s=self._timeout_s
+        )
+        if result.lost:
+            context.emit(StateLost(result.lost))
+        return ToolOutput(told(result), result.status, result.media)
+
+
+def told(result: RunResult) -> str:
+    """What the model reads: output, value, error, figures; never an empty text."""
+    parts = [
+        result.lost and f"({result.lost})",
+        result.stdout.rstrip(),
+        result.stderr.rstrip(),
+        result.value or "",
+        result.error or "",
+        f"[{len(result.media)} figure(s) shown]" if result.media else "",
+    ]
+    return "\n".join(part for part in parts if part) or "(no output)"
