@@ -1,0 +1,68 @@
+# Everything a person does with a clone, one command each; `make` alone lists them. Needs Python 3.11 to 3.13 and git.
+# make test ARGS="tests/sessions -x" passes arguments to pytest; PYTHON=... chooses the interpreter of a new .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+PYTHON ?= $(shell packaging/find-python)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo lab test bench soak lint format clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## Install, get the default model, run the quickstart in a real kernel; results in build/demo/
+	$(BIN)/agent-kernel model pull default --yes
+	$(BIN)/python -m demo notebooks/quickstart.ipynb --into build/demo
+
+lab: $(VENV)/.lab ## The same in JupyterLab, opened on a copy of the quickstart in build/lab/
+	$(BIN)/agent-kernel model pull default --yes
+	mkdir -p build/lab
+	test -e build/lab/quickstart.ipynb || cp notebooks/quickstart.ipynb build/lab/
+	$(BIN)/jupyter lab build/lab/quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
+
+test: $(VENV)/.test chromium ## Install what tests need and run them all
+	$(BIN)/pytest $(ARGS)
+
+bench: $(VENV)/.test ## Measure turn overhead, streaming lag and time to first token (minutes)
+	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+soak: $(VENV)/.test ## Faults, over and over, with a seed (up to 40 minutes)
+	$(BIN)/pytest tests/soak $(ARGS)
+
+lint: $(VENV)/.test ## ruff, mypy and the layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_layers.py
+
+format: $(VENV)/.test ## Let ruff format and repair what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## Remove the environment and everything built; models in the user's cache stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+
+.PHONY: chromium
+chromium:
+	@packaging/get-chromium
+
+# The stamps: an environment is made once, and installed again only when its requirements changed.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "agent-kernel needs Python 3.11, 3.12 or 3.13 with venv (Debian: python3-venv)."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo $(VENV)/.lab $(VENV)/.test: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
+	$(PIP) install --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/.demo: EXTRAS := demo
+$(VENV)/.lab: EXTRAS := demo,lab
+$(VENV)/.test: EXTRAS := test

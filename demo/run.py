@@ -1,0 +1,165 @@
+"""Runs a notebook through a server, streams it to the terminal, and says what each turn cost.
+
+Exit codes: 0 every turn was committed, 1 a turn or a cell failed, 2 the server or the kernel failed, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import nbformat
+from nbformat import NotebookNode
+
+from demo.kernel import Kernel, KernelDied, notebook_kernel
+from demo.outputs import Outputs
+from demo.server import ServerFailed, jupyter_server
+from demo.terminal import Terminal
+
+CELL_S = 600.0
+"""The longest a cell may take; the default model on two slow cores needs about a tenth of it."""
+
+
+ANSWER_LINES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one agent cell came to. ``usage`` is that of the wire."""
+
+    cell: int
+    question: str
+    state: str
+    answer: str
+    usage: Mapping[str, float]
+
+    def lines(self) -> list[str]:
+        """One line of numbers, then the answer."""
+        return [self._row(), *(f"      {line}" for line in self.answer.strip().splitlines()[:ANSWER_LINES])]
+
+    def _row(self) -> str:
+        tokens = (self.usage.get(f"{kind}_tokens", 0) for kind in ("prompt", "reused", "completion"))
+        counts = " ".join(f"{count:>7.0f}" for count in tokens)
+        first, total = self.usage.get("first_token_s", 0), self.usage.get("seconds", 0)
+        return f"{self.cell:>4}  {self.state:<11} {counts} {first:>8.2f} s {total:>7.1f} s  {self.question}"
+
+
+HEADER = "cell  state        prompt  reused  answer  1st token     total  question"
+
+
+class Run:
+    """One notebook in one kernel; saved through the server after every cell, as a front end would."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, kernel: Kernel, path: str, notebook: NotebookNode, out: Terminal
+    ) -> None:
+        self._http = http
+        self._kernel = kernel
+        self._path = path
+        self._notebook = notebook
+        self._out = out
+        self._outputs = Outputs()
+        self.reports: list[Report] = []
+
+    async def all(self) -> bool:
+        """True when every cell ran and every turn was committed; stops at the first that did not."""
+        for number, cell in enumerate(self._notebook.cells, start=1):
+            if cell.cell_type == "code" and not await self._cell(number, cell):
+                return False
+        return True
+
+    async def _cell(self, number: int, cell: NotebookNode) -> bool:
+        self._out.cell(number, cell)
+        failed = False
+        async with asyncio.timeout(CELL_S), aclosing(self._kernel.execute(cell.source)) as messages:
+            async for message in messages:
+                self._outputs.apply(message, cell)
+                self._out.message(message)
+                failed |= message["msg_type"] == "execute_reply" and message["content"]["status"] != "ok"
+        await self._save()
+        if cell.source.startswith("%%agent"):
+            report = await self._report(number, cell)
+            self.reports.append(report)
+            failed |= report.state != "committed"
+        return not failed
+
+    async def _save(self) -> None:
+        body = {"type": "notebook", "format": "json", "content": self._notebook}
+        (await self._http.put(f"api/contents/{self._path}", json=body)).raise_for_status()
+
+    async def _report(self, number: int, cell: NotebookNode) -> Report:
+        binding = (await self._http.get("agent/v1/binding", params={"path": self._path})).raise_for_status().json()
+        session = binding["session"]["id"]
+        stored = (await self._http.get(f"agent/v1/sessions/{session}/items")).raise_for_status().json()
+        turn = stored["turns"][-1]
+        question = " ".join(cell.source.split("\n", 1)[-1].split())
+        return Report(number, question, turn["state"], answer(stored["items"], turn["id"]), turn["usage"])
+
+
+def answer(items: Sequence[Mapping[str, Any]], turn: str) -> str:
+    """The last thing the assistant said in the turn."""
+    said = [item["message"] for item in items if item["turn"] == turn and item["message"]["role"] == "assistant"]
+    return str(said[-1]["content"]) if said else ""
+
+
+def prepared(source: Path, folder: Path) -> NotebookNode:
+    """A fresh copy of the notebook in ``folder``, and nothing there of an earlier run's session."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in (folder / ".data", *folder.glob(f"{source.stem}.agent*")):
+        if stale.is_dir():
+            shutil.rmtree(stale)
+        else:
+            stale.unlink(missing_ok=True)
+    shutil.copyfile(source, folder / source.name)
+    return nbformat.read(folder / source.name, as_version=4)
+
+
+async def run(source: Path, folder: Path) -> int:
+    notebook = prepared(source, folder)
+    out = Terminal(sys.stdout)
+    started = time.monotonic()
+    async with (
+        jupyter_server(folder, folder / "server.log") as server,
+        httpx.AsyncClient(base_url=server.url, headers=server.headers, trust_env=False, timeout=60) as http,
+    ):
+        out.line(f"Jupyter server with agent-kernel at {server.url} (log: {folder / 'server.log'})")
+        async with notebook_kernel(server, http, source.name) as kernel:
+            execution = Run(http, kernel, source.name, notebook, out)
+            succeeded = await execution.all()
+    out.line()
+    out.line(HEADER)
+    for report in execution.reports:
+        for line in report.lines():
+            out.line(line)
+    sidecar = folder / f"{source.stem}.agent.json"
+    out.line(f"\n{folder / source.name} and {sidecar.name}, {time.monotonic() - started:.0f} s")
+    if not sidecar.exists():
+        out.line(f"{sidecar} was not written.")
+    return 0 if succeeded and sidecar.exists() else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("notebook", type=Path, nargs="?", default=Path("notebooks/quickstart.ipynb"))
+    parser.add_argument("--into", type=Path, default=Path("build/demo"), help="where the executed notebook goes")
+    options = parser.parse_args()
+    try:
+        return asyncio.run(run(options.notebook, options.into.resolve()))
+    except TimeoutError:
+        print(f"\nA cell took longer than {CELL_S:.0f} s.", file=sys.stderr)
+        return 2
+    except (ServerFailed, KernelDied, httpx.HTTPError) as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nStopped; the server and its kernel are gone.", file=sys.stderr)
+        return 130
