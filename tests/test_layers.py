@@ -1,0 +1,224 @@
+"""Who may import whom, and where a heavy library may be imported: two tables, checked against every file."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
+
+HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
+HEAVY |= {"httpx", "transformers", "xgrammar"}
+
+VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events")
+SEAMS = (*VALUES, "agent_kernel.sessions.model", "agent_kernel.sessions.process", "agent_kernel.protocols")
+CORE = (*SEAMS, "agent_kernel.settings", "agent_kernel.permissions")
+PARTS = (
+    *CORE,
+    "agent_kernel.agent",
+    "agent_kernel.context",
+    "agent_kernel.engines",
+    "agent_kernel.sandbox",
+    "agent_kernel.sessions",
+    "agent_kernel.toolbox",
+    "agent_kernel.tools",
+)
+
+# part: (what it may import of ours, which libraries). The longest name that fits a module is its part; a part may
+# always import itself. The standard library is free for all.
+LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    "agent_kernel": ((), set()),
+    "agent_kernel.errors": ((), set()),
+    "agent_kernel.messages": ((), set()),
+    "agent_kernel.events": (VALUES, set()),
+    "agent_kernel.sessions.process": ((), set()),
+    "agent_kernel.sessions.model": ((*VALUES, "agent_kernel.sessions.process"), set()),
+    "agent_kernel.protocols": ((*VALUES, "agent_kernel.sessions.model"), set()),
+    "agent_kernel.settings": (VALUES, {"platformdirs"}),
+    "agent_kernel.permissions": ((*SEAMS, "agent_kernel.settings"), set()),
+    "agent_kernel.sessions": (CORE, set()),
+    "agent_kernel.tools": (CORE, set()),
+    "agent_kernel.sandbox": (CORE, set()),
+    "agent_kernel.engines": (CORE, {"filelock", "tqdm"}),
+    "agent_kernel.context": (CORE, set()),
+    "agent_kernel.toolbox": (CORE, {"jsonschema"}),
+    "agent_kernel.agent": (
+        (*CORE, "agent_kernel.context", "agent_kernel.sessions.ledger", "agent_kernel.toolbox"),
+        set(),
+    ),
+    "agent_kernel.assembly": (PARTS, set()),
+    "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly"), set()),
+    # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
+    "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
+    "jupyter_ext": (
+        (*PARTS, "agent_kernel", "agent_kernel.assembly"),
+        {"jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "tornado", "traitlets"},
+    ),
+    "demo": ((), {"httpx", "nbformat", "tornado"}),
+}
+
+# file: the libraries that it imports inside a function, at their first use. Nothing else is imported inside functions.
+LAZY: dict[str, set[str]] = {
+    "agent_kernel/engines/local/hub.py": {"httpx"},
+    "agent_kernel/engines/local/openvino.py": {"numpy", "openvino", "openvino_genai"},
+    "agent_kernel/engines/local/quantize.py": {"gguf"},
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    file: str
+    line: int
+    module: str
+    level: int
+    inside_function: bool
+    for_types: bool
+
+    @property
+    def library(self) -> str:
+        return self.module.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {'.' * self.level}{self.module}"
+
+
+def sources() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[Import]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nested: dict[ast.AST, tuple[bool, bool]] = {tree: (False, False)}
+    for node in ast.walk(tree):
+        function, types = nested[node]
+        function |= isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        types |= isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for child in ast.iter_child_nodes(node):
+            nested[child] = (function, types)
+        where = (path.relative_to(ROOT).as_posix(), getattr(node, "lineno", 0))
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield Import(*where, name.name, 0, function, types)
+        elif isinstance(node, ast.ImportFrom):
+            for module in _from(node):
+                yield Import(*where, module, node.level, function, types)
+
+
+def _from(node: ast.ImportFrom) -> list[str]:
+    """``from agent_kernel import settings`` imports a module, ``from agent_kernel import Agent`` a name."""
+    base = node.module or ""
+    below = [f"{base}.{name.name}" for name in node.names]
+    modules = [name for name in below if _is_module(name)]
+    return modules if len(modules) == len(below) else [base, *modules]
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module: str) -> str:
+    """The longest entry of the table; the entry ``agent_kernel`` is for that one module only."""
+    fitting = [part for part in LAYERS if within(module, part) and (part != "agent_kernel" or module == part)]
+    assert fitting, f"{module} has no row in LAYERS."
+    return max(fitting, key=len)
+
+
+def within(module: str, part: str) -> bool:
+    return module == part or module.startswith(part + ".")
+
+
+def covers(entry: str, module: str) -> bool:
+    """The entry ``agent_kernel`` is that module, not what lies below it."""
+    return module == entry if entry == "agent_kernel" else within(module, entry)
+
+
+ALL = [pytest.param(path, id=path.relative_to(ROOT).as_posix()) for path in sources()]
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_a_module_imports_only_what_its_part_may(path: Path) -> None:
+    part = part_of(module_name(path))
+    ours, libraries = LAYERS[part]
+    wrong = []
+    for found in imports(path):
+        if found.library in PACKAGES:
+            allowed = any(covers(other, found.module) for other in (part, *ours))
+        else:
+            lazy = LAZY.get(found.file, set()) if found.inside_function or found.for_types else set()
+            allowed = found.library in sys.stdlib_module_names | libraries | lazy
+        if not allowed:
+            wrong.append(str(found))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_imports_are_absolute_and_at_the_top(path: Path) -> None:
+    lazy = LAZY.get(path.relative_to(ROOT).as_posix(), set())
+    wrong = [
+        str(found)
+        for found in imports(path)
+        if found.level or (found.inside_function and not found.for_types and found.library not in lazy)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_lazy_import_of_the_table_is_still_there() -> None:
+    real = {
+        file: {found.library for found in imports(ROOT / file) if found.inside_function}
+        for file in LAZY
+        if (ROOT / file).exists()
+    }
+    assert real == LAZY
+
+
+def test_every_row_of_the_table_is_still_needed() -> None:
+    parts = {part_of(module_name(path)) for path in sources()}
+    assert parts == set(LAYERS)
+
+
+def test_the_core_knows_no_server() -> None:
+    servers = {"tornado", "jupyter_server", "jupyter_client", "ipykernel"}
+    wrong = [str(found) for path in (ROOT / "agent_kernel").rglob("*.py") for found in imports(path)]
+    assert not [line for line in wrong if line.split()[-1].partition(".")[0] in servers]
+
+
+IMPORT_ALL = """
+import sys
+sys.dont_write_bytecode = True
+for library in {libraries!r}:
+    __import__(library)
+loaded = set(sys.modules)
+writing, asked = [], ("socket.connect", "socket.bind", "subprocess.Popen", "os.mkdir", "os.remove", "sqlite3.connect")
+def watch(event, arguments):
+    if event in asked or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")):
+        writing.append((event, str(arguments[:2])))
+sys.addaudithook(watch)
+for module in {modules!r}:
+    __import__(module)
+heavy = {heavy!r} & (set(sys.modules) - loaded)
+assert not writing, writing
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize("package", ["agent_kernel", "jupyter_ext"])
+def test_importing_every_module_does_no_io_and_loads_nothing_heavy(package: str) -> None:
+    modules = [module_name(path) for path in sources() if path.relative_to(ROOT).parts[0] == package]
+    modules = [name for name in modules if not name.endswith("__main__")]
+    libraries = sorted({lib for part, (_, libs) in LAYERS.items() for lib in libs if within(part, package)})
+    code = IMPORT_ALL.format(libraries=libraries, modules=modules, heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
