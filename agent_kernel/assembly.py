@@ -50,7 +50,7 @@ STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
 
 
 def named(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: Settings) -> Any:
-    """The implementation called ``name``; ``package.module:Class`` is called with the settings. Raises InvalidRequest."""
+    """The implementation called ``name``; ``package.module:Class`` is called with settings. Raises InvalidRequest."""
     if name in table:
         return table[name](settings)
     module, _, attribute = name.partition(":")

@@ -99,7 +99,7 @@ class Gate:
     server: Permission = "auto"
     request: Permission = "auto"
     answers: frozenset[str] = frozenset()
-    policy: Mapping[str, Permission] = DEFAULTS
+    policy: Mapping[str, Permission] = field(default_factory=lambda: DEFAULTS)
 
     async def decide(self, turn: str, spec: ToolSpec, call: ToolCall, emit: Emit) -> Verdict:
         permission = strictest(self.policy.get(spec.kind, "ask"), self.server, self.request)

@@ -51,9 +51,9 @@ class Settings:
         """``traits`` win over the environment; empty values count as not set. Raises InvalidRequest."""
         values: dict[str, Any] = {}
         for item in dataclasses.fields(cls):
-            raw = env.get(f"AGENT_KERNEL_{item.name.upper()}", "")
-            value = traits.get(item.name) or raw
-            if value:
+            given = traits.get(item.name)
+            value = env.get(f"AGENT_KERNEL_{item.name.upper()}", "") if given in (None, "") else given
+            if value != "":
                 values[item.name] = _convert(item.name, str(item.type), value)
         return cls(**values)
 

@@ -1,0 +1,92 @@
+import asyncio
+import json
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.errors import EngineCrashed, EngineError, InvalidRequest
+from agent_kernel.messages import user
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, ReasoningChunk, TextChunk, ToolSpec
+
+TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
+
+
+async def played(engine: ScriptedEngine, said: str = "hi", *, tools: bool = True) -> list[Chunk]:
+    request = EngineRequest((user(said),), (TOOL,) if tools else (), session="s")
+    async with aclosing(engine.stream(request)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+async def test_a_round_is_reasoning_then_text_then_calls_then_the_end() -> None:
+    engine = ScriptedEngine([{"text": "Hello", "deltas": 2, "reasoning": "Hm", "calls": [{"name": "python"}]}])
+    chunks = await played(engine)
+    assert [type(chunk) for chunk in chunks] == [ReasoningChunk, TextChunk, TextChunk, CallChunk, EndChunk]
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == "Hello"
+
+
+async def test_rounds_are_played_in_order_and_looped_ones_again() -> None:
+    engine = ScriptedEngine([{"text": "one"}, {"text": "more", "loop": True}])
+    texts = [[chunk.text for chunk in await played(engine) if isinstance(chunk, TextChunk)] for _ in range(3)]
+    assert texts == [["one"], ["more"], ["more"]]
+
+
+async def test_when_chooses_the_round_by_what_the_person_said() -> None:
+    engine = ScriptedEngine([{"when": "plot", "text": "P"}, {"text": "T"}])
+    assert TextChunk("T") in await played(engine, "hello")
+    assert TextChunk("P") in await played(engine, "plot it")
+
+
+async def test_a_script_that_is_used_up_says_so() -> None:
+    with pytest.raises(EngineError, match="no round left"):
+        await played(ScriptedEngine([]))
+
+
+async def test_without_tools_there_are_no_calls() -> None:
+    engine = ScriptedEngine([{"text": "t", "calls": [{"name": "python"}]}])
+    assert not any(isinstance(chunk, CallChunk) for chunk in await played(engine, tools=False))
+
+
+@pytest.mark.parametrize(("fault", "error"), [("crash", EngineCrashed), ("disk on fire", EngineError)])
+async def test_faults_come_after_the_text(fault: str, error: type[Exception]) -> None:
+    seen: list[Chunk] = []
+
+    async def play() -> None:
+        async for chunk in ScriptedEngine([{"text": "half", "fault": fault}]).stream(EngineRequest((user("x"),))):
+            seen.append(chunk)
+
+    with pytest.raises(error):
+        await play()
+    assert seen == [TextChunk("half")]
+
+
+async def test_a_hanging_round_can_be_closed() -> None:
+    task = asyncio.create_task(played(ScriptedEngine([{"fault": "hang"}])))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_tokens_are_words_and_the_common_beginning_counts_as_reused() -> None:
+    engine = ScriptedEngine([{"text": "two words", "loop": True}])
+    first = (await played(engine, "a b c"))[-1]
+    second = (await played(engine, "a b x"))[-1]
+    assert isinstance(first, EndChunk)
+    assert isinstance(second, EndChunk)
+    assert (first.usage.prompt_tokens, first.usage.completion_tokens, first.usage.reused_tokens) == (4, 2, 0)
+    assert second.usage.reused_tokens == 3
+
+
+def test_a_script_can_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps([{"text": "hi"}]))
+    assert ScriptedEngine(path).info().state == "ready"
+
+
+@pytest.mark.parametrize("script", [{"text": "no list"}, ["no object"], [{"txet": "typo"}]])
+def test_a_bad_script_is_refused(script: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        ScriptedEngine(script)

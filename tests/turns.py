@@ -1,0 +1,90 @@
+"""What tests of turns share: a scripted agent on a memory store, and a task that is cancelled at its n-th await."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from typing import Any
+
+from agent_kernel.agent import Agent
+from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.events import Body
+from agent_kernel.messages import Message
+from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.protocols import SessionStore, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.sessions.memory import MemoryStore
+from agent_kernel.sessions.model import SessionKey
+
+KEY = SessionKey("local", "s1")
+SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+
+
+class Recorder:
+    """A tool that answers with what ``answer`` makes of its code, and remembers what it ran."""
+
+    def __init__(self, answer: Callable[[str], str] = str.upper, *, kind: str = "python.sandbox", shared: bool = True):
+        self.spec = ToolSpec("python", "Runs code.", SCHEMA, kind=kind, where="sandbox", shared_state=shared)
+        self.ran: list[str] = []
+        self._answer = answer
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        await asyncio.sleep(0)
+        self.ran.append(arguments["code"])
+        return ToolOutput(self._answer(arguments["code"]))
+
+
+def python(code: str) -> dict[str, Any]:
+    return {"name": "python", "arguments": {"code": code}}
+
+
+def agent(
+    script: Sequence[Mapping[str, Any]],
+    tools: Sequence[Tool] = (),
+    *,
+    store: SessionStore | None = None,
+    key: SessionKey = KEY,
+    **options: Any,
+) -> tuple[Agent, SessionStore, ScriptedEngine]:
+    store = store or MemoryStore()
+    engine = ScriptedEngine(script)
+    gate = options.pop("gate", Gate(Approvals(), answers=frozenset("*")))
+    return Agent(store, engine, key, tools, gate=gate, **options), store, engine
+
+
+async def stored(store: SessionStore, key: SessionKey = KEY) -> list[Message]:
+    return [item.message for item in await store.latest(key)]
+
+
+def types(bodies: Sequence[Body]) -> list[str]:
+    return [body.type for body in bodies]
+
+
+class CancelledAt:
+    """``run`` awaits a coroutine and cancels the task it runs in when it suspends for the n-th time (from 1)."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], n: int) -> None:
+        self._coroutine = coroutine
+        self._n = n
+        self.suspensions = 0
+
+    async def run(self) -> Any:
+        return await self
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._coroutine.__await__()
+        resume: Callable[[], Any] = lambda: next(steps)  # noqa: E731  replaced at each step
+        while True:
+            try:
+                yielded = resume()
+            except StopIteration as end:
+                return end.value
+            self.suspensions += 1
+            if self.suspensions == self._n:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel("now")
+            try:
+                value = yield yielded
+                resume = lambda value=value: steps.send(value)  # noqa: E731
+            except BaseException as error:  # noqa: BLE001  whatever is thrown in goes on to the coroutine
+                resume = lambda error=error: steps.throw(error)  # noqa: E731
