@@ -8,12 +8,12 @@ import time
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message
+from agent_kernel.sessions import process
 
 LEASE_S = 60.0
 """A lease this old (seconds) is lost: the owner missed six heartbeats."""
@@ -53,39 +53,44 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that runs a turn; ``instance`` is unique per server start, so a reused pid is never mistaken."""
+    """The process that runs a turn; ``instance`` is unique per server start, so two lives are never mistaken.
+
+    The other fields are facts of ``sessions.process``; an empty one was not to be had on that system.
+    """
 
     instance: str
     pid: int
-    boot: str
+    boot: str = ""
+    machine: str = ""
+    pid_namespace: str = ""
+    started: str = ""
 
     @classmethod
     def here(cls) -> Owner:
-        return cls(secrets.token_hex(8), os.getpid(), _boot_id())
+        pid = os.getpid()
+        return cls(
+            instance=secrets.token_hex(8),
+            pid=pid,
+            boot=process.boot(),
+            machine=process.machine(),
+            pid_namespace=process.pid_namespace(),
+            started=process.started(pid),
+        )
 
-    def provably_dead(self) -> bool:
-        """True only when nobody can be writing as this owner: this machine has booted since, or its pid is gone.
+    def provably_dead(self, last_seen: float) -> bool:
+        """True only when nobody can be writing as this owner. ``last_seen`` is its last heartbeat (epoch seconds).
 
-        The boot id is compared first because a pid says nothing about another machine or an earlier boot; on another
-        machine (a store on a network disk) the boot ids differ too, hence only the same machine's may be judged.
+        One boot id is one running kernel: there, and only within one pid namespace, a pid can be looked up. Another
+        boot id is an earlier life of this machine if the machine ids agree *and* the owner fell silent before this
+        boot; the second condition is for images and clones, which share a machine id while both are running.
         """
-        if self.boot != _boot_id():
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
-
-
-def _boot_id() -> str:
-    try:
-        machine = Path("/etc/machine-id").read_text().strip()
-        return machine + ":" + Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return f"unknown:{os.uname().nodename if hasattr(os, 'uname') else os.environ.get('COMPUTERNAME', '')}"
+        here = Owner.here()
+        if self.boot and here.boot and self.boot != here.boot:
+            booted = process.booted_at()
+            return bool(self.machine) and self.machine == here.machine and booted is not None and last_seen < booted
+        same_kernel = self.boot == here.boot and bool(self.boot or self.machine)
+        same_pids = self.machine == here.machine and self.pid_namespace == here.pid_namespace
+        return same_kernel and same_pids and not process.alive(self.pid, self.started)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,194 @@
+"""One SQLite file and the one thread that touches it.
+
+Not aiosqlite: there each statement is a trip of its own to the thread, so a cancelled task could stop between two
+statements of a transaction. Here one call is one function on the thread, and its outcome is always known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from agent_kernel.errors import StoreCorrupt, StoreError, StoreFull
+from agent_kernel.sessions import filesystem, schema
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT_S = 10.0
+"""How long a write waits for another process's transaction; each of ours lasts about a millisecond."""
+WAL_SIZE_LIMIT = 64 * 2**20
+_ALMOST_FULL = 2**20
+"""Free bytes below which an I/O error is put down to a full disk: growing the -shm file fails as SQLITE_IOERR."""
+
+
+class Database:
+    """Opened at first use, on its thread; closed by ``aclose``. ``steps`` are the migrations, for tests."""
+
+    def __init__(self, path: Path, steps: Sequence[str] | None = None) -> None:
+        self.path = path
+        self._steps = steps
+        self._connection: sqlite3.Connection | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-sessions")
+        self._closing: Future[None] | None = None
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """One consistent view of the file. Raises StoreError."""
+        return await self._run("BEGIN", work)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """All or nothing: what ``work`` raises undoes what it did. Raises StoreError."""
+        return await self._run("BEGIN IMMEDIATE", work)
+
+    async def aclose(self) -> None:
+        """Waits for what was begun; idempotent."""
+        if self._closing is None:
+            self._closing = self._thread.submit(self._close)
+            self._thread.shutdown(wait=False)
+        await settled(self._closing, may_skip=False)
+
+    async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closing is not None:
+            raise StoreError("This session store is closed.")
+        return await settled(self._thread.submit(self._transact, begin, work))
+
+    def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._opened()
+            try:
+                connection.execute(begin)
+                result = work(connection)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    self._roll_back(connection)
+            return result
+        except (sqlite3.Error, OSError) as error:
+            raise self._named(error) from error
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        """A connection that can not even undo is given up; closing it undoes, and the next call opens another."""
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is not None and not self._replaced():
+            return self._connection
+        self._close()
+        self._make_file()
+        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256)
+        try:
+            _set_up(connection, shared=filesystem.shared_disk(self.path))
+            schema.migrate(connection, self.path, schema.scripts() if self._steps is None else self._steps)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        self._identity = self._stat()
+        return connection
+
+    def _make_file(self) -> None:
+        """The file 0600, its directory 0700 if made here. SQLite gives -wal and -shm the mode of the file."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with suppress(PermissionError):
+            if self.path.stat().st_mode & 0o077:
+                self.path.chmod(0o600)
+
+    def _replaced(self) -> bool:
+        """The file at our path is another one now (deleted, restored from a backup): SQLite would write on unseen."""
+        return self._stat() != self._identity
+
+    def _stat(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def _named(self, error: sqlite3.Error | OSError) -> StoreError:
+        """The cause and the next step, with the file's name."""
+        if isinstance(error, OSError):
+            code = {errno.ENOSPC: sqlite3.SQLITE_FULL, errno.EDQUOT: sqlite3.SQLITE_FULL}.get(error.errno or 0, 0)
+        else:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_IOERR and self._almost_full():
+            code = sqlite3.SQLITE_FULL
+        if code == sqlite3.SQLITE_FULL:
+            return StoreFull(f"No space left for {self.path}.", hint="Free some space; nothing was half-written.")
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            self._close()
+            return StoreCorrupt(f"{self.path} is damaged ({error}).", hint=self._rescue())
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StoreError(
+                f"{self.path} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
+            )
+        return StoreError(f"{self.path}: {error}.", hint="Check that the file and its directory can be written.")
+
+    def _rescue(self) -> str:
+        backups = sorted(path.name for path in self.path.parent.glob(f"{self.path.name}.bak-v*"))
+        restore = f"restore {backups[-1]}, or " if backups else ""
+        return f"Nothing was overwritten. Move the file away and {restore}rescue what it holds: sqlite3 FILE .recover"
+
+    def _almost_full(self) -> bool:
+        try:
+            return shutil.disk_usage(self.path.parent).free < _ALMOST_FULL
+        except OSError:
+            return False
+
+
+async def settled(future: Future[T], *, may_skip: bool = True) -> T:
+    """The future's result. A cancelled caller still waits until the outcome is known: the call never started (only
+    with ``may_skip``), or it ended, and its failure, if any, is the cause of the CancelledError."""
+    waiter = asyncio.wrap_future(future)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiter.done():
+        try:
+            await asyncio.wait([waiter])
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+            if may_skip:
+                future.cancel()
+    if cancelled is None:
+        return waiter.result()
+    raise cancelled from (None if waiter.cancelled() else waiter.exception())
+
+
+def _set_up(connection: sqlite3.Connection, *, shared: bool) -> None:
+    """WAL with synchronous NORMAL: a killed process loses nothing, a power cut at most the last moments. On a shared
+    disk a rollback journal with FULL, since NORMAL is not safe with it."""
+    wanted = "delete" if shared else "wal"
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
+        _switch_journal(connection, wanted)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if shared else 'NORMAL'}")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_SIZE_LIMIT}")
+
+
+def _switch_journal(connection: sqlite3.Connection, wanted: str) -> None:
+    """Needs the file for itself for a moment, and SQLite does not wait for that by itself."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)

@@ -1,0 +1,76 @@
+"""Which process this is, told so that another process can judge later whether it still lives.
+
+A pid alone says nothing: it belongs to one pid namespace (containers that share a disk each count from 1), of one boot,
+of one machine, and it is reused. Facts that a system does not give are empty strings; Windows gives none.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+_GONE = {"Z", "X", "x"}
+"""States of /proc/PID/stat in which a process can not write any more: a zombie waits only to be reaped."""
+
+
+def machine() -> str:
+    """An id of this machine that survives a reboot. Images and clones may share it: see ``Owner.provably_dead``."""
+    if os.name == "nt":
+        return ""
+    if Path("/proc/self").exists():
+        return _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id")
+    return f"{os.uname().nodename}:{uuid.getnode():x}"
+
+
+def boot() -> str:
+    """A random id of this boot of this kernel."""
+    return _read("/proc/sys/kernel/random/boot_id")
+
+
+def booted_at() -> float | None:
+    """When this machine booted, in seconds since the epoch."""
+    for line in _read("/proc/stat").splitlines():
+        if line.startswith("btime "):
+            return float(line.split()[1])
+    return None
+
+
+def pid_namespace() -> str:
+    """The inode of the namespace that pids of this process belong to."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> str:
+    """When the process started, in clock ticks since boot: the guard against a reused pid."""
+    return _stat(pid)[1]
+
+
+def alive(pid: int, start: str) -> bool:
+    """False only when no such process runs here now. ``start`` is what ``started`` said of it, or empty."""
+    if os.name == "nt":
+        return True  # os.kill(pid, 0) would send Ctrl+C there
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it runs as somebody else, or its number is out of range for this system
+    state, now_started = _stat(pid)
+    return state not in _GONE and not (start and now_started and start != now_started)
+
+
+def _stat(pid: int) -> tuple[str, str]:
+    """Fields 3 (state) and 22 (start time) of proc(5); the name before them may itself contain a parenthesis."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (fields[0], fields[19]) if len(fields) > 19 else ("", "")
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return ""

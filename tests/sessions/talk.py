@@ -1,0 +1,59 @@
+"""Words for tests of session stores: a clock that tests move, one session with its open turn, calls and results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agent_kernel.events import TurnState
+from agent_kernel.messages import Message, Text, ToolCall, assistant
+from agent_kernel.protocols import SessionStore
+from agent_kernel.sessions.model import Item, Owner, SessionKey, Turn
+
+
+@dataclass
+class Clock:
+    now: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Talk:
+    store: SessionStore
+    owner: Owner
+    key: SessionKey
+    turn: Turn
+
+    @classmethod
+    async def begin(
+        cls, store: SessionStore, owner: Owner, id: str = "s", turn: str = "t1", namespace: str = "local"
+    ) -> Talk:
+        key = SessionKey(namespace, id)
+        await store.create(key)
+        return cls(store, owner, key, await store.open_turn(Turn(turn, key), owner))
+
+    async def say(self, *messages: Message) -> list[Item]:
+        return await self.store.append(self.turn, self.owner, messages, await self.head())
+
+    async def head(self) -> int:
+        session = await self.store.info(self.key)
+        assert session is not None
+        return session.head
+
+    async def close(self, state: TurnState = "committed", reason: str = "") -> bool:
+        return await self.store.close_turn(self.turn, self.owner, state, reason)
+
+    async def again(self, turn: str) -> Talk:
+        return replace(self, turn=await self.store.open_turn(Turn(turn, self.key), self.owner))
+
+    async def texts(self, limit: int | None = None, *, failed: bool = True) -> list[str]:
+        return [item.message.text for item in await self.store.latest(self.key, limit, failed=failed)]
+
+
+def calls(*ids: str) -> Message:
+    return assistant("", [ToolCall(id, "python", {"code": "1+1"}) for id in ids])
+
+
+def result(id: str, text: str = "2") -> Message:
+    return Message("tool", (Text(text),), call_id=id, name="python", status="success")
