@@ -11,7 +11,6 @@ import argparse
 import json
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,14 +18,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_kernel.engines.local.catalog import Entry, Source, catalog, entry, resolve, source_to_json
-from agent_kernel.engines.local.progress import Progress, megabytes
+from agent_kernel.engines.local.display import Bar, JsonLines, Lines
+from agent_kernel.engines.local.progress import megabytes
 from agent_kernel.engines.local.pull import Pull, parse_sources, unfinished
 from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.settings import Settings
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
-STAGES = {"wait": "waiting", "download": "downloading", "verify": "checking", "rewrite": "rewriting as Q8_0"}
-JSON_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +52,7 @@ def model_list(args: argparse.Namespace) -> int:
     for row in rows:
         sizes = f"{megabytes(row['download_bytes']):<10}{megabytes(row['disk_bytes']):<9}"
         where = row["path"] or row["problem"] or row["source"]
-        print(
-            f"{row['name']:<9}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}, {row['path'] or row['source']}"
-        )
+        print(f"{row['name']:<9}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}: {where}")
     return 0
 
 
@@ -80,8 +76,7 @@ def path_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def model_path(args: argparse.Namespace) -> int:
-    bar = Lines(sys.stderr)
-    print(resolve(args.name, _settings(args).cache_dir, bar.show).path)
+    print(resolve(args.name, _settings(args).cache_dir, Lines(sys.stderr).show).path)
     return 0
 
 
@@ -101,7 +96,7 @@ def model_pull(args: argparse.Namespace) -> int:
     found = entry(args.name)
     pull = Pull(found, settings.cache_dir, _consent(args), parse_sources(settings.sources))
     signal.signal(signal.SIGTERM, _terminated)
-    show: JsonLines | Lines | Bar = JsonLines() if args.json else Bar() if sys.stderr.isatty() else Lines(sys.stderr)
+    show = _display(args)
     try:
         with closing(iter(pull)) as steps:
             for progress in steps:
@@ -118,6 +113,12 @@ def model_pull(args: argparse.Namespace) -> int:
     else:
         print(pull.model.path)
     return 0
+
+
+def _display(args: argparse.Namespace) -> JsonLines | Bar | Lines:
+    if args.json:
+        return JsonLines(sys.stdout)
+    return Bar(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr)
 
 
 def _terminated(number: int, frame: object) -> None:
@@ -151,73 +152,6 @@ def _about(found: Entry, source: Source) -> list[str]:
         f"  sha256     {source.sha256 or 'not known to us; the hub tells it'}",
         f"  note       {source.why}",
     ]
-
-
-# ---------------------------------------------------------------------------------------------------- progress
-
-
-class Bar:
-    """One progress bar per stage, for a terminal."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._stage = ""
-
-    def show(self, progress: Progress) -> None:
-        from tqdm import tqdm
-
-        if progress.stage == "done":
-            return
-        if progress.stage != self._stage:
-            self.close()
-            self._stage = progress.stage
-            self._bar = tqdm(desc=STAGES[progress.stage], unit="B", unit_scale=True, file=sys.stderr)
-        if progress.note and progress.note != self._bar.postfix:
-            self._bar.set_postfix_str(progress.note, refresh=False)
-        self._bar.total = progress.total or None
-        self._bar.update(progress.done - self._bar.n)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-
-class Lines:
-    """One line for every tenth of a stage, for logs."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._told: tuple[object, ...] = ()
-
-    def show(self, progress: Progress) -> None:
-        counted = progress.total and progress.stage in ("download", "rewrite")
-        tenth = progress.done * 10 // progress.total if counted else 0
-        told = (progress.stage, tenth if counted else progress.note)
-        if progress.stage == "done" or told == self._told:
-            return
-        self._told = told
-        amount = f" {tenth * 10} % of {megabytes(progress.total)}" if counted else ""
-        note = f" ({progress.note})" if progress.note else ""
-        print(f"{STAGES[progress.stage]}{amount}{note}", file=self._file, flush=True)
-
-    def close(self) -> None: ...
-
-
-class JsonLines:
-    """``{"type": "progress", "stage", "done", "total", "note"}``, at most ten a second and every change of stage."""
-
-    def __init__(self) -> None:
-        self._last = ("", "", 0.0)
-
-    def show(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if (progress.stage, progress.note) == self._last[:2] and now - self._last[2] < JSON_EVERY_S:
-            return
-        self._last = (progress.stage, progress.note, now)
-        print(json.dumps({"type": "progress"} | progress.to_json()), flush=True)
-
-    def close(self) -> None: ...
 
 
 # ---------------------------------------------------------------------------------------------------- the command
@@ -268,3 +202,7 @@ def _cache_argument(parser: argparse.ArgumentParser) -> None:
 
 def _settings(args: argparse.Namespace) -> Settings:
     return Settings.from_env(cache_dir=args.cache_dir, sources=getattr(args, "sources", None))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

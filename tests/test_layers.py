@@ -54,6 +54,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         set(),
     ),
     "agent_kernel.assembly": (PARTS, set()),
+    "agent_kernel.__main__": (("agent_kernel.cli",), set()),
     "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly"), set()),
     # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),

@@ -143,9 +143,13 @@ def source_to_json(source: Source) -> dict[str, Any]:
     }
 
 
-@cache
-def catalog(path: Path = CATALOG) -> Mapping[str, Entry]:
+def catalog() -> Mapping[str, Entry]:
     """The entries by name. Raises ModelBroken when the data file is not what this version reads."""
+    return read_catalog(CATALOG)
+
+
+@cache
+def read_catalog(path: Path) -> Mapping[str, Entry]:
     try:
         with path.open("rb") as file:
             return {name: _entry(name, body) for name, body in tomllib.load(file).items()}
