@@ -8,7 +8,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,19 +35,24 @@ class Server:
 
 
 @asynccontextmanager
-async def jupyter_server(folder: Path, log: Path) -> AsyncIterator[Server]:
-    """Serves ``folder``. Its sessions are kept in ``folder/.data``, so that a run never continues an earlier one."""
+async def jupyter_server(
+    folder: Path, log: Path, python: str = sys.executable, env: Mapping[str, str] = os.environ
+) -> AsyncIterator[Server]:
+    """Serves ``folder``. Its sessions are kept in ``folder/.data``, so that a run never continues an earlier one.
+
+    Raises ServerFailed.
+    """
     port = free_port()
     server = Server(f"http://127.0.0.1:{port}/", secrets.token_hex(24))
-    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command = [python, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    env = os.environ | {"JUPYTER_TOKEN": server.token, "AGENT_KERNEL_DATA_DIR": str(folder / ".data")}
+    own = {"JUPYTER_TOKEN": server.token, "AGENT_KERNEL_DATA_DIR": str(folder / ".data")}
     with log.open("wb") as sink:
         # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the server in order.
         process = await asyncio.create_subprocess_exec(
-            *command, env=env, stdout=sink, stderr=sink, start_new_session=True
+            *command, env={**env, **own}, stdout=sink, stderr=sink, start_new_session=True
         )
     try:
         await answering(server, process, log)

@@ -1,0 +1,215 @@
+"""The distribution as others get it: what is in the wheel, what it pulls in, what an install touches and what not."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import httpx
+import nbformat
+import pytest
+
+from demo.kernel import notebook_kernel
+from demo.server import jupyter_server
+from tests.test_layers import ROOT, imports
+
+BASE_LIMIT = 450_000_000
+"""Bytes of wheels that a plain install downloads at most."""
+NEVER_IN_BASE = {"torch", "accelerate", "bitsandbytes", "triton", "jupyterlab", "pandas"}
+USER_CONFIG = 'c.InteractiveShellApp.exec_lines = ["mine = 1"]\nc.InteractiveShellApp.extensions = ["autoreload"]\n'
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    # --no-isolation: hatchling is a test requirement, so nothing is downloaded here.
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    return next(folder.glob("agent_kernel-*.whl"))
+
+
+def run(*command: str, **more: str) -> str:
+    done = subprocess.run(command, env=clean_environment() | more, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout + done.stderr
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's, less what would point an interpreter or Jupyter at this checkout."""
+    return {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "JUPYTER", "AGENT_KERNEL"))
+    }
+
+
+def test_the_wheel_has_every_file_of_both_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
+    tracked = run(
+        "git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "agent_kernel", "jupyter_ext"
+    )
+    assert packed == set(tracked.splitlines())
+    assert {"agent_kernel/py.typed", "jupyter_ext/py.typed"} <= packed
+    assert "agent_kernel/engines/local/catalog.toml" in packed
+
+
+def test_the_wheel_enables_the_server_extension_and_leaves_ipython_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        data = {name.partition(".data/data/")[2]: name for name in archive.namelist() if ".data/data/" in name}
+        enabled = json.loads(archive.read(data["etc/jupyter/jupyter_server_config.d/agent_kernel.json"]))
+    assert enabled == {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}}
+    assert not [name for name in data if "ipython" in name]
+
+
+def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        folder = next(name.partition("/")[0] for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        text = archive.read(f"{folder}/METADATA").decode()
+        commands = archive.read(f"{folder}/entry_points.txt").decode()
+    assert "License-Expression: BSD-3-Clause" in text
+    assert "Requires-Python: <3.14,>=3.11" in text
+    assert "agent-kernel = agent_kernel.cli:main" in commands
+    assert f"Version: {version_in_source()}\n" in text
+
+
+def version_in_source() -> str:
+    tree = ast.parse((ROOT / "agent_kernel" / "__init__.py").read_text())
+    named = [
+        node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__version__"
+    ]
+    return str(ast.literal_eval(named[0].value))
+
+
+def test_every_library_the_packages_import_is_a_dependency_with_a_floor() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [line for name in ("gpu", "demo") for line in project["optional-dependencies"][name]]
+    floors = {normal(line.partition(">=")[0]): line for line in project["dependencies"] + extras}
+    assert all(">=" in line for line in floors.values())
+    distributions = metadata.packages_distributions()
+    missing = set()
+    for path in [*ROOT.glob("agent_kernel/**/*.py"), *ROOT.glob("jupyter_ext/**/*.py")]:
+        for found in imports(path):
+            library = found.library
+            if library in sys.stdlib_module_names | {"agent_kernel", "jupyter_ext"}:
+                continue
+            if not {normal(name) for name in distributions.get(library, [library])} & (set(floors) | THROUGH_OTHERS):
+                missing.add(str(found))
+    assert not missing, "\n".join(sorted(missing))
+
+
+# Part of the contract of a dependency that we name: it could not be that package without them.
+THROUGH_OTHERS = {"ipython", "tornado", "traitlets", "jupyter-client", "jupyter-core", "jupyter-events", "openvino"}
+
+
+def normal(name: str) -> str:
+    return name.strip().lower().replace("_", "-").partition("[")[0]
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    folder = tmp_path_factory.mktemp("base")
+    run(sys.executable, "-m", "pip", "download", "-q", "--dest", str(folder / "wheels"), str(wheel))
+    environment = Environment(folder)
+    environment.install("agent-kernel")
+    return environment
+
+
+class Environment:
+    """A fresh virtual environment, with home and configuration folders of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wheels = folder / "wheels"
+        self.prefix = folder / "venv"
+        self.home = folder / "home"
+        self.home.mkdir()
+        venv.create(self.prefix, with_pip=True)
+        self.python = str(self.prefix / "bin" / "python")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        folders = {name: str(self.home / name.lower()) for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "IPYTHONDIR")}
+        path = f"{self.prefix / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        return {"HOME": str(self.home), "PATH": path, **folders}
+
+    def __call__(self, command: str, *arguments: str) -> str:
+        return run(str(self.prefix / "bin" / command), *arguments, **self.variables)
+
+    def install(self, *arguments: str) -> None:
+        self("python", "-m", "pip", "install", "-q", "--no-index", "--find-links", str(self.wheels), *arguments)
+
+
+def size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+@pytest.mark.slow
+def test_a_plain_install_downloads_less_than_its_limit_and_no_torch(base: Environment) -> None:
+    downloaded, installed = size(base.wheels), size(base.prefix)
+    print(f"\nplain install: {downloaded / 1e6:.0f} MB downloaded, {installed / 1e6:.0f} MB on disk")
+    names = {normal(path.name.partition("-")[0]) for path in base.wheels.iterdir()}
+    assert "openvino-genai" in names
+    assert not names & NEVER_IN_BASE
+    assert downloaded <= BASE_LIMIT
+
+
+@pytest.mark.slow
+def test_an_install_enables_the_server_extension(base: Environment) -> None:
+    listed = base("jupyter", "server", "extension", "list")
+    assert "jupyter_ext" in listed
+    lines = [line for line in listed.splitlines() if "jupyter_ext" in line]
+    assert "enabled" in lines[0]
+    assert "OK" in lines[-1]
+
+
+PROBE = """
+import json
+ip = get_ipython()
+magic = "agent" in ip.magics_manager.magics["cell"]
+print(json.dumps([globals().get("mine"), sorted(ip.extension_manager.loaded), magic]))
+"""
+
+
+async def ask_kernel(environment: Environment, folder: Path) -> tuple[int | None, set[str], bool]:
+    """From a kernel of a real server: the person's variable, the extensions loaded, whether %%agent is there."""
+    folder.mkdir()
+    notebook = nbformat.v4.new_notebook()
+    nbformat.write(notebook, folder / "mine.ipynb")
+    env = clean_environment() | environment.variables
+    async with (
+        jupyter_server(folder, folder / "server.log", environment.python, env) as server,
+        httpx.AsyncClient(base_url=server.url, headers=server.headers, trust_env=False, timeout=60) as http,
+        notebook_kernel(server, http, "mine.ipynb") as kernel,
+    ):
+        printed = [
+            message["content"]["text"] async for message in kernel.execute(PROBE) if message["msg_type"] == "stream"
+        ]
+    mine, extensions, magic = json.loads("".join(printed))
+    return mine, set(extensions), magic
+
+
+@pytest.mark.slow
+async def test_a_persons_own_kernel_configuration_survives_install_use_and_uninstall(
+    base: Environment, tmp_path: Path
+) -> None:
+    base("python", "-m", "pip", "uninstall", "-q", "-y", "agent-kernel")
+    profile = base.home / "ipythondir" / "profile_default" / "ipython_kernel_config.py"
+    shared = base.prefix / "etc" / "ipython" / "ipython_kernel_config.json"
+    theirs = {profile: USER_CONFIG, shared: '{"IPKernelApp": {"extensions": ["storemagic"]}}'}
+    for path, text in theirs.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    base.install("agent-kernel")
+    mine, extensions, magic = await ask_kernel(base, tmp_path / "with")
+    assert mine == 1
+    assert {"agent_kernel", "autoreload"} <= extensions
+    assert magic
+    base("python", "-m", "pip", "uninstall", "-q", "-y", "agent-kernel")
+    assert {path: path.read_text() for path in theirs} == theirs
+    assert "jupyter_ext" not in base("jupyter", "server", "extension", "list")
+    base.install("agent-kernel")
