@@ -79,10 +79,12 @@ def _back_up(path: Path, version: int) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """``executescript`` would commit the transaction that makes a migration all or nothing."""
+    """Each ends its line. ``executescript`` would commit the transaction that makes a migration all or nothing."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+    if statement.strip():
+        yield statement

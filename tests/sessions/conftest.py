@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Owner
 from agent_kernel.sessions.sqlite import SqliteStore
+from tests.sessions.file import Child, Start
 from tests.sessions.talk import Clock
 
 
@@ -32,3 +33,30 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) ->
     )
     yield made
     await made.aclose()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store's file will be; neither it nor its directory is there yet."""
+    return tmp_path / "data" / "sessions.db"
+
+
+@pytest.fixture
+async def file_store(path: Path) -> AsyncIterator[SqliteStore]:
+    made = SqliteStore(path)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator[Start]:
+    """Starts other processes on the file; those that are still running at the end of the test are killed."""
+    children: list[Child] = []
+
+    def begin(code: str) -> Child:
+        children.append(Child(path, code))
+        return children[-1]
+
+    yield begin
+    for child in children:
+        child.kill()

@@ -9,6 +9,9 @@ from agent_kernel.messages import Message, Text, ToolCall, assistant
 from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import Item, Owner, SessionKey, Turn
 
+KEY = SessionKey("local", "s")
+"""The session that ``Talk.begin`` speaks in."""
+
 
 @dataclass
 class Clock:

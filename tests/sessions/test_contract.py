@@ -22,9 +22,8 @@ from agent_kernel.errors import (
 from agent_kernel.messages import Media, Message, Text, ToolCall, Usage, assistant, user
 from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import LEASE_S, Owner, SessionKey, Turn
-from tests.sessions.talk import Clock, Talk, calls, result
+from tests.sessions.talk import KEY, Clock, Talk, calls, result
 
-KEY = SessionKey("local", "s")
 PNG = Media.of("image/png", b"\x89PNG" + bytes(2000))
 ELSEWHERE = Owner("other", 1, boot="another-boot", machine="another-machine")
 """Nobody here can tell whether it lives: only its lease decides."""

@@ -1,0 +1,294 @@
+"""The file, its modes and its journal; damage, full disks, locks, cancelled callers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.errors import StoreCorrupt, StoreError, StoreFull
+from agent_kernel.messages import Media, assistant, user
+from agent_kernel.sessions import database, filesystem
+from agent_kernel.sessions.model import Owner
+from agent_kernel.sessions.sqlite import SqliteStore
+from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
+from tests.sessions.talk import KEY, Talk, calls
+
+
+async def test_nothing_is_made_before_the_first_use(path: Path) -> None:
+    store = SqliteStore(path)
+    assert not path.parent.exists()
+    await store.aclose()
+    assert not path.parent.exists()
+
+
+async def test_the_file_is_private(file_store: SqliteStore, path: Path) -> None:
+    await file_store.create(KEY)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert modes == {"sessions.db": 0o600, "sessions.db-wal": 0o600, "sessions.db-shm": 0o600}
+
+
+async def test_a_file_that_others_can_read_is_made_private(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch(0o644)
+    store = SqliteStore(path)
+    await store.create(KEY)
+    await store.aclose()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_local_disk_gets_wal(file_store: SqliteStore, path: Path) -> None:
+    await file_store.create(KEY)
+    assert rows(path, "PRAGMA journal_mode") == [("wal",)]
+
+
+async def test_a_shared_disk_gets_a_rollback_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = SqliteStore(path)
+    await local.create(KEY)
+    await local.aclose()
+    monkeypatch.setattr(filesystem, "shared_disk", lambda path: True)
+    shared = SqliteStore(path)
+    assert await shared.info(KEY) is not None
+    assert rows(path, "PRAGMA journal_mode") == [("delete",)]
+    talk = await Talk.begin(shared, Owner.here())
+    await talk.say(user("hello"))
+    assert await talk.texts() == ["hello"]
+    await shared.aclose()
+
+
+async def test_history_survives_closing_and_opening(path: Path) -> None:
+    first = SqliteStore(path)
+    talk = await Talk.begin(first, Owner.here())
+    await talk.say(user("hello"), assistant("hi"))
+    await talk.close()
+    await first.aclose()
+    second = SqliteStore(path)
+    assert [item.message.text for item in await second.latest(KEY)] == ["hello", "hi"]
+    await second.aclose()
+
+
+async def test_a_file_put_in_the_place_of_ours_is_the_one_used(file_store: SqliteStore, path: Path) -> None:
+    await file_store.create(KEY)
+    path.rename(path.with_name("moved.db"))
+    assert await file_store.info(KEY) is None
+    await file_store.create(KEY, "new file")
+    assert rows(path, "SELECT title FROM sessions") == [("new file",)]
+
+
+async def test_the_store_serves_several_event_loops(file_store: SqliteStore) -> None:
+    await file_store.create(KEY)
+    found = await asyncio.to_thread(lambda: asyncio.run(file_store.info(KEY)))
+    assert found is not None
+
+
+@pytest.mark.parametrize("damage", ["text", "header", "middle"])
+async def test_a_damaged_file_is_named_and_never_overwritten(path: Path, damage: str) -> None:
+    await made(path)
+    good = path.read_bytes()
+    bad = {
+        "text": b"not valid json {{{" * 500,
+        "header": b"\0" * 100 + good[100:],
+        "middle": good[:4096] + os.urandom(len(good) - 4096),
+    }[damage]
+    path.write_bytes(bad)
+    store = SqliteStore(path)
+    with pytest.raises(StoreCorrupt) as refused:
+        await store.latest(KEY)
+    assert str(path) in refused.value.message
+    assert "Nothing was overwritten" in refused.value.hint
+    await store.aclose()
+    assert path.read_bytes() == bad
+    path.write_bytes(good)
+    again = SqliteStore(path)
+    assert len(await again.latest(KEY)) == 1
+    await again.aclose()
+
+
+async def test_a_damaged_file_with_a_backup_names_the_backup(path: Path) -> None:
+    await made(path)
+    migrate(path, NEXT)
+    path.write_bytes(b"x" * 5000)
+    store = SqliteStore(path)
+    with pytest.raises(StoreCorrupt, match=r"restore sessions\.db\.bak-v1"):
+        await store.info(KEY)
+    await store.aclose()
+
+
+async def test_a_store_that_was_repaired_goes_on_in_the_same_process(file_store: SqliteStore, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"x" * 5000)
+    with pytest.raises(StoreCorrupt):
+        await file_store.create(KEY)
+    path.rename(path.with_name("damaged"))
+    assert (await file_store.create(KEY)).key == KEY
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """One megabyte of its own; needs the right to mount."""
+    point = tmp_path / "small"
+    point.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", point], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield point
+    subprocess.run(["umount", "-l", point], check=True)
+
+
+async def test_a_full_disk_is_said_and_forgotten_when_there_is_space_again(small_disk: Path) -> None:
+    store = SqliteStore(small_disk / "s.db")
+    talk = await Talk.begin(store, Owner.here())
+    await talk.say(user("before"))
+    filler = small_disk / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(StoreFull, match="No space left"):
+        await talk.say(user("lost" * 30_000))
+    assert await talk.texts() == ["before"]
+    filler.unlink()
+    await talk.say(user("after"))
+    assert writable_at_once(small_disk / "s.db")
+    assert await talk.close()
+    assert await talk.texts() == ["before", "after"]
+    await store.aclose()
+
+
+async def test_a_disk_too_full_to_make_the_file_is_said(small_disk: Path) -> None:
+    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    store = SqliteStore(small_disk / "data" / "s.db")
+    with pytest.raises(StoreFull):
+        await store.create(KEY)
+    (small_disk / "filler").unlink()
+    assert (await store.create(KEY)).key == KEY
+    await store.aclose()
+
+
+async def test_a_store_at_its_page_limit_refuses_and_recovers(file_store: SqliteStore, path: Path) -> None:
+    talk = await Talk.begin(file_store, Owner.here())
+    await file_store._database.read(lambda db: db.execute("PRAGMA max_page_count = 40").fetchone())
+    picture = Media.of("image/png", os.urandom(400_000))
+    with pytest.raises(StoreFull):
+        await talk.say(user("look", [picture]), calls("c1"))
+    assert writable_at_once(path)
+    assert await talk.texts() == []
+    await file_store._database.read(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone())
+    await talk.say(user("look", [picture]))
+    assert await file_store.blob(KEY, picture.hash) == picture.data
+
+
+async def test_a_lock_that_is_never_given_back_is_named(
+    file_store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.2)
+    await file_store.create(KEY)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked by another program"):
+            await file_store.rename(KEY, "no")
+        assert (await file_store.info(KEY)) is not None
+    await file_store.rename(KEY, "yes")
+
+
+async def test_a_directory_in_the_place_of_the_file_is_an_error_of_the_store(path: Path) -> None:
+    path.mkdir(parents=True)
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match=r"sessions\.db"):
+        await store.create(KEY)
+    await store.aclose()
+
+
+class Gate:
+    """Parks the store's thread, so that a test can cancel at a chosen moment."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+        self.task = asyncio.ensure_future(store._database.read(self._park))
+
+    def _park(self, _: sqlite3.Connection) -> None:
+        self.reached.set()
+        assert self.open.wait(30)
+
+    async def release(self) -> None:
+        self.open.set()
+        await self.task
+
+
+async def test_a_call_cancelled_before_it_began_never_happens(file_store: SqliteStore) -> None:
+    talk = await Talk.begin(file_store, Owner.here())
+    gate = Gate(file_store)
+    waiting = asyncio.ensure_future(file_store.append(talk.turn, talk.owner, [user("never")], 0))
+    await asyncio.to_thread(gate.reached.wait, 30)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not gate.task.done()
+    await gate.release()
+    assert await talk.texts() == []
+
+
+async def test_a_call_cancelled_while_it_runs_ends_before_the_caller_does(
+    file_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = await Talk.begin(file_store, Owner.here())
+    reached, go = threading.Event(), threading.Event()
+    insert = database.Database._transact
+
+    def slow(self: database.Database, begin: str, work: object) -> object:
+        reached.set()
+        assert go.wait(30)
+        return insert(self, begin, work)  # type: ignore[arg-type]  # whatever it is, it is passed on
+
+    monkeypatch.setattr(database.Database, "_transact", slow)
+    running = asyncio.ensure_future(file_store.append(talk.turn, talk.owner, [user("kept")], 0))
+    await asyncio.to_thread(reached.wait, 30)
+    for _ in range(3):
+        running.cancel()
+        await asyncio.sleep(0.01)
+    assert not running.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    monkeypatch.undo()
+    assert await talk.texts() == ["kept"]
+
+
+async def test_cancelling_at_any_moment_gives_all_or_nothing(file_store: SqliteStore) -> None:
+    talk = await Talk.begin(file_store, Owner.here())
+    for delay in [0, 0.0001, 0.0003, 0.0005, 0.001, 0.002] * 10:
+        before = await talk.head()
+        task = asyncio.ensure_future(file_store.append(talk.turn, talk.owner, [user("a"), calls("c")], before))
+        await asyncio.sleep(delay)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        after = await talk.head()
+        assert after in (before, before + 2)
+        await talk.close()
+        talk = await talk.again(f"t{len(await file_store.turns(KEY)) + 1}")
+
+
+async def test_a_failure_of_a_cancelled_call_is_its_cause(file_store: SqliteStore) -> None:
+    talk = await Talk.begin(file_store, Owner.here())
+    gate = Gate(file_store)
+    await asyncio.to_thread(gate.reached.wait, 30)
+    closing_store = asyncio.ensure_future(file_store.aclose())
+    await asyncio.sleep(0)
+    closing_store.cancel()
+    await gate.release()
+    with pytest.raises(asyncio.CancelledError):
+        await closing_store
+    with pytest.raises(StoreError):
+        await talk.head()
