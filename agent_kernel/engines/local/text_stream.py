@@ -1,0 +1,64 @@
+"""Token ids become text that can be shown: whole characters only, cut before a stop string."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+UNFINISHED = "\ufffd"
+LONGEST_CHARACTER = 4
+"""Bytes of a character in UTF-8: after that many tokens a replacement character was really written."""
+
+
+class TextStream:
+    """``push`` ids, read the text they complete; ``stopped`` holds the stop string that was met.
+
+    Only a window of the newest tokens is decoded again at each push, not the whole answer.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str] = ()) -> None:
+        self._decode = decode
+        self._stop = [text for text in stop if text]
+        self._window: list[int] = []
+        self._read = 0
+        self._held = ""
+        self.text = ""
+        """What was given out so far, stop string excluded."""
+        self.stopped = ""
+
+    def push(self, ids: Sequence[int]) -> str:
+        self._window.extend(ids)
+        return self._given(self._held + self._decoded(), last=False)
+
+    def finish(self) -> str:
+        """What was held back because it could have become a stop string or a character."""
+        return self._given(self._held + self._decoded(last=True), last=True)
+
+    def _decoded(self, last: bool = False) -> str:
+        before, now = self._decode(self._window[: self._read]), self._decode(self._window)
+        waiting = len(self._window) - self._read
+        if now.endswith(UNFINISHED) and waiting < LONGEST_CHARACTER and not last:
+            return ""
+        if len(now) <= len(before):
+            return ""
+        # The window keeps the tokens before the newest text: some vocabularies join words only in context.
+        del self._window[: self._read]
+        self._read = len(self._window)
+        return now[len(before) :]
+
+    def _given(self, text: str, last: bool) -> str:
+        self._held = ""
+        if self.stopped:
+            return ""
+        found = min(((at, stop) for stop in self._stop if (at := text.find(stop)) >= 0), default=None)
+        if found is not None:
+            text, self.stopped = text[: found[0]], found[1]
+        elif not last:
+            keep = max((_overlap(text, stop) for stop in self._stop), default=0)
+            self._held, text = text[len(text) - keep :], text[: len(text) - keep]
+        self.text += text
+        return text
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of ``text`` that ``stop`` begins with."""
+    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-size:])), 0)

@@ -1,0 +1,20 @@
+"""How models call tools: one strategy per model, by the name the catalog gives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from agent_kernel.engines.local.completion import Completer
+from agent_kernel.engines.local.fence import Fence
+from agent_kernel.protocols import Chunk, EngineRequest
+
+
+class ToolProtocol(Protocol):
+    def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        """The chunks of one round, its EndChunk last; closing the generator stops the decode."""
+        ...
+
+
+TOOL_PROTOCOLS: Mapping[str, Callable[[], ToolProtocol]] = MappingProxyType({"fence": Fence})

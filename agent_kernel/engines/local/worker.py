@@ -1,0 +1,176 @@
+"""The model worker: a process of its own that owns the model, so that nothing it does or imports touches the server.
+
+Started by ``worker_process.py`` with two pipe ends; end of file on either ends it. Frames in: load, stream, cancel,
+stats. Frames out: loading, ready, failed, chunks, beat, stats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import functools
+import os
+import signal
+import sys
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.engines.local.backend import Backend, Loaded
+from agent_kernel.engines.local.completion import Completer
+from agent_kernel.engines.local.decoder import Decoder
+from agent_kernel.engines.local.frames import chunk_to_json, request_from_json
+from agent_kernel.engines.local.openvino import OpenVino
+from agent_kernel.engines.local.tool_protocol import TOOL_PROTOCOLS, ToolProtocol
+from agent_kernel.engines.local.wire import Frame, encode_frame, open_pipes, read_frames
+from agent_kernel.errors import AgentKernelError, EngineCrashed, EngineError
+
+BEAT_S = 1.0
+COALESCE_S = 0.02
+"""Chunks of all requests wait this long for company: one frame, one wake-up of the server."""
+NICE = 5
+OOM_SCORE = 500
+"""Of -1000..1000: when memory runs out, the worker goes before the server and the person's kernels."""
+PR_SET_PDEATHSIG = 1
+
+
+class Outbox:
+    """Frames to the server; chunks are collected for a moment."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._chunks: list[tuple[int, Frame]] = []
+
+    def send(self, frame: Frame) -> None:
+        self._flush()
+        self._writer.write(encode_frame(frame))
+
+    def chunk(self, request: int, body: Frame) -> None:
+        if not self._chunks:
+            asyncio.get_running_loop().call_later(COALESCE_S, self._flush)
+        self._chunks.append((request, body))
+        if "text" not in body:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._chunks:
+            self._writer.write(encode_frame({"type": "chunks", "chunks": self._chunks}))
+            self._chunks = []
+
+
+class Worker:
+    """Answers the server's frames with one model."""
+
+    def __init__(self, backend: Backend, outbox: Outbox) -> None:
+        self._backend = backend
+        self._outbox = outbox
+        self._decoder = Decoder(backend, self._broken)
+        self._completer: Completer | None = None
+        self._protocol: ToolProtocol | None = None
+        self._requests: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        beat = asyncio.create_task(self._beat())
+        async for frame in read_frames(reader):
+            await self._handle(frame)
+        beat.cancel()
+
+    async def _handle(self, frame: Frame) -> None:
+        match frame["type"]:
+            case "load":
+                task = asyncio.create_task(self._load(Path(frame["path"]), frame["protocol"]))
+                self._requests[0] = task
+            case "stream":
+                task = asyncio.create_task(self._stream(frame["id"], frame["request"]))
+                self._requests[frame["id"]] = task
+                task.add_done_callback(functools.partial(self._forget, frame["id"]))
+            case "cancel":
+                if frame["id"] in self._requests:
+                    self._requests[frame["id"]].cancel()
+            case "stats":
+                self._outbox.send({"type": "stats", "running": self._decoder.running, "pid": os.getpid()})
+
+    def _forget(self, key: int, task: asyncio.Task[None]) -> None:
+        self._requests.pop(key, None)
+
+    async def _load(self, path: Path, protocol: str) -> None:
+        loop = asyncio.get_running_loop()
+
+        def progress(stage: str, fraction: float | None) -> None:
+            loop.call_soon_threadsafe(self._outbox.send, {"type": "loading", "stage": stage, "fraction": fraction})
+
+        try:
+            if protocol not in TOOL_PROTOCOLS:
+                raise EngineError(f"No backend here speaks the tool protocol {protocol!r}.")
+            loaded: Loaded = await self._decoder.call(lambda: self._backend.load(path, progress))
+        except AgentKernelError as error:
+            self._outbox.send({"type": "failed", "error": error.to_json()})
+            return
+        self._completer = Completer(self._decoder, self._backend, loaded)
+        self._protocol = TOOL_PROTOCOLS[protocol]()
+        details = dict(loaded.details)
+        self._outbox.send({"type": "ready", "context_length": loaded.context_length, "details": details})
+
+    async def _stream(self, key: int, body: dict[str, Any]) -> None:
+        assert self._protocol is not None, "the server streams after ready"
+        assert self._completer is not None
+        try:
+            request = request_from_json(body)
+            async with aclosing(self._protocol.stream(request, self._completer)) as chunks:
+                async for chunk in chunks:
+                    self._outbox.chunk(key, chunk_to_json(chunk))
+        except AgentKernelError as error:
+            self._outbox.chunk(key, {"error": error.to_json()})
+        except Exception as error:  # noqa: BLE001  one request's fault is told to that request
+            fault = EngineError(f"The model worker failed: {type(error).__name__}: {error}")
+            self._outbox.chunk(key, {"error": fault.to_json()})
+
+    async def _beat(self) -> None:
+        while True:
+            busy = round(self._decoder.busy_s, 1)
+            self._outbox.send({"type": "beat", "busy_s": busy, "running": self._decoder.running})
+            await asyncio.sleep(BEAT_S)
+
+    def _broken(self, error: BaseException) -> None:
+        fault = EngineCrashed(f"The model library failed: {type(error).__name__}: {error}", hint="Ask again.")
+        self._outbox.send({"type": "failed", "error": fault.to_json()})
+
+
+def step_back(parent: int) -> None:
+    """The person's own programs come first, and this process does not outlive the server.
+
+    The parent-death signal is for a server that was killed while a step or a load holds Python's lock, when end of file
+    can not be seen; elsewhere than on Linux such a worker ends when the lock is free again.
+    """
+    with suppress(OSError):
+        os.nice(NICE)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+async def run(read_fd: int, write_fd: int, backend: Backend) -> None:
+    reader, writer, _ = await open_pipes(read_fd, write_fd)
+    await Worker(backend, Outbox(writer)).serve(reader)
+    # The decoder's thread may be inside the library; nothing here is worth waiting for.
+    os._exit(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m agent_kernel.engines.local.worker", description=__doc__)
+    parser.add_argument("--read", type=int, required=True)
+    parser.add_argument("--write", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--cache-dir", type=Path, required=True)
+    given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
+    step_back(given.parent)
+    asyncio.run(run(given.read, given.write, OpenVino(given.cache_dir)))
+
+
+if __name__ == "__main__":
+    main()
