@@ -1,0 +1,59 @@
+"""What the README promises is there: its files, its commands, its settings and its example."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import io
+import re
+from contextlib import redirect_stdout
+
+import pytest
+
+from agent_kernel.settings import Settings
+from tests.test_layers import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+def found(pattern: str, text: str = README + SECURITY) -> list[str]:
+    return sorted(set(re.findall(pattern, text)))
+
+
+@pytest.mark.parametrize(
+    "path", found(r"\]\(([^)#:]+)\)") + found(r"`((?:agent_kernel|jupyter_ext|tests|notebooks)/[\w./]*)`")
+)
+def test_every_file_it_names_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("target", found(r"\bmake ([a-z]+)[ `\n]", re.sub(r"(?s)```python.*?```", "", README)))
+def test_every_make_command_exists(target: str) -> None:
+    assert re.search(rf"^{target}:.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "name", found(r"AGENT_KERNEL_([A-Z_]+)") + [name.upper() for name in found(r"c\.AgentKernel\.(\w+)")]
+)
+def test_every_setting_exists(name: str) -> None:
+    assert hasattr(Settings(), name.lower())
+
+
+@pytest.mark.parametrize("name", ["Engine", "SessionStore", "Tool", "Sandbox"])
+def test_every_seam_of_the_protocols_is_explained(name: str) -> None:
+    assert f"| `{name}` |" in README
+
+
+def test_no_measurement_is_left_open() -> None:
+    assert not found(r"@@\w+@@")
+    assert not found(r"\b(?:TODO|TBD|XXX)\b")
+
+
+def test_the_python_example_runs() -> None:
+    code = re.findall(r"(?s)```python\n(.*?)```", README)[0]
+    program = compile(code, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        asyncio.run(eval(program, {}))
+    assert printed.getvalue().startswith("Hello. Usage(")
