@@ -1,0 +1,175 @@
+"""The layers of the jail, in the order in which they can be applied, and a report of each.
+
+Standard library only: this runs in the processes that become the jail. Nothing here can be undone, so what is possible
+on a system is found out in a throw-away process (``LinuxSandbox.report``).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.sandbox import credentials, landlock, limits, mounts, namespaces, seccomp, view
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How far this system lets us go. ``namespaces``: root, user or none. ``drop``: run as another user (root only)."""
+
+    namespaces: str
+    drop: bool
+
+    @classmethod
+    def candidates(cls, *, root: bool) -> list[Plan]:
+        """Best first."""
+        if not root:
+            return [cls("user", False), cls("none", False)]
+        return [cls("root", True), cls("user", False), cls("none", True), cls("none", False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Everything a jail needs to know; travels as JSON to the process that becomes it."""
+
+    plan: Plan
+    workdir: str
+    uid: int
+    limits: Mapping[str, int]
+    required: Sequence[str]
+    read: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Spec:
+        """The inverse of ``dataclasses.asdict``."""
+        return cls(**{**body, "plan": Plan(**body["plan"])})
+
+
+@dataclass(slots=True)
+class Jail:
+    """Applied in three steps by three processes: the supervisor, process 1 of the namespace, the worker."""
+
+    spec: Spec
+    layers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tree: mounts.FileTree | None = None
+    shared: list[mounts.SharedDirectory] = field(default_factory=list)
+    readable: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+
+    @property
+    def isolated(self) -> bool:
+        return self.spec.plan.namespaces != "none"
+
+    def prepare(self) -> None:
+        """In the supervisor: the work directory, the namespaces and the file tree. Raises OSError."""
+        spec = self.spec
+        home = os.path.realpath(os.path.expanduser("~"))
+        self.hidden = sorted({os.path.realpath(path) for path in spec.hidden})
+        read = {path: os.path.realpath(path) for path in spec.read}
+        read = {path: real for path, real in read.items() if view.shareable(real, self.hidden, home)}
+        os.makedirs(spec.workdir, mode=0o700, exist_ok=True)
+        if spec.plan.drop:
+            _give(spec.workdir, spec.uid)
+        self.readable = [*view.existing([*view.SYSTEM, *view.interpreter()])]
+        if not self.isolated:
+            reason = "not possible on this system" if os.getuid() else "this process lacks the rights"
+            for name in ("namespaces", "mounts", "pids"):
+                self._note(name, False, reason)
+            self.readable += [entry.path for real in read.values() for entry in view.entries(real, self.hidden)]
+            return
+        self._note("namespaces", True, namespaces.enter(as_user=spec.plan.namespaces == "user"))
+        self.tree = self._build(read)
+        self.readable += read.values()
+
+    def _build(self, read: Mapping[str, str]) -> mounts.FileTree:
+        # What is shown of a directory must be known while the old tree is still where its paths say.
+        visible = {real: view.entries(real, self.hidden) for real in read.values() if os.path.isdir(real)}
+        tree = mounts.FileTree("/tmp")
+        for path in self.readable:
+            tree.show(path)
+        for number, (path, found) in enumerate(visible.items()):
+            directory = mounts.SharedDirectory(path, number)
+            directory.update(found, "/new")
+            self.shared.append(directory)
+        for path, real in read.items():
+            tree.link(path, real)
+        tree.hide(self.hidden)
+        for path in view.existing(["/old" + device for device in view.DEVICES]):
+            tree.device(path.removeprefix("/old"))
+        for path in ("/tmp", "/dev/shm", "/var/tmp"):
+            tree.temporary(path, self.spec.limits["tmp_mb"])
+        os.symlink("/proc/self/fd", "/new/dev/fd")
+        tree.show(self.spec.workdir, write=True)
+        return tree
+
+    def isolate(self) -> None:
+        """In process 1 of the namespace: its own /proc, then the old tree goes. Raises OSError."""
+        assert self.tree is not None
+        self.tree.proc()
+        self.tree.switch()
+        self._note("mounts", True, "own file tree, read-only but for the work directory; own /proc, /tmp, /dev/shm")
+        self._note("pids", os.getpid() == 1, "own processes; all end with the first")
+
+    def refresh(self) -> None:
+        """In the supervisor, between runs: what was added to, replaced in or removed from a shared directory."""
+        for directory in self.shared:
+            source = directory.source
+            below = directory.directory.rstrip("/") + "/"
+            hidden = [f"{source}/{path.removeprefix(below)}" for path in self.hidden if path.startswith(below)]
+            found = view.entries(source, hidden)
+            inside = directory.directory
+            directory.update([view.Entry(inside + entry.path.removeprefix(source), entry.key) for entry in found])
+
+    def confine(self) -> list[str]:
+        """In the worker, last: everything that only this process and its children are under. Returns the required
+        layers that are missing; code must not run then."""
+        spec = self.spec
+        others = 0 if spec.plan.drop else limits.tasks_of(os.getuid())
+        readable, writable = self._paths()
+        if spec.plan.drop:
+            self._try("uid", lambda: credentials.become(spec.uid))
+        else:
+            self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
+        self._try("limits", lambda: limits.apply(spec.limits, others=others))
+        if not self.isolated:
+            credentials.die_with_parent(signal.SIGKILL)
+        self._try("no_new_privs", credentials.no_new_privileges)
+        self._try("landlock", lambda: landlock.restrict(readable, writable))
+        self._try("capabilities", credentials.drop_capabilities)
+        self._try("seccomp", lambda: seccomp.install(isolated=self.isolated, pid=os.getpid()))
+        for name, layer in self.layers.items():
+            layer["required"] = name in spec.required
+        return [name for name in spec.required if not self.layers.get(name, {}).get("active")]
+
+    def _paths(self) -> tuple[list[str], list[str]]:
+        writable = [self.spec.workdir, *view.DEVICES]
+        if self.isolated:
+            return [*self.readable, "/proc"], [*writable, "/tmp", "/var/tmp", "/dev/shm"]
+        own = [f"/proc/{os.getpid()}", *(f"/proc/{name}" for name in view.PROC_FILES)]
+        return [*self.readable, *own], writable
+
+    def _try(self, name: str, apply: Callable[[], str]) -> None:
+        try:
+            self._note(name, True, apply())
+        except (OSError, ValueError) as error:
+            self._note(name, False, str(error))
+
+    def _note(self, name: str, active: bool, detail: str) -> None:
+        self.layers[name] = {"required": False, "active": active, "detail": detail}
+
+
+def _give(directory: str, uid: int) -> None:
+    """The work directory and what an earlier life of the session left there to the session's user."""
+    for path, folders, files in os.walk(directory):
+        for name in (path, *(os.path.join(path, name) for name in (*folders, *files))):
+            if os.lstat(name).st_uid != uid:
+                os.chown(name, uid, uid, follow_symlinks=False)
+
+
+def missing_platform() -> str:
+    """Why this system has no jail at all, "" where it may have one."""
+    return "" if sys.platform == "linux" else f"the sandbox needs Linux, this is {sys.platform}"

@@ -1,0 +1,39 @@
+"""Resource limits of the jailed process and all it starts (each process has its own memory and CPU time)."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Mapping
+
+_MB = 1 << 20
+
+
+def apply(limits: Mapping[str, int], *, others: int) -> str:
+    """``others``: tasks of the same user that count against the process limit already. Raises OSError, ValueError."""
+    wanted = {
+        resource.RLIMIT_AS: limits["memory_mb"] * _MB,
+        resource.RLIMIT_CPU: limits["cpu_s"],
+        resource.RLIMIT_FSIZE: limits["file_mb"] * _MB,
+        resource.RLIMIT_NOFILE: limits["fds"],
+        resource.RLIMIT_NPROC: limits["procs"] + others,
+        resource.RLIMIT_CORE: 0,
+    }
+    for kind, value in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (most, most))
+    note = " (processes not limited for root)" if os.getuid() == 0 else ""
+    return f"{limits['memory_mb']} MB, {limits['procs']} processes, files of {limits['file_mb']} MB" + note
+
+
+def tasks_of(uid: int) -> int:
+    """Threads that run as this user now; 0 where /proc does not tell."""
+    total = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{name}").st_uid == uid:
+                total += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,91 @@
+"""What code prints: read without waiting, passed on while it is short, and kept as head and tail when it is long."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+from collections.abc import Callable
+
+CHUNK = 65536
+
+
+class Output:
+    """Text of one stream in bounded memory: the first and the last ``limit / 2`` characters, and how many between."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._head = ""
+        self._tail = ""
+        self.total = 0
+
+    def add(self, text: str) -> str:
+        """Keeps the text; returns the part of it that is to be shown at once (only the head is)."""
+        self.total += len(text)
+        room = self._half - len(self._head)
+        shown = text[:room] if room > 0 else ""
+        self._head += shown
+        self._tail += text[len(shown) :]
+        if len(self._tail) > 4 * self._half:
+            self._tail = self._tail[-self._half :]
+        return shown
+
+    def keep(self, text: str) -> None:
+        self.add(text)
+
+    def text(self) -> str:
+        tail = self._tail[-self._half :] if self._half else ""
+        cut = self.total - len(self._head) - len(tail)
+        return self._head + (f"\n... {cut:,} characters left out ...\n" if cut else "") + tail
+
+
+class Pipe:
+    """The reading end of a worker's stdout or stderr. Attached only during a run: between runs a writer has to wait,
+    and what it wrote is seen in the next one."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._open = True
+        self._take: Callable[[str], None] = lambda text: None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._attached = False
+        os.set_blocking(fd, False)
+
+    def attach(self, take: Callable[[str], None]) -> None:
+        self._take = take
+        self.resume()
+
+    def resume(self) -> None:
+        if self._open and not self._attached:
+            self._attached = True
+            asyncio.get_running_loop().add_reader(self._fd, self._readable)
+
+    def pause(self) -> None:
+        if self._attached:
+            self._attached = False
+            asyncio.get_running_loop().remove_reader(self._fd)
+
+    def drain(self, most: int = 1 << 20) -> None:
+        """Takes what is there now: all that was written before the worker said that it is done."""
+        while self._open and most > 0:
+            got = self._readable()
+            if not got:
+                return
+            most -= got
+
+    def close(self) -> None:
+        self.pause()
+        if self._open:
+            self._open = False
+            os.close(self._fd)
+
+    def _readable(self) -> int:
+        try:
+            data = os.read(self._fd, CHUNK)
+        except BlockingIOError:
+            return 0
+        if not data:
+            self.close()
+            return 0
+        self._take(self._decoder.decode(data))
+        return len(data)

@@ -1,0 +1,397 @@
+"""One jailed process as the server sees it: started warm, entered for a session, run, interrupted, ended.
+
+Everything that comes from the worker is untrusted; what comes from the supervisor is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from agent_kernel.errors import SandboxUnavailable
+from agent_kernel.messages import Media, Status
+from agent_kernel.protocols import RunResult
+from agent_kernel.sandbox.frames import (
+    HEAD,
+    MAX_JSON,
+    Done,
+    Nonsense,
+    Picture,
+    Ready,
+    Refused,
+    check_picture,
+    decode,
+    encode,
+    size_of,
+)
+from agent_kernel.sandbox.jail import Spec
+from agent_kernel.sandbox.output import Output, Pipe
+from agent_kernel.sandbox.policy import SandboxPolicy
+
+StopReason: TypeAlias = Literal["interrupted", "output", "disk", "timeout"]
+ENTER_S = 60.0
+"""Guard for starting and jailing a process on a machine that is very busy."""
+END_S = 2.0
+
+_START = """
+import sys, types
+package, protocol, control = sys.argv[1:4]
+for name, path in (("agent_kernel", package), ("agent_kernel.sandbox", package + "/sandbox")):
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__path__ = [path]
+from agent_kernel.sandbox.supervisor import main
+main(int(protocol), int(control))
+"""
+"""The interpreter may be that of another environment: it gets our sandbox modules without the package around them."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One execution. ``stop`` is resolved to end it early, ``done`` by the worker (None: its process ended)."""
+
+    number: int
+    on_output: Callable[[str, str], None]
+    stop: asyncio.Future[StopReason]
+    done: asyncio.Future[Done | None]
+    outputs: dict[str, Output]
+    media: list[Media] = field(default_factory=list)
+    dropped: int = 0
+    written: int = 0
+
+    def halt(self, reason: StopReason) -> None:
+        if not self.stop.done():
+            self.stop.set_result(reason)
+
+
+class JailedProcess:
+    """Owner of a supervisor process and its three channels. After ``kill``, or when the process ends by itself,
+    nothing of it is left and ``ended`` says why."""
+
+    def __init__(self, process: subprocess.Popen[bytes], policy: SandboxPolicy) -> None:
+        self.ended = ""
+        self.layers: dict[str, dict[str, Any]] = {}
+        self._process = process
+        self._policy = policy
+        self._pipes: dict[str, Pipe] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._run: Run | None = None
+        self._runs = 0
+        loop = asyncio.get_running_loop()
+        self._entered: asyncio.Future[Ready] = loop.create_future()
+        self._refreshed = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    @classmethod
+    async def start(cls, interpreter: Path, policy: SandboxPolicy) -> JailedProcess:
+        """Warm: the interpreter runs and waits, not yet jailed, knowing nothing of any session."""
+        ours, theirs = socket.socketpair()
+        control, supervisor = socket.socketpair()
+        with theirs, supervisor:
+            fds = (theirs.fileno(), supervisor.fileno())
+            package = str(Path(__file__).parents[1])
+            process = subprocess.Popen(  # noqa: ASYNC220 - a few ms, and no thread is left behind
+                [str(interpreter), "-E", "-c", _START, package, *map(str, fds)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=fds,
+                env=environment(interpreter),
+                cwd="/",
+                start_new_session=True,
+            )
+        self = cls(process, policy)
+        await self._connect(ours, control)
+        return self
+
+    async def _connect(self, ours: socket.socket, control: socket.socket) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        for name, stream in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+            self._pipes[name] = Pipe(os.dup(stream.fileno()))
+            stream.close()
+        reader, self._protocol = await asyncio.open_unix_connection(sock=ours)
+        lines, self._control = await asyncio.open_unix_connection(sock=control)
+        # Opened here: the process can not have been reaped yet, so the pid is its own.
+        pidfd = os.pidfd_open(self._process.pid)
+        self._obeying = asyncio.create_task(self._obey(lines))
+        self._tasks = [self._obeying, asyncio.create_task(self._listen(reader))]
+        asyncio.get_running_loop().add_reader(pidfd, self._buried, pidfd)
+
+    # ------------------------------------------------------------------------------------------------ for the pool
+
+    async def enter(self, spec: Spec) -> dict[str, dict[str, Any]]:
+        """Becomes the jail of one session; returns the layers. Raises SandboxUnavailable, and is ended then."""
+        self._tell(asdict(spec))
+        try:
+            async with asyncio.timeout(ENTER_S):
+                ready = await self._entered
+        except TimeoutError:
+            await self.kill("did not start in time")
+            raise SandboxUnavailable(f"The sandbox did not start within {ENTER_S:g} s.") from None
+        except SandboxUnavailable:
+            await self.kill("refused")
+            raise
+        self.layers = ready.layers
+        return ready.layers
+
+    async def run(
+        self,
+        code: str,
+        *,
+        timeout_s: float,
+        stop: asyncio.Future[StopReason],
+        on_output: Callable[[str, str], None] = lambda stream, text: None,
+        workdir: str = "/",
+    ) -> RunResult:
+        """Ends within ``timeout_s`` + grace; afterwards the worker is idle or dead, never in between."""
+        started = time.monotonic()
+        loop = asyncio.get_running_loop()
+        self._runs += 1
+        outputs = {name: Output(self._policy.output_chars) for name in self._pipes}
+        run = self._run = Run(self._runs, on_output, stop, loop.create_future(), outputs)
+        watch = asyncio.create_task(self._watch_disk(run, workdir))
+        try:
+            await self._refresh()
+            if self.ended and not run.done.done():
+                run.done.set_result(None)
+            for name, pipe in self._pipes.items():
+                pipe.attach(partial(self._heard, run, name))
+            if not stop.done() and not self.ended:
+                self._protocol.write(encode({"type": "run", "id": run.number, "code": code}))
+                reason = await self._finish(run, timeout_s)
+            else:
+                reason = stop.result() if stop.done() else None
+        finally:
+            watch.cancel()
+            self._run = None
+            for pipe in self._pipes.values():
+                pipe.pause()
+        return self._result(run, reason, timeout_s, time.monotonic() - started)
+
+    async def kill(self, why: str) -> None:
+        """No process is left when this returns."""
+        self.ended = self.ended or why
+        self._control.close()  # end of file: the supervisor ends everything, then itself
+        try:
+            async with asyncio.timeout(END_S):
+                await self._gone.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._gone.wait()
+        await self._clean()
+
+    # ------------------------------------------------------------------------------------------------ a run
+
+    async def _finish(self, run: Run, timeout_s: float) -> StopReason | None:
+        """Why the run was stopped, None when it ended by itself."""
+        either: set[asyncio.Future[Any]] = {run.done, run.stop}
+        await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if run.done.done():
+            return None
+        reason: StopReason = run.stop.result() if run.stop.done() else "timeout"
+        self._tell({"do": "interrupt"})
+        await asyncio.wait({run.done}, timeout=self._policy.grace_s)
+        if not run.done.done():
+            await self.kill("it did not react to an interrupt and was ended")
+        return reason
+
+    def _heard(self, run: Run, name: str, text: str) -> None:
+        run.written += len(text)
+        shown = run.outputs[name].add(text)
+        if shown:
+            run.on_output(name, shown)
+        if run.written > self._policy.output_stop_mb << 20:
+            run.halt("output")
+
+    async def _refresh(self) -> None:
+        """Files that appeared in a directory given to read become visible before the code looks for them."""
+        if self.layers.get("mounts", {}).get("active"):
+            self._refreshed.clear()
+            self._tell({"do": "refresh"})
+            try:
+                async with asyncio.timeout(END_S):
+                    await self._refreshed.wait()
+            except TimeoutError:
+                return  # a very large directory: the code sees it as it was
+
+    async def _watch_disk(self, run: Run, workdir: str) -> None:
+        free = _free_mb(workdir)
+        # A disk that is nearly full already is not the code's doing: then only half of what is left may go.
+        reserve = min(self._policy.disk_reserve_mb, free // 2)
+        while True:
+            await asyncio.sleep(0.5)
+            if _free_mb(workdir) < reserve:
+                run.halt("disk")
+                return
+
+    def _result(self, run: Run, reason: StopReason | None, timeout_s: float, seconds: float) -> RunResult:
+        for pipe in self._pipes.values():
+            pipe.drain()
+        done = run.done.result() if run.done.done() else None
+        status: Status = done.status if done else "error"
+        if reason is not None:
+            status = reason if reason in ("timeout", "interrupted") else "error"
+        notes = [done.error] if done and done.error else []
+        if reason is not None:
+            notes.append(self._explain(reason, timeout_s))
+        if self.ended:
+            notes.append(f"The sandbox lost its process: {self.ended}. Variables are gone, files remain.")
+        if run.dropped:
+            notes.append(f"{run.dropped} image(s) were not kept: too large together.")
+        texts = {name: output.text() for name, output in run.outputs.items()}
+        value = done.value if done else None
+        return RunResult(
+            status, texts["stdout"], texts["stderr"], value, "\n".join(notes) or None, tuple(run.media), seconds
+        )
+
+    def _explain(self, reason: StopReason, timeout_s: float) -> str:
+        return {
+            "timeout": f"Stopped: the time limit of {timeout_s:g} s was reached.",
+            "interrupted": "Stopped: interrupted.",
+            "output": f"Stopped: it wrote more than {self._policy.output_stop_mb} MB of output.",
+            "disk": f"Stopped: it left less than {self._policy.disk_reserve_mb} MB free on the disk.",
+        }[reason]
+
+    # ------------------------------------------------------------------------------------------------ channels
+
+    def _tell(self, body: dict[str, Any]) -> None:
+        if not self._control.is_closing():
+            self._control.write(json.dumps(body).encode() + b"\n")
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Frames of the worker, for as long as it lives."""
+        try:
+            while True:
+                body = await reader.readexactly(size_of(await reader.readexactly(HEAD), b"J", MAX_JSON))
+                await self._receive(decode(body), reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            try:
+                async with asyncio.timeout(END_S):
+                    await self._gone.wait()  # ended by itself: the supervisor says how
+            except TimeoutError:
+                self._end("it closed its channel")
+        except Nonsense:
+            self._end("it sent something that is not the protocol of the sandbox")
+
+    async def _receive(self, frame: Ready | Refused | Picture | Done, reader: asyncio.StreamReader) -> None:
+        if isinstance(frame, Ready | Refused):
+            if self._entered.done():
+                raise Nonsense("ready twice")
+            if isinstance(frame, Ready):
+                self._entered.set_result(frame)
+            else:
+                self._entered.set_exception(unavailable(frame.reason, frame.layers))
+            return
+        run = self._run
+        if run is None or run.done.done() or frame.run != run.number:
+            raise Nonsense("nobody asked")
+        if isinstance(frame, Done):
+            run.done.set_result(frame)
+            return
+        limit = self._policy.figure_mb << 20
+        data = await reader.readexactly(size_of(await reader.readexactly(HEAD), b"B", limit))
+        check_picture(frame, data)
+        if len(run.media) + run.dropped >= self._policy.figures:
+            raise Nonsense("more pictures than a worker sends")
+        if sum(kept.size for kept in run.media) + len(data) > 4 * limit:
+            run.dropped += 1
+        else:
+            run.media.append(Media.of(frame.mime, data))
+
+    async def _obey(self, lines: asyncio.StreamReader) -> None:
+        """What the supervisor says."""
+        while line := await lines.readline():
+            said = json.loads(line)
+            if "refreshed" in said:
+                self._refreshed.set()
+            elif "failed" in said and not self._entered.done():
+                self._entered.set_exception(unavailable(said["failed"], {}))
+            elif "exit" in said:
+                self.ended = self.ended or _why(said["exit"])
+
+    def _end(self, why: str) -> None:
+        """The worker is of no use any more: its supervisor ends it, and tells us how it ended if it did so itself."""
+        self.ended = self.ended or why
+        self._control.close()
+
+    def _buried(self, pidfd: int) -> None:
+        asyncio.get_running_loop().remove_reader(pidfd)
+        os.close(pidfd)
+        self._process.wait()
+        self._tasks.append(asyncio.create_task(self._over()))
+
+    async def _over(self) -> None:
+        await asyncio.wait({self._obeying}, timeout=END_S)  # its last line says how the worker ended
+        self.ended = self.ended or "it ended"
+        if not self._entered.done():
+            self._entered.set_exception(unavailable(f"its process ended at once. {self._last_words()}", {}))
+        if self._run is not None and not self._run.done.done():
+            self._run.done.set_result(None)
+        self._gone.set()
+        self._refreshed.set()
+
+    def _last_words(self) -> str:
+        heard = Output(2000)
+        self._pipes["stderr"].attach(heard.keep)
+        self._pipes["stderr"].drain()
+        self._pipes["stderr"].pause()
+        return heard.text().strip()
+
+    async def _clean(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._entered.done() and not self._entered.cancelled():
+            self._entered.exception()
+        for writer in (self._protocol, self._control):
+            writer.close()
+            try:
+                await writer.wait_closed()
+            except OSError:
+                continue
+        for pipe in self._pipes.values():
+            pipe.pause()
+            if self._run is None:
+                pipe.close()
+
+
+def environment(interpreter: Path) -> dict[str, str]:
+    """All that jailed code inherits of our environment: no secret has a way in."""
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE", "TZ") if name in os.environ}
+    # HOME tells the interpreter where the person's own packages are; the worker has its work directory instead.
+    return {"PATH": f"{interpreter.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(Path.home())} | kept
+
+
+def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"The sandbox can not be used on this system: {reason}.",
+        hint="Run the code live in the notebook instead, or see: agent-kernel doctor",
+        details={"layers": layers},
+    )
+
+
+def _why(code: int) -> str:
+    """Of an exit code as ``waitstatus_to_exitcode`` gives it."""
+    if code >= 0:
+        return f"the code ended it (exit code {code})"
+    known = {signal.SIGKILL: "it was killed (often: out of memory)", signal.SIGXCPU: "it used up its CPU time"}
+    return known.get(signal.Signals(-code), f"it crashed ({signal.Signals(-code).name})")
+
+
+def _free_mb(path: str) -> int:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 1 << 40
+    return found.f_bavail * found.f_frsize >> 20

@@ -1,0 +1,217 @@
+"""A seccomp filter: system calls that agent code never needs and a jail must not offer are refused.
+
+``program`` is pure (rules in, BPF out); ``install`` puts it in force, for this process and all it starts, for good.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import socket
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent_kernel.sandbox.syscalls import numbers, prctl
+
+_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_X32_BIT = 0x40000000
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_NEW_NAMESPACES = 0x7E020080
+"""CLONE_NEWTIME | NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET."""
+
+NEVER = [
+    "acct",
+    "add_key",
+    "adjtimex",
+    "bpf",
+    "chroot",
+    "clock_adjtime",
+    "clock_settime",
+    "delete_module",
+    "fanotify_init",
+    "finit_module",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "init_module",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "ioperm",
+    "iopl",
+    "kcmp",
+    "kexec_file_load",
+    "kexec_load",
+    "keyctl",
+    "lookup_dcookie",
+    "migrate_pages",
+    "modify_ldt",
+    "mount",
+    "mount_setattr",
+    "move_mount",
+    "move_pages",
+    "name_to_handle_at",
+    "nfsservctl",
+    "open_by_handle_at",
+    "open_tree",
+    "open_tree_attr",
+    "perf_event_open",
+    "pidfd_getfd",
+    "pivot_root",
+    "process_madvise",
+    "process_vm_readv",
+    "process_vm_writev",
+    "ptrace",
+    "quotactl",
+    "quotactl_fd",
+    "reboot",
+    "request_key",
+    "setdomainname",
+    "sethostname",
+    "setns",
+    "settimeofday",
+    "swapoff",
+    "swapon",
+    "syslog",
+    "umount2",
+    "unshare",
+    "userfaultfd",
+    "vhangup",
+]
+_SHARED_WITH_HOST = [
+    "connect",
+    "ioprio_set",
+    "mq_open",
+    "mq_unlink",
+    "msgctl",
+    "msgget",
+    "msgrcv",
+    "msgsnd",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "rt_sigqueueinfo",
+    "rt_tgsigqueueinfo",
+    "sched_setaffinity",
+    "sched_setattr",
+    "sched_setparam",
+    "sched_setscheduler",
+    "semctl",
+    "semget",
+    "semop",
+    "semtimedop",
+    "setpriority",
+    "shmat",
+    "shmctl",
+    "shmget",
+    "socket",
+    "tkill",
+    "truncate",
+]
+"""Without namespaces these reach processes, sockets and memory of the same user outside the jail."""
+_PRETEND = [
+    "chmod",
+    "chown",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "fchown",
+    "fchownat",
+    "fremovexattr",
+    "fsetxattr",
+    "futimesat",
+    "lchown",
+    "lremovexattr",
+    "lsetxattr",
+    "removexattr",
+    "removexattrat",
+    "setxattr",
+    "setxattrat",
+    "utime",
+    "utimensat",
+    "utimes",
+]
+"""Not covered by Landlock; without read-only mounts they succeed without effect, since libraries do not expect them
+to fail on their own files (``shutil.copy``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Of the low 32 bits of an argument. ``among``: equal to one of the values; ``bits``: any of them set."""
+
+    __test__ = False
+    argument: int
+    kind: str
+    values: tuple[int, ...]
+    mask: int = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Fails ``call`` with ``code`` (0 = pretends success) when ``test`` is None, or not met for ``among``, or met for
+    ``bits``."""
+
+    call: str
+    code: int = errno.EPERM
+    test: Test | None = None
+
+
+def rules(*, isolated: bool, pid: int) -> list[Rule]:
+    """``isolated``: namespaces and mounts are in force. ``pid`` is the one process that may be signalled otherwise."""
+    found = [Rule(name) for name in NEVER]
+    found += [Rule("clone3", errno.ENOSYS), Rule("clone", test=Test(0, "bits", (_NEW_NAMESPACES,)))]
+    if isolated:
+        return [*found, Rule("socket", test=Test(0, "among", (int(socket.AF_UNIX),)))]
+    found += [Rule(name) for name in _SHARED_WITH_HOST] + [Rule(name, 0) for name in _PRETEND]
+    return [
+        *found,
+        Rule("socketpair", test=Test(1, "among", (int(socket.SOCK_STREAM),), mask=0xF)),
+        Rule("kill", test=Test(0, "among", (0, pid))),
+        Rule("tgkill", test=Test(0, "among", (pid,))),
+        Rule("prlimit64", test=Test(0, "among", (0, pid))),
+    ]
+
+
+def program(wanted: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
+    """The BPF program for calls in ``table``; rules for calls that the machine does not have are left out."""
+    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCH[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    if machine == "x86_64":
+        code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+    for rule in wanted:
+        if rule.call in table:
+            body = _body(rule)
+            code += [(_EQUAL, 0, len(body), table[rule.call]), *body]
+    code.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _body(rule: Rule) -> list[tuple[int, int, int, int]]:
+    refuse = (_RETURN, 0, 0, _ERRNO | rule.code)
+    if rule.test is None:
+        return [refuse]
+    test, again = rule.test, (_LOAD, 0, 0, 0)
+    load = [(_LOAD, 0, 0, 16 + 8 * test.argument), (_AND, 0, 0, test.mask)]
+    if test.kind == "bits":
+        return [*load, (_ANY_BIT, 0, 1, test.values[0]), refuse, again]
+    count = len(test.values)
+    compare = [(_EQUAL, count - index, 0, value) for index, value in enumerate(test.values)]
+    return [*load, *compare, refuse, again]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
+
+
+def install(*, isolated: bool, pid: int) -> str:
+    """Needs no_new_privs first. Raises OSError."""
+    wanted = rules(isolated=isolated, pid=pid)
+    machine = platform.machine()
+    code = program(wanted, machine, numbers())
+    buffer = ctypes.create_string_buffer(code, len(code))
+    filter_ = _Program(len(code) // 8, ctypes.addressof(buffer))
+    prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))
+    return f"{len(wanted)} rules; no sockets" + (" but unix ones inside the jail" if isolated else "")
