@@ -19,6 +19,7 @@ from agent_kernel.sessions.model import Turn, valid_id
 MAX_DEPTH = 200
 """Levels of lists and objects in one JSON value; Python's own codec gives up at about 1000."""
 MAX_PATH = 4096
+_CONTAINERS = (dict, list, tuple)
 _ROLES = frozenset(get_args(Role))
 
 
@@ -44,12 +45,12 @@ def encode_json(value: Mapping[str, Any]) -> str:
     return text if _utf8(text) else json.dumps(value, separators=(",", ":"))
 
 
-def too_deep(value: Any) -> bool:
-    """True when lists and objects nest deeper than MAX_DEPTH (a value that contains itself does)."""
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for item in level if isinstance(item, dict | list | tuple) for child in _children(item)]
-        if not level:
+def too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
+    """True when lists and objects nest deeper than that (a value that contains itself does)."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [child for item in layer if isinstance(item, _CONTAINERS) for child in _children(item)]
+        if not layer:
             return False
     return True
 
@@ -99,7 +100,7 @@ def checked_limit(limit: int | None) -> int | None:
 
 
 def _children(value: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
+    return (child for child in (value.values() if isinstance(value, dict) else value) if isinstance(child, _CONTAINERS))
 
 
 def _utf8(value: str) -> bool:
