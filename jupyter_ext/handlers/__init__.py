@@ -1,0 +1,47 @@
+"""Thin handlers: parse, call, reply. ``ROUTES`` is all that this extension serves."""
+
+from __future__ import annotations
+
+from jupyter_ext.handlers.base import AgentHandler
+from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
+from jupyter_ext.handlers.models import EngineUnloadHandler, HealthHandler, ModelPullHandler, ModelsHandler
+from jupyter_ext.handlers.sessions import (
+    BlobHandler,
+    SessionClearHandler,
+    SessionHandler,
+    SessionItemsHandler,
+    SessionsHandler,
+)
+from jupyter_ext.handlers.turns import (
+    ApprovalHandler,
+    ClaimHandler,
+    ClaimsHandler,
+    TurnCancelHandler,
+    TurnEventsHandler,
+    TurnHandler,
+    TurnsHandler,
+)
+
+PREFIX = "/agent/v1"
+ID = r"([^/]+)"
+ROUTES: list[tuple[str, type[AgentHandler]]] = [
+    (rf"{PREFIX}/turns", TurnsHandler),
+    (rf"{PREFIX}/turns/{ID}", TurnHandler),
+    (rf"{PREFIX}/turns/{ID}/events", TurnEventsHandler),
+    (rf"{PREFIX}/turns/{ID}/cancel", TurnCancelHandler),
+    (rf"{PREFIX}/turns/{ID}/claims", ClaimsHandler),
+    (rf"{PREFIX}/turns/{ID}/claims/{ID}", ClaimHandler),
+    (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
+    (rf"{PREFIX}/sessions", SessionsHandler),
+    (rf"{PREFIX}/sessions/{ID}", SessionHandler),
+    (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
+    (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),
+    (rf"{PREFIX}/sessions/{ID}/blobs/([0-9a-f]{{64}})", BlobHandler),
+    (rf"{PREFIX}/binding", BindingHandler),
+    (rf"{PREFIX}/binds/{ID}", BindHandler),
+    (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),
+    (rf"{PREFIX}/models", ModelsHandler),
+    (rf"{PREFIX}/models/{ID}/pull", ModelPullHandler),
+    (rf"{PREFIX}/engine/unload", EngineUnloadHandler),
+    (rf"{PREFIX}/health", HealthHandler),
+]

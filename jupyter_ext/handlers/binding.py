@@ -1,0 +1,118 @@
+"""Which session a notebook talks to, and the page where a person lets it have another one."""
+
+from __future__ import annotations
+
+from tornado.escape import xhtml_escape
+
+from agent_kernel import __version__
+from agent_kernel.errors import InvalidRequest, NotFound
+from agent_kernel.sessions.model import Session, SessionKey
+from jupyter_ext.binds import Bind
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.bodies import BindingBody
+from jupyter_ext.handlers.models import engine_to_json
+from jupyter_ext.handlers.sessions import session_to_json
+from jupyter_ext.notebooks import KERNEL
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Use another conversation</title></head>
+<body><h1>Use another conversation</h1>
+<p>The notebook <b>{notebook}</b> asks to go on with the conversation <b>{title}</b> ({turns} turns).
+Code in that notebook will be able to read it and to add to it.</p>
+{rest}</body></html>"""
+FORM = """<form method="post">{xsrf}<button name="decision" value="confirmed">Let it</button>
+<button name="decision" value="denied">Refuse</button></form>"""
+
+
+class BindingHandler(AgentHandler):
+    @guarded("read")
+    async def get(self) -> None:
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        key = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
+        session = await self.app.runtime.store.info(key) if key else None
+        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
+        self.reply(
+            {
+                "session": session_to_json(session) if session else None,
+                "notebook": None if place is None or place.startswith(KERNEL) else place,
+                "kernel": kernel.id if kernel else None,
+                "namespace": self.caller.namespace,
+                "server": {"version": __version__, "url": self.app.url()},
+                "model": engine_to_json(self.app.runtime.engine.info()),
+            }
+        )
+
+    @guarded("write")
+    async def put(self) -> None:
+        body = self.parse(BindingBody)
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if place is None:
+            raise InvalidRequest("Name the notebook (path) or the kernel whose session this shall be.")
+        session = await self.app.runtime.store.info(SessionKey(self.caller.namespace, body.session))
+        kernel = self.caller.kernel
+        if kernel and not await self.app.access.may_use(self.caller, body.session):
+            key = SessionKey(self.caller.namespace, body.session)
+            if session is None:
+                raise NotFound(f"There is no session {body.session}.")
+            bind = self.app.binds.ask(kernel.id, key, place)
+            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
+            self.reply({"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}, 202)
+            return
+        session = await self.app.access.session(self.caller, body.session)
+        await self.app.notebooks.bind(session.key, place)
+        self.reply(session_to_json(session))
+
+
+class BindHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, bind_id: str) -> None:
+        bind = self.app.binds.get(bind_id)
+        kernel = self.caller.kernel
+        if bind.key.namespace != self.caller.namespace or (kernel and bind.kernel != kernel.id):
+            raise NotFound("There is no such request.")
+        self.reply({"status": self.app.binds.state(bind)})
+
+
+class BindConfirmHandler(AgentHandler):
+    """A page without scripts; no other page may show it in a frame, so that a click on it is meant."""
+
+    @property
+    def content_security_policy(self) -> str:
+        policy = super().content_security_policy.replace("frame-ancestors 'self'", "frame-ancestors 'none'")
+        return f"{policy}; form-action 'self'"
+
+    @guarded("read", kernels=False)
+    async def get(self, bind_id: str) -> None:
+        bind, session = await self._asked(bind_id)
+        waiting = self.app.binds.state(bind) == "waiting"
+        xsrf = self.xsrf_form_html()
+        rest = FORM.format(xsrf=xsrf) if waiting else f"<p>This request is {self.app.binds.state(bind)}.</p>"
+        self._page(bind, session, rest)
+
+    @guarded("write", kernels=False)
+    async def post(self, bind_id: str) -> None:
+        bind, session = await self._asked(bind_id)
+        decision = self.get_body_argument("decision", "")
+        if decision == "confirmed":
+            self.app.binds.decide(bind, "confirmed")
+            if kernel := self.app.kernels.get(bind.kernel):
+                kernel.sessions.add(bind.key.id)
+            await self.app.notebooks.bind(bind.key, bind.place)
+        elif decision == "denied":
+            self.app.binds.decide(bind, "denied")
+        else:
+            raise InvalidRequest("decision is confirmed or denied.")
+        self._page(bind, session, f"<p>{decision.capitalize()}. You can close this page.</p>")
+
+    async def _asked(self, bind_id: str) -> tuple[Bind, Session]:
+        bind = self.app.binds.get(bind_id)
+        session = await self.app.runtime.store.info(bind.key)
+        if bind.key.namespace != self.caller.namespace or session is None:
+            raise NotFound("There is no such request.")
+        return bind, session
+
+    def _page(self, bind: Bind, session: Session, rest: str) -> None:
+        notebook = xhtml_escape(bind.place)
+        title = xhtml_escape(session.title or session.key.id)
+        html = PAGE.format(notebook=notebook, title=title, turns=session.turns, rest=rest)
+        self.finish(html, set_content_type="text/html; charset=utf-8")

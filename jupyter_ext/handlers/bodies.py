@@ -1,0 +1,156 @@
+"""What requests may hold; anything else is the client's mistake, said in words."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from agent_kernel.agent import Note, TurnRequest
+from agent_kernel.messages import Media
+from agent_kernel.protocols import Sampling, ToolOutput
+from agent_kernel.settings import Permission
+
+Id = Annotated[str, Field(min_length=1, max_length=512)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NoteBody(Body):
+    title: str = ""
+    text: str
+
+
+class SamplingBody(Body):
+    temperature: Annotated[float, Field(ge=0, le=10)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    seed: int | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    stop: list[str] = []
+
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_p, self.seed, self.max_tokens, tuple(self.stop))
+
+
+class TurnBody(Body):
+    prompt: Annotated[str, Field(min_length=1)]
+    session: Id | None = None
+    kernel: str = ""
+    where: Literal["live", "sandbox"] | None = None
+    permission: Permission = "auto"
+    context: list[NoteBody] = []
+    cell: str = ""
+    answers: list[str] = []
+    client_tools: list[Literal["python"]] = []
+    sampling: SamplingBody = SamplingBody()
+    max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
+    queue: bool = True
+    model: str | None = None
+
+    def request(self, epoch: str) -> TurnRequest:
+        """``epoch`` of the kernel counts for turns whose code runs there."""
+        where = self.where or ("live" if self.client_tools else "sandbox")
+        return TurnRequest(
+            self.prompt,
+            notes=tuple(Note(note.title, note.text) for note in self.context),
+            where=where,
+            cell=self.cell,
+            epoch=epoch if where == "live" else "",
+            permission=self.permission,
+            answers=frozenset(self.answers),
+            sampling=self.sampling.sampling(),
+            max_tool_rounds=self.max_tool_rounds,
+        )
+
+
+class CancelBody(Body):
+    reason: Annotated[str, Field(max_length=500)] = "stopped by the person"
+
+
+class ClaimBody(Body):
+    call: Id
+    client: Name
+
+
+class MediumBody(Body):
+    mime: Name
+    data: bytes
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def decode(cls, value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError("data is base64 text")
+        try:
+            return base64.b64decode(value, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"data is no base64: {error}") from error
+
+
+class RenewBody(Body):
+    action: Literal["renew"]
+    token: str
+
+
+class OutputBody(Body):
+    action: Literal["output"]
+    token: str
+    stream: Literal["stdout", "stderr"] = "stdout"
+    text: str
+
+
+class FinishBody(Body):
+    action: Literal["finish"]
+    token: str
+    status: Literal["success", "error", "denied", "timeout", "interrupted"]
+    text: str
+    media: list[MediumBody] = []
+    shown: bool = False
+
+    def output(self) -> ToolOutput:
+        media = tuple(Media.of(medium.mime, medium.data) for medium in self.media)
+        return ToolOutput(self.text, self.status, media, self.shown)
+
+
+class ClaimActionBody(Body):
+    action: Literal["renew", "output", "finish"]
+    model_config = ConfigDict(extra="ignore")
+
+
+CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {
+    "renew": RenewBody,
+    "output": OutputBody,
+    "finish": FinishBody,
+}
+
+
+class ApprovalBody(Body):
+    decision: Literal["approve", "deny"]
+    reason: Annotated[str, Field(max_length=500)] = ""
+
+
+class SessionBody(Body):
+    id: Id | None = None
+    title: Annotated[str, Field(max_length=500)] = ""
+    bind: bool = True
+
+
+class TitleBody(Body):
+    title: Annotated[str, Field(max_length=500)]
+
+
+class BindingBody(Body):
+    session: Id
+
+
+class PullBody(Body):
+    consent: Literal[True]
+
+
+class EmptyBody(Body):
+    """For requests that need none."""

@@ -1,0 +1,173 @@
+"""Turns: start, look at, follow, cancel; and the calls that clients run for them."""
+
+from __future__ import annotations
+
+from agent_kernel.errors import InvalidRequest, NotFound, TurnNotFound
+from agent_kernel.sessions.model import SessionKey, new_id
+from agent_kernel.tools.offers import LEASE_S, RENEW_S
+from jupyter_ext.archive import replay
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.bodies import (
+    CLAIM_ACTIONS,
+    ApprovalBody,
+    CancelBody,
+    ClaimActionBody,
+    ClaimBody,
+    FinishBody,
+    OutputBody,
+    TurnBody,
+)
+from jupyter_ext.notebooks import KERNEL, title_of
+from jupyter_ext.sse import encoded
+from jupyter_ext.turns import Order
+
+
+class TurnsHandler(AgentHandler):
+    @guarded("execute")
+    async def post(self) -> None:
+        body = self.parse(TurnBody)
+        self._check_model(body.model)
+        kernel = self.app.access.kernel(self.caller, body.kernel)
+        place = await self.app.notebooks.place(kernel.id) if kernel else None
+        key, created = await self._session(body, place)
+        notebook = None if place is None or place.startswith(KERNEL) else place
+        order = Order(
+            key,
+            body.request(kernel.epoch if kernel else ""),
+            kernel=kernel.id if kernel else "",
+            by=self.caller.kernel.id if self.caller.kernel else "",
+            notebook=notebook,
+            notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
+            metadata={"client_tools": body.client_tools},
+        )
+        turn = await self.app.turns.start(order, queue=body.queue)
+        found = await self.app.runtime.store.info(key)
+        title = found.title if found else ""
+        reply = {"turn": turn.id, "session": key.id, "title": title, "created": created, "notebook": notebook}
+        self.reply(reply, 202)
+
+    async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
+        """The one that was named, that of the place, or a new one."""
+        store, caller = self.app.runtime.store, self.caller
+        if body.session is None and place is not None:
+            key, created = await self.app.notebooks.session(caller.namespace, place, body.prompt)
+            if caller.kernel:
+                caller.kernel.sessions.add(key.id)
+            return key, created
+        key = SessionKey(caller.namespace, body.session or new_id("session"))
+        if created := await self.app.access.claim_id(caller, key.id):
+            await store.create(key, title_of(place or KERNEL, body.prompt))
+        return key, created
+
+    def _check_model(self, model: str | None) -> None:
+        runs = {self.app.runtime.settings.model, self.app.runtime.engine.info().model}
+        if model is not None and model not in runs:
+            raise InvalidRequest(
+                f"This server runs {self.app.runtime.engine.info().model}, not {model}.",
+                hint="Set c.AgentKernel.model and restart the Jupyter server.",
+            )
+
+
+class TurnHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, turn_id: str) -> None:
+        try:
+            turn = await self.app.access.turn(self.caller, turn_id)
+        except TurnNotFound:
+            await self._stored(turn_id)
+            return
+        end = turn.log.finished
+        self.reply(
+            {
+                "turn": turn.id,
+                "session": turn.order.key.id,
+                "state": turn.state,
+                "reason": end.reason if end else "",
+                "usage": dict(end.usage) if end else {},
+                "events": turn.log.head,
+                "running": turn.running,
+            }
+        )
+
+    async def _stored(self, turn_id: str) -> None:
+        turn = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        self.reply(
+            {
+                "turn": turn.id,
+                "session": turn.key.id,
+                "state": turn.state,
+                "reason": turn.reason,
+                "usage": dict(turn.usage),
+                "events": 0,
+                "running": turn.state == "open",
+            }
+        )
+
+
+class TurnEventsHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, turn_id: str) -> None:
+        after = self._after()
+        try:
+            live = await self.app.access.turn(self.caller, turn_id)
+        except TurnNotFound:
+            stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+            await self.stream(encoded(replay(self.app.runtime.store, stored, after)))
+            return
+        await self.stream(encoded(live.log.follow(after)))
+
+    def _after(self) -> int:
+        """The query wins: a browser repeats Last-Event-ID of an earlier connection by itself."""
+        last = self.request.headers.get("Last-Event-ID", "")
+        from_header = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else 0
+        return self.number("after", from_header) or 0
+
+
+class TurnCancelHandler(AgentHandler):
+    @guarded("execute")
+    async def post(self, turn_id: str) -> None:
+        body = self.parse(CancelBody)
+        try:
+            turn = await self.app.access.turn(self.caller, turn_id)
+        except TurnNotFound:
+            stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+            self.reply({"state": stored.state})
+            return
+        self.reply({"state": await self.app.turns.cancel(turn, body.reason)})
+
+
+class ClaimsHandler(AgentHandler):
+    @guarded("execute")
+    async def post(self, turn_id: str) -> None:
+        body = self.parse(ClaimBody)
+        turn = self.app.access.own_turn(self.caller, turn_id)
+        token, call = self.app.runtime.offers.claim(turn.id, body.call, body.client)
+        claim = {"token": token, "lease_s": LEASE_S, "renew_s": RENEW_S}
+        self.reply({**claim, "name": call.name, "arguments": dict(call.arguments)})
+
+
+class ClaimHandler(AgentHandler):
+    @guarded("execute")
+    async def post(self, turn_id: str, call: str) -> None:
+        body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
+        turn = self.app.access.own_turn(self.caller, turn_id)
+        offers = self.app.runtime.offers
+        if isinstance(body, FinishBody):
+            offers.finish(turn.id, call, body.token, body.output())
+        elif isinstance(body, OutputBody):
+            offers.output(turn.id, call, body.token, body.stream, body.text)
+        else:
+            offers.renew(turn.id, call, body.token)
+        self.reply({})
+
+
+class ApprovalHandler(AgentHandler):
+    @guarded("execute")
+    async def post(self, approval: str) -> None:
+        body = self.parse(ApprovalBody)
+        turn = self.app.turns.get(self.app.runtime.approvals.turn_of(approval))
+        kernel = self.caller.kernel
+        if turn is None or turn.order.key.namespace != self.caller.namespace or (kernel and turn.order.by != kernel.id):
+            raise NotFound("This approval is unknown or was answered already.")
+        self.app.runtime.approvals.resolve(approval, body.decision, body.reason)
+        self.reply({"status": "resolved"})

@@ -1,0 +1,218 @@
+"""Turns in flight: started, queued, followed, cancelled. A turn is a task of this server and an event log; whoever
+follows it may leave and come back, and never ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.agent import TurnRequest
+from agent_kernel.assembly import Runtime
+from agent_kernel.errors import AgentKernelError, SessionBusy
+from agent_kernel.events import Body, Queued, TurnFinished, TurnState
+from agent_kernel.sessions.model import SessionKey, new_id
+from jupyter_ext.eventlog import EventLog
+
+KEEP_S = 600.0
+"""The log of a turn stays this long after it was saved; later its events are made from the stored items."""
+POLL_S = 0.5
+"""How often a turn asks whether another server's turn of its session has ended."""
+PULSE_S = 1.0
+CANCEL_WITHIN_S = 5.0
+ELSEWHERE = "another server runs a turn of this session"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a client wants done. ``kernel`` is the kernel that the turn belongs to, ``by`` the one whose credential
+    started it (both empty: a user's turn without a kernel)."""
+
+    key: SessionKey
+    request: TurnRequest
+    kernel: str = ""
+    by: str = ""
+    notebook: str | None = None
+    notebook_dir: Path | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class LiveTurn:
+    """``my_place`` is set when no other turn of this server stands before it."""
+
+    id: str
+    order: Order
+    log: EventLog
+    my_place: asyncio.Event = field(default_factory=asyncio.Event)
+    admitted: asyncio.Event = field(default_factory=asyncio.Event)
+    refusal: SessionBusy | None = None
+    stopping: str = ""
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> TurnState:
+        return self.log.finished.state if self.log.finished else "open"
+
+    @property
+    def running(self) -> bool:
+        return self.log.finished is None
+
+    def announce(self, body: Body) -> None:
+        self.admitted.set()
+        self.log.append(body)
+
+
+class Turns:
+    """``on_pulse`` is called now and then with the kernels that have a turn running, ``on_end`` with each turn that
+    ended."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        on_pulse: Callable[[set[str]], None] = lambda kernels: None,
+        on_end: Callable[[Order], None] = lambda order: None,
+        keep_s: float = KEEP_S,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._runtime = runtime
+        self._on_pulse = on_pulse
+        self._on_end = on_end
+        self._keep_s = keep_s
+        self._poll_s = poll_s
+        self._turns: dict[str, LiveTurn] = {}
+        self._lines: dict[SessionKey, list[LiveTurn]] = {}
+        self._pulse: asyncio.Task[None] | None = None
+        self._closing = ""
+
+    def get(self, turn: str) -> LiveTurn | None:
+        return self._turns.get(turn)
+
+    @property
+    def running(self) -> list[LiveTurn]:
+        return [turn for turn in self._turns.values() if turn.running]
+
+    async def start(self, order: Order, *, queue: bool = True) -> LiveTurn:
+        """One turn of a session runs at a time, the others wait in order. Raises SessionBusy if ``queue`` is off and
+        this one would have to wait."""
+        line = self._lines.setdefault(order.key, [])
+        if not queue and any(turn.running for turn in line):
+            raise busy(next(turn.id for turn in line if turn.running))
+        turn_id = new_id("turn")
+        turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id))
+        self._turns[turn.id] = turn
+        line.append(turn)
+        turn.task = asyncio.create_task(self._run(turn, queue), name=turn.id)
+        turn.task.add_done_callback(partial(self._ended, turn))
+        self._advance(order.key)
+        if self._pulse is None:
+            self._pulse = asyncio.create_task(self._keep_active(), name="activity of turns")
+        if self._closing:
+            self._stop(turn, self._closing)
+        if not queue:
+            await turn.admitted.wait()
+            if turn.refusal:
+                raise turn.refusal
+        return turn
+
+    async def cancel(self, turn: LiveTurn, reason: str) -> TurnState:
+        """Stops the turn, if it runs, and waits until it was saved; harmless on one that has ended."""
+        self._stop(turn, reason)
+        if turn.task is not None:
+            await asyncio.wait([turn.task], timeout=CANCEL_WITHIN_S)
+        return turn.state
+
+    def cancel_kernel(self, kernel: str, reason: str) -> None:
+        for turn in self.running:
+            if turn.order.kernel == kernel:
+                self._stop(turn, reason)
+
+    async def aclose(self, reason: str = "the server was stopped") -> None:
+        self._closing = reason
+        for turn in self.running:
+            self._stop(turn, reason)
+        tasks = [turn.task for turn in self._turns.values() if turn.task is not None]
+        if self._pulse is not None:
+            self._pulse.cancel()
+            tasks.append(self._pulse)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, turn: LiveTurn, queue: bool) -> None:
+        await turn.my_place.wait()
+        order = turn.order
+        while True:
+            agent = self._runtime.agent(
+                order.key, order.request, notebook_dir=order.notebook_dir, metadata=order.metadata
+            )
+            try:
+                await agent.turn(order.request, turn.announce, turn.id)
+                return
+            except SessionBusy as refusal:
+                if not queue:
+                    turn.refusal = refusal
+                    raise
+            if not turn.log.head:
+                turn.announce(Queued(1, ELSEWHERE))
+            await asyncio.sleep(self._poll_s)
+
+    def _stop(self, turn: LiveTurn, reason: str) -> None:
+        """Once: a second cancellation would hit the turn while it saves what it has."""
+        if turn.task is not None and turn.running and not turn.stopping:
+            turn.stopping = reason
+            turn.task.cancel(reason)
+
+    def _ended(self, turn: LiveTurn, task: asyncio.Task[None]) -> None:
+        """Whatever the task ended with, the log ends too; the agent has done that for every turn that was opened."""
+        if task.cancelled():
+            turn.announce(TurnFinished("cancelled", turn.stopping or "stopped", 0, {}))
+        elif error := task.exception():
+            turn.announce(failed(error))
+        line = self._lines[turn.order.key]
+        line.remove(turn)
+        if line:
+            self._advance(turn.order.key)
+        else:
+            del self._lines[turn.order.key]
+        turn.admitted.set()
+        if turn.refusal or self._closing:
+            self._turns.pop(turn.id, None)
+        else:
+            asyncio.get_running_loop().call_later(self._keep_s, self._turns.pop, turn.id, None)
+        self._on_end(turn.order)
+
+    def _advance(self, key: SessionKey) -> None:
+        """The first of the line may run; the others hear how many stand before them."""
+        line = self._lines[key]
+        line[0].my_place.set()
+        for index, turn in enumerate(line):
+            position = sum(other.running for other in line[:index])
+            if position and turn.running and not turn.my_place.is_set():
+                turn.announce(Queued(position, "another turn of this session is running"))
+
+    async def _keep_active(self) -> None:
+        while running := self.running:
+            self._on_pulse({turn.order.kernel for turn in running if turn.order.kernel})
+            await asyncio.sleep(PULSE_S)
+        self._pulse = None
+
+
+def busy(turn: str) -> SessionBusy:
+    return SessionBusy(
+        "Another turn of this session is running.", hint="Wait for it, or stop it.", details={"turn": turn}
+    )
+
+
+def failed(error: BaseException) -> TurnFinished:
+    """The end of a turn that could not even be opened."""
+    if not isinstance(error, AgentKernelError):
+        log.error("a turn could not be started", exc_info=error)
+        error = AgentKernelError(f"{type(error).__name__}: {error}", hint="The log of the Jupyter server has more.")
+    return TurnFinished("failed", error.message, 0, {}, error.to_json())

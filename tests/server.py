@@ -1,0 +1,261 @@
+"""A real Jupyter server with the extension, in a process of its own: started, killed and started again by a test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from jupyter_client.asynchronous.client import AsyncKernelClient
+
+ROOT = Path(__file__).parents[1]
+TOKEN = "test-token"
+START_S = 60.0
+STOP_S = 30.0
+KERNEL_HEADER = "X-Agent-Kernel-Token"
+
+Json = dict[str, Any]
+
+
+@dataclass
+class AgentServer:
+    """``directory`` holds everything of it; ``traits`` are of AgentKernel, ``server`` of ServerApp and others by full
+    name. Servers that share ``data_dir`` share one session store."""
+
+    directory: Path
+    script: Sequence[Json] = ()
+    traits: Mapping[str, Any] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    data_dir: Path | None = None
+    process: subprocess.Popen[bytes] | None = None
+    port: int = 0
+
+    @property
+    def root(self) -> Path:
+        """Where its notebooks are."""
+        return self.directory / "notebooks"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "server.log"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def agent_url(self) -> str:
+        return f"{self.url}agent/v1/"
+
+    def client(self, token: str | None = TOKEN, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
+        """For paths like ``agent/v1/turns`` and ``api/kernels``; with ``token=None`` nobody is logged in."""
+        login = {"Authorization": f"token {token}"} if token else {}
+        return httpx.AsyncClient(base_url=self.url, headers={**login, **(headers or {})}, timeout=60, trust_env=False)
+
+    def kernel_client(self, kernel_token: str) -> httpx.AsyncClient:
+        """As the magic of that kernel calls."""
+        return self.client(None, {KERNEL_HEADER: kernel_token})
+
+    async def start(self) -> AgentServer:
+        self.root.mkdir(parents=True, exist_ok=True)
+        script = self.directory / "script.json"
+        script.write_text(json.dumps(list(self.script)))
+        self.port = free_port()
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*self._command(script)], stdout=output, stderr=output, env=self._environment(), start_new_session=True
+            )
+        await self._until_up()
+        return self
+
+    async def stop(self) -> int:
+        """As a person stops it. The exit code."""
+        return await self._end(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """The server process alone, at once."""
+        await self._end(signal.SIGKILL)
+
+    async def _end(self, how: signal.Signals) -> int:
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = await asyncio.to_thread(self.process.wait, STOP_S)
+        self.process = None
+        return code
+
+    def sweep(self) -> None:
+        """Ends what is left of it, kernels of a killed server too."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait(STOP_S)
+            self.process = None
+
+    def processes(self) -> list[int]:
+        """Every process that was started by this server and lives: they carry its directory in their environment."""
+        mark = f"AGENT_SERVER_TEST={self.directory}".encode()
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                    found += [int(entry.name)] if state != "Z" else []
+        return found
+
+    def _command(self, script: Path) -> list[str]:
+        traits = {
+            "engine": "scripted",
+            "script": str(script),
+            "data_dir": str(self.data_dir or self.directory / "data"),
+        }
+        return [
+            *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"),
+            f"--ServerApp.port={self.port}",
+            "--ServerApp.port_retries=0",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.root_dir={self.root}",
+            f"--IdentityProvider.token={TOKEN}",
+            "--ServerApp.jpserver_extensions={'jupyter_ext': True}",
+            *(f"--AgentKernel.{name}={value}" for name, value in {**traits, **self.traits}.items()),
+            *self.options,
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AGENT_KERNEL_", "JUPYTER"))
+        }
+        own = {
+            "JUPYTER_CONFIG_DIR": str(self.directory / "config"),
+            "JUPYTER_RUNTIME_DIR": str(self.directory / "runtime"),
+            "IPYTHONDIR": str(self.directory / "ipython"),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "AGENT_SERVER_TEST": str(self.directory),
+        }
+        return {**inherited, **own, **self.env}
+
+    async def _until_up(self) -> None:
+        until = time.monotonic() + START_S
+        async with self.client() as client:
+            while time.monotonic() < until:
+                assert self.process is not None
+                if self.process.poll() is not None:
+                    raise RuntimeError(f"the server did not start:\n{self.log.read_text()[-4000:]}")
+                with contextlib.suppress(httpx.TransportError):
+                    if (await client.get("agent/v1/turns/none")).status_code == 404:
+                        return
+                await asyncio.sleep(0.1)
+        raise RuntimeError(f"the server did not answer:\n{self.log.read_text()[-4000:]}")
+
+    async def start_kernel(self, notebook: str | None = None, name: str = "python3") -> str:
+        """A kernel, with a session of that notebook (made empty if it is not there) if one is given. Its id."""
+        async with self.client() as client:
+            if notebook is None:
+                reply = await client.post("api/kernels", json={"name": name})
+                reply.raise_for_status()
+                return str(reply.json()["id"])
+            if not (self.root / notebook).exists():
+                await self.save_notebook(notebook)
+            body = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": name}}
+            reply = await client.post("api/sessions", json=body)
+            reply.raise_for_status()
+            return str(reply.json()["kernel"]["id"])
+
+    async def save_notebook(self, path: str, source: str = "") -> None:
+        cells = [{"cell_type": "markdown", "id": "c1", "metadata": {}, "source": source}]
+        content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        async with self.client() as client:
+            reply = await client.put(f"api/contents/{path}", json={"type": "notebook", "content": content})
+            reply.raise_for_status()
+
+    @asynccontextmanager
+    async def kernel(self, kernel: str) -> AsyncIterator[AsyncKernelClient]:
+        """A client that executes in the kernel."""
+        client = AsyncKernelClient(connection_file=str(self.directory / "runtime" / f"kernel-{kernel}.json"))
+        client.load_connection_file()
+        client.start_channels()
+        try:
+            await client.wait_for_ready(timeout=START_S)
+            yield client
+        finally:
+            client.stop_channels()
+
+    async def run_in_kernel(self, kernel: str, code: str) -> str:
+        """What the code printed, or its error."""
+        said: list[str] = []
+
+        def hear(message: Json) -> None:
+            content = message["content"]
+            said.append(content.get("text") or "\n".join(content.get("traceback", [])))
+
+        async with self.kernel(kernel) as client:
+            await asyncio.wait_for(client.execute_interactive(code, output_hook=hear, allow_stdin=False), START_S)
+        return "".join(said)
+
+    async def kernel_environment(self, kernel: str) -> dict[str, str]:
+        """What its process was started with."""
+        pid = int(await self.run_in_kernel(kernel, "import os; print(os.getpid())"))
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return dict(pair.decode().split("=", 1) for pair in pairs if b"=" in pair)
+
+    async def kernel_token(self, kernel: str) -> str:
+        return (await self.kernel_environment(kernel))["AGENT_KERNEL_TOKEN"]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def start_turn(client: httpx.AsyncClient, prompt: str, **body: Any) -> Json:
+    reply = await client.post("agent/v1/turns", json={"prompt": prompt, **body})
+    assert reply.status_code == 202, reply.text
+    started: Json = reply.json()
+    return started
+
+
+async def follow(
+    client: httpx.AsyncClient, turn: str, after: int = 0, last_event_id: int | None = None
+) -> AsyncIterator[Json]:
+    """The events of a turn as they come; break out of it to leave."""
+    headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+    query = {"after": after} if after else {}
+    async with client.stream("GET", f"agent/v1/turns/{turn}/events", params=query, headers=headers) as reply:
+        assert reply.status_code == 200, await reply.aread()
+        async for line in reply.aiter_lines():
+            if line.startswith("data: "):
+                yield json.loads(line[6:])
+
+
+async def followed(client: httpx.AsyncClient, turn: str, after: int = 0) -> list[Json]:
+    """All events, to the end of the turn."""
+    return [event async for event in follow(client, turn, after)]
+
+
+async def wait_for_event(client: httpx.AsyncClient, turn: str, kind: str, after: int = 0) -> Json:
+    """The first event of that type; then the reader leaves."""
+    async with contextlib.aclosing(follow(client, turn, after)) as events:  # type: ignore[type-var]
+        async for event in events:
+            if event["type"] == kind:
+                return event
+    raise AssertionError(f"the turn ended without {kind}")
+
+
+def text_of(events: Sequence[Json]) -> str:
+    return "".join(event["data"]["text"] for event in events if event["type"] == "text.delta")
