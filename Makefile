@@ -13,7 +13,7 @@ ARGS ?=
 PYTHON ?= $(shell packaging/find-python)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo lab test bench soak lint format clean
+.PHONY: help demo lab test bench soak lowest lint format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,12 @@ bench: $(VENV)/.test ## Measure turn overhead, streaming lag and time to first t
 
 soak: $(VENV)/.test ## Faults, over and over, with a seed (up to 40 minutes)
 	$(BIN)/pytest tests/soak $(ARGS)
+
+lowest: ## Run the tests with the oldest dependencies that pyproject.toml allows, in build/lowest
+	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	$(PYTHON) packaging/lowest > build/lowest/constraints.txt
+	build/lowest/bin/python -m pip install -q -c build/lowest/constraints.txt --editable '.[test]'
+	build/lowest/bin/python -m pytest -m "not browser" $(ARGS)
 
 lint: $(VENV)/.test ## ruff, mypy and the layers
 	$(BIN)/ruff check
