@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from typing import Any, TextIO
 
@@ -28,7 +29,10 @@ class Bar:
         if progress.stage != self._stage:
             self.close()
             self._stage = progress.stage
-            self._bar = tqdm(desc=STAGES[progress.stage], unit="B", unit_scale=True, file=self._file)
+            columns = (
+                shutil.get_terminal_size().columns
+            )  # 80 where the terminal does not know: tqdm would print nothing
+            self._bar = tqdm(desc=STAGES[progress.stage], unit="B", unit_scale=True, file=self._file, ncols=columns)
         if progress.note and progress.note != self._bar.postfix:
             self._bar.set_postfix_str(progress.note, refresh=False)
         self._bar.total = progress.total or None

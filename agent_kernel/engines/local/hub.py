@@ -32,7 +32,6 @@ RETRIES = 5
 """Tries in a row without a new byte before a lost connection counts as the end."""
 CONNECT_S, READ_S = 10.0, 30.0
 FIRST_WAIT_S = 0.25
-CHUNK = 1 << 18
 ANNOUNCED_HASH = "x-linked-etag"
 
 
@@ -104,7 +103,7 @@ class _Transfer:
             if "content-length" in response.headers:
                 self._check_length(start + int(response.headers["content-length"]))
             with self.partial.open("ab" if start else "wb") as file:
-                for chunk in response.iter_raw(CHUNK):
+                for chunk in response.iter_raw():  # as they come: what is gathered first is lost with the line
                     file.write(chunk)
                     yield Progress("download", file.tell(), self.total)
                 self.total = self.total or file.tell()

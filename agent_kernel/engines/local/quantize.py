@@ -6,6 +6,7 @@ kept. Needs the ``gguf`` library (numpy), imported at the first use.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Generator, Iterator
@@ -56,6 +57,10 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
             yield Progress("rewrite", min(done, total), total)
     except NotImplementedError as error:
         raise ModelBroken(f"{source} can not be rewritten: {error}.", hint="Use a Q8_0 or F16 file.") from error
+    except OSError as error:
+        if error.errno is None:  # numpy's short write
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
+        raise
     finally:
         writer.close()
     with target.open("rb+") as file:
