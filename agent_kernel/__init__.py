@@ -1,3 +1,77 @@
-"""An agent runtime that lives in Jupyter: ``%%agent`` on a model of your own, one conversation per notebook."""
+"""An agent runtime that lives in Jupyter: ``%%agent`` on a model of your own, one conversation per notebook.
+
+Public names are loaded when they are first used: a kernel that only wants the magic pays for nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_kernel.agent import Agent, Note, TurnRequest, TurnResult
+    from agent_kernel.assembly import Runtime
+    from agent_kernel.engines.scripted import ScriptedEngine
+    from agent_kernel.errors import AgentKernelError
+    from agent_kernel.events import Event
+    from agent_kernel.messages import Media, Message, ToolCall, Usage
+    from agent_kernel.sessions.memory import MemoryStore
+    from agent_kernel.sessions.model import SessionKey
+    from agent_kernel.sessions.sqlite import SqliteStore
+    from agent_kernel.settings import Settings
 
 __version__ = "0.1.0"
+__all__ = [
+    "Agent",
+    "AgentKernelError",
+    "Event",
+    "Media",
+    "MemoryStore",
+    "Message",
+    "Note",
+    "Runtime",
+    "ScriptedEngine",
+    "SessionKey",
+    "Settings",
+    "SqliteStore",
+    "ToolCall",
+    "TurnRequest",
+    "TurnResult",
+    "Usage",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
+
+_HOMES = {
+    "agent": ("Agent", "Note", "TurnRequest", "TurnResult"),
+    "assembly": ("Runtime",),
+    "engines.scripted": ("ScriptedEngine",),
+    "errors": ("AgentKernelError",),
+    "events": ("Event",),
+    "messages": ("Media", "Message", "ToolCall", "Usage"),
+    "sessions.memory": ("MemoryStore",),
+    "sessions.model": ("SessionKey",),
+    "sessions.sqlite": ("SqliteStore",),
+    "settings": ("Settings",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'agent_kernel' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"agent_kernel.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME_OF])
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext agent_kernel``."""
+    importlib.import_module("agent_kernel.notebook.magic").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext agent_kernel``."""
+    importlib.import_module("agent_kernel.notebook.magic").unload(shell)

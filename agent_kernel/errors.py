@@ -17,6 +17,7 @@
     │   ├── EngineCrashed         the worker process ended
     │   └── ContextOverflow       more tokens than the model can hold
     ├── PullFailed                a download did not end well
+    ├── ServerUnreachable         a client's server does not answer, or there is none
     ├── StoreError
     │   ├── StoreFull             no space left on the disk
     │   └── StoreCorrupt          the file is not what this version wrote
@@ -100,6 +101,9 @@ class ContextOverflow(EngineError): ...
 
 
 class PullFailed(AgentKernelError): ...
+
+
+class ServerUnreachable(AgentKernelError): ...
 
 
 class StoreError(AgentKernelError): ...

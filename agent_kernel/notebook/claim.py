@@ -1,0 +1,97 @@
+"""A call this kernel has claimed: renewed while it runs, its output passed on, answered once."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_kernel.errors import AgentKernelError, Conflict, NotFound, ServerUnreachable
+from agent_kernel.notebook.client import Server, quoted
+
+COALESCE_S = 0.25
+MAX_OUTPUT_CHARS = 100_000
+"""Of one call, passed on while it runs. What the model reads of it is sent with the answer."""
+TRIES = 3
+
+
+class Claim:
+    """``with`` it while the code runs. Its thread does HTTP and nothing else."""
+
+    def __init__(self, server: Server, turn: str, call: str, grant: Mapping[str, Any]) -> None:
+        self._server = server
+        self._path = f"turns/{turn}/claims/{quoted(call)}"
+        self._token = str(grant["token"])
+        self._renew_s = float(grant.get("renew_s", 15.0))
+        self._lock = threading.Lock()
+        self._unsent: list[tuple[str, str]] = []
+        self._passed = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"agent-claim-{call}", daemon=True)
+
+    @classmethod
+    def take(cls, server: Server, turn: str, call: str) -> Claim | None:
+        """None when somebody else has it, or it is not on offer any more."""
+        try:
+            grant = server.call("POST", f"turns/{turn}/claims", {"call": call, "client": f"magic:{server.kernel}"})
+        except (Conflict, NotFound):
+            return None
+        return cls(server, turn, call, grant)
+
+    def __enter__(self) -> Claim:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+
+    def output(self, stream: str, text: str) -> None:
+        with self._lock:
+            self._passed += len(text)
+            if self._passed <= MAX_OUTPUT_CHARS:
+                self._unsent.append((stream, text))
+
+    def finish(self, status: str, text: str, media: Sequence[Mapping[str, str]], *, patient: bool = True) -> None:
+        """Answers the call. A turn that no longer waits for it is no error. Not ``patient``: one try, half a second at
+        most, for a person who has pressed stop."""
+        self._done.set()
+        if patient:
+            self._thread.join(2.0)
+        body = {"action": "finish", "status": status, "text": text, "media": list(media), "shown": True}
+        for attempt in range(TRIES if patient else 1):
+            try:
+                self._post(body, 30.0 if patient else 0.4)
+            except (NotFound, Conflict):
+                return
+            except ServerUnreachable:
+                if patient:
+                    time.sleep(attempt)
+            else:
+                return
+
+    def _keep(self) -> None:
+        renewed = time.monotonic()
+        with contextlib.suppress(AgentKernelError):  # the answer tells; here nobody could be told
+            while not self._done.wait(COALESCE_S):
+                self._pass_on()
+                if time.monotonic() - renewed >= self._renew_s:
+                    self._post({"action": "renew"})
+                    renewed = time.monotonic()
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            unsent, self._unsent = self._unsent, []
+        joined: list[tuple[str, str]] = []
+        for stream, text in unsent:
+            if joined and joined[-1][0] == stream:
+                joined[-1] = (stream, joined[-1][1] + text)
+            else:
+                joined.append((stream, text))
+        for stream, text in joined:
+            self._post({"action": "output", "stream": stream, "text": text})
+
+    def _post(self, body: Mapping[str, Any], timeout: float = 10.0) -> None:
+        self._server.call("POST", self._path, {"token": self._token, **body}, timeout=timeout)

@@ -1,0 +1,243 @@
+"""``%agent``: what is going on, which session, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_kernel.errors import NotFound
+from agent_kernel.notebook.client import NO_SERVER, Server, quoted
+from agent_kernel.notebook.consent import Consent
+from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
+from agent_kernel.notebook.options import usage
+from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.pull import MB, ModelPull
+from agent_kernel.notebook.render import Bundle, line_bundle, table_bundle
+
+HELP = {
+    "status": "session, notebook, model, and what is allowed",
+    "sessions": "the sessions you can use",
+    "use": "ID: this notebook goes on with another session",
+    "new": "[TITLE]: this notebook begins a new session",
+    "stop": "stop turns of this session that still run",
+    "allow": "live|ask: run python in this kernel without asking, for this session; ask again",
+    "model": "the models; pull NAME; unload",
+    "where": "live|sandbox: where python runs when a cell does not say",
+    "help": "this list",
+}
+POLL_S = 0.5
+
+
+class Commands:
+    """``where`` is what a cell without ``--in`` uses; empty: the server decides."""
+
+    def __init__(self, shell: Any, server: Server | None, person: Person, consent: Consent) -> None:
+        self._shell = shell
+        self._server = server
+        self._person = person
+        self._consent = consent
+        self.where = ""
+        self.last_turn = ""
+
+    @property
+    def server(self) -> Server:
+        """Raises ServerUnreachable in a kernel that no server of ours started."""
+        if self._server is None:
+            raise NO_SERVER
+        return self._server
+
+    def run(self, line: str) -> None:
+        name, _, rest = line.strip().partition(" ")
+        command: Callable[[str], None] | None = (
+            getattr(self, f"_{name or 'status'}", None) if name in {*HELP, ""} else None
+        )
+        if command is None:
+            near = difflib.get_close_matches(name, HELP, 1)
+            meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
+            raise AgentError(f"%agent has no {name!r}. {meant}")
+        command(rest.strip())
+
+    def bound(self) -> Mapping[str, Any] | None:
+        """The session of this notebook, if it has one yet."""
+        return self.server.call("GET", "binding")["session"]  # type: ignore[no-any-return]
+
+    def begin(self, title: str = "") -> str:
+        """A new session, which this notebook uses from now on."""
+        return str(self.server.call("POST", "sessions", {"title": title, "bind": True})["id"])
+
+    def _status(self, rest: str) -> None:
+        binding = self.server.call("GET", "binding")
+        session, model, server = binding["session"], binding["model"], binding["server"]
+        live = session is not None and self._consent.allows(session["id"])
+        self._say(
+            table_bundle(
+                ("agent", ""),
+                [
+                    (
+                        "session",
+                        f"{_title(session)} ({session['turns']} turns)" if session else "begins with the first turn",
+                    ),
+                    ("session id", session["id"] if session else ""),
+                    ("notebook", binding["notebook"] or "none: the session belongs to this kernel"),
+                    ("model", f"{model['model']}, {'local' if model['local'] else 'remote'}, {model['state']}"),
+                    ("python runs", self.where or "in your kernel, unless a cell says --in sandbox"),
+                    ("your kernel", "allowed for this session" if live else "asks before code runs"),
+                    ("server", f"agent-kernel {server['version']} at {server['url']}"),
+                ],
+            )
+        )
+
+    def _sessions(self, rest: str) -> None:
+        rows = [
+            (
+                entry["id"],
+                _title(entry),
+                entry["turns"],
+                _when(entry["updated"]),
+                "this notebook" if entry["bound"] else "",
+            )
+            for entry in self.server.call("GET", "sessions?limit=50")["sessions"]
+        ]
+        if not rows:
+            self._say(line_bundle("There is no session yet; the first %%agent cell begins one."))
+            return
+        self._say(table_bundle(("id", "title", "turns", "last used", ""), rows))
+
+    def _use(self, rest: str) -> None:
+        if not rest:
+            raise AgentError("%agent use needs the id of a session; %agent sessions lists them.")
+        answer = self.server.call("PUT", "binding", {"session": rest})
+        if "pending" in answer:
+            self._await_confirmation(answer)
+        self._say(line_bundle(f"This notebook goes on with the session {rest}."))
+
+    def _await_confirmation(self, answer: Mapping[str, Any]) -> None:
+        """Another notebook's conversation: the person confirms it in the browser, where the kernel has no hand."""
+        url = html.escape(answer["url"], quote=True)
+        self._say(
+            {
+                "text/html": "<div>That session belongs to another notebook. "
+                f"<a href='{url}' target='_blank' rel='noopener'>Let this notebook use it</a>; "
+                "this cell waits for it, stop it to leave everything as it is.</div>",
+                "text/plain": f"That session belongs to another notebook. To let this one use it, open {answer['url']}",
+            }
+        )
+        while True:
+            status = self.server.call("GET", f"binds/{quoted(answer['pending'])}")["status"]
+            if status == "confirmed":
+                return
+            if status != "waiting":
+                raise AgentError(f"nothing was changed: the request was {status}.")
+            time.sleep(POLL_S)
+
+    def _new(self, rest: str) -> None:
+        self._say(
+            line_bundle(
+                f"This notebook begins a new session, {self.begin(rest)}. %agent sessions has the earlier ones."
+            )
+        )
+
+    def _stop(self, rest: str) -> None:
+        stopped = sum(self._stopped(turn) for turn in self._open_turns())
+        self._say(line_bundle(f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."))
+
+    def _open_turns(self) -> list[str]:
+        session = self.bound()
+        found = [self.last_turn] if self.last_turn else []
+        if session is not None:
+            turns = self.server.call("GET", f"sessions/{quoted(session['id'])}/items?limit=0")["turns"]
+            found += [turn["id"] for turn in turns if turn["state"] == "open"]
+        return list(dict.fromkeys(found))
+
+    def _stopped(self, turn: str) -> bool:
+        try:
+            if not self.server.call("GET", f"turns/{turn}")["running"]:
+                return False
+            self.server.call("POST", f"turns/{turn}/cancel", {"reason": "stopped by the person"})
+        except NotFound:
+            return False
+        return True
+
+    def _allow(self, rest: str) -> None:
+        if rest not in ("live", "ask"):
+            raise AgentError(
+                "%agent allow live runs python in this kernel without asking; %agent allow ask asks again."
+            )
+        session = self.bound()
+        identity = session["id"] if session else self.begin()
+        if rest == "live":
+            self._consent.allow(identity)
+            self._say(line_bundle("Python of this session runs in this kernel without asking, until it is restarted."))
+        else:
+            self._consent.withdraw(identity)
+            self._say(line_bundle("Each call is shown and asked for again."))
+
+    def _model(self, rest: str) -> None:
+        verb, _, name = rest.partition(" ")
+        if verb == "pull":
+            self._pull(name.strip())
+        elif verb == "unload":
+            engine = self.server.call("POST", "engine/unload", {})["engine"]
+            self._say(line_bundle(f"{engine['model']} is {engine['state']}; the next turn loads it again."))
+        elif verb:
+            raise AgentError("%agent model lists the models; %agent model pull NAME; %agent model unload.")
+        else:
+            self._list_models()
+
+    def _list_models(self) -> None:
+        answer = self.server.call("GET", "models")
+        rows = [
+            (
+                model["name"],
+                model["description"],
+                model["state"],
+                f"{model['download_bytes'] / MB:,.0f} MB",
+                model["licence"],
+                model["publisher"],
+            )
+            for model in answer["models"]
+        ]
+        self._say(table_bundle(("model", "", "state", "download", "licence", "publisher"), rows))
+        engine = answer["engine"]
+        self._say(line_bundle(f"This server runs {engine['model']} ({engine['state']})."))
+
+    def _pull(self, name: str) -> None:
+        models = {model["name"]: model for model in self.server.call("GET", "models")["models"]}
+        if name not in models:
+            raise AgentError(f"There is no model {name!r}; there are: {', '.join(models)}.")
+        pull = ModelPull(self.server, self._shell, models[name])
+        self._say(line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is here already."))
+        if models[name]["state"] == "ready":
+            return
+        if not self._person.agrees("Download it now?"):
+            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
+        pull.run()
+
+    def _where(self, rest: str) -> None:
+        if rest not in ("", "live", "sandbox"):
+            raise AgentError("%agent where is live or sandbox.")
+        self.where = rest or self.where
+        place = {"sandbox": "in the sandbox"}.get(self.where, "in this kernel")
+        self._say(line_bundle(f"Python runs {place} when a cell does not say otherwise (--in live|sandbox)."))
+
+    def _help(self, rest: str) -> None:
+        lines = [f"  %agent {name:<10}{text}" for name, text in HELP.items()]
+        self._say({"text/plain": "\n".join([*lines, "", usage()])})
+
+    def _say(self, bundle: Bundle) -> None:
+        self._shell.display_pub.publish(bundle)
+
+
+def interrupted() -> AgentInterrupted:
+    return AgentInterrupted("stopped; nothing was changed.")
+
+
+def _title(session: Mapping[str, Any]) -> str:
+    return str(session["title"] or "untitled")
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -1,0 +1,76 @@
+"""Imports that a small model leaves out, put before its code where everybody can see them.
+
+A line is added only for a name that the code uses and does not bind, that the person's namespace does not have, and
+whose module is installed. Like any import it stays; nothing of the person's is replaced.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+import symtable
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+KNOWN: Mapping[str, str] = MappingProxyType(
+    {
+        "np": "import numpy as np",
+        "pd": "import pandas as pd",
+        "plt": "import matplotlib.pyplot as plt",
+        "math": "import math",
+        "json": "import json",
+        "re": "import re",
+        "os": "import os",
+        "csv": "import csv",
+        "datetime": "import datetime",
+    }
+)
+FROM_DATETIME = "from datetime import datetime"
+MEMBERS_OF_MODULE = {"datetime", "date", "time", "timedelta", "timezone", "tzinfo", "UTC", "MINYEAR", "MAXYEAR"}
+
+
+def missing_imports(source: str, namespace: Mapping[str, Any]) -> list[str]:
+    """Lines to put before ``source``, which is plain Python (IPython's own syntax already transformed)."""
+    try:
+        used = _unbound(symtable.symtable(source, "<agent>", "exec"))
+    except SyntaxError:
+        return []
+    lines = [
+        FROM_DATETIME if name == "datetime" and _means_the_class(source) else line
+        for name, line in KNOWN.items()
+        if name in used and name not in namespace and not hasattr(builtins, name)
+    ]
+    return [line for line in lines if _is_installed(line)]
+
+
+def _unbound(table: symtable.SymbolTable) -> set[str]:
+    """Names read as globals, in any scope, that the code itself does not make global."""
+    top = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    return _read_as_global(table) - top
+
+
+def _read_as_global(table: symtable.SymbolTable) -> set[str]:
+    is_module = table.get_type() == "module"
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_referenced() and (is_module or symbol.is_global())
+    }
+    return names.union(*(_read_as_global(child) for child in table.get_children()))
+
+
+def _means_the_class(source: str) -> bool:
+    """``datetime.now()`` and ``datetime(2024, 1, 1)`` mean the class, ``datetime.date`` the module."""
+    nodes = list(ast.walk(ast.parse(source)))
+    attributes = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "datetime"
+    }
+    return not attributes & MEMBERS_OF_MODULE
+
+
+def _is_installed(line: str) -> bool:
+    return importlib.util.find_spec(line.split()[1].partition(".")[0]) is not None

@@ -1,0 +1,165 @@
+"""``%%agent`` and ``%agent``: a turn in a cell, and what is around it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+
+from agent_kernel.errors import AgentKernelError, from_json
+from agent_kernel.events import TurnFinished
+from agent_kernel.notebook.cell import Cells
+from agent_kernel.notebook.client import Server, server_of_this_kernel
+from agent_kernel.notebook.commands import Commands, interrupted
+from agent_kernel.notebook.completion import Completion
+from agent_kernel.notebook.consent import LIVE, Consent, answers
+from agent_kernel.notebook.live import LiveCode
+from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
+from agent_kernel.notebook.options import Request, parsed, usage
+from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.pull import ModelPull, missing_model
+from agent_kernel.notebook.render import Summary
+from agent_kernel.notebook.screen import screen_for
+from agent_kernel.notebook.turn import CellTurn, Surroundings
+from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
+
+COMPLETED = ("%agent", "%%agent")
+
+
+@magics_class
+class AgentMagics(Magics):
+    """State of one kernel: what was allowed, which cells were met."""
+
+    def __init__(self, shell: Any, server: Server | None) -> None:
+        super().__init__(shell)
+        self._shell = shell
+        self._person = Person(shell)
+        self._consent = Consent()
+        self._code = LiveCode(shell)
+        self._cells = Cells(shell)
+        self._commands = Commands(shell, server, self._person, self._consent)
+        self.completion = Completion(lambda: server)
+
+    @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
+    def command(self, line: str) -> None:
+        """%agent status | sessions | use ID | new [TITLE] | stop | allow live|ask | model | where | help"""
+        with _one_line():
+            try:
+                self._commands.run(line)
+            except KeyboardInterrupt:
+                raise interrupted() from None
+
+    @cell_magic("agent")  # type: ignore[arg-type]
+    def turn(self, line: str, cell: str) -> None:
+        """%%agent [options] [prompt]: one turn of this notebook's conversation; %%agent --help has the options."""
+        with _one_line():
+            request = parsed(line)
+            if request.help:
+                self._shell.display_pub.publish({"text/plain": usage()})
+                return
+            prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
+            if not prompt.strip():
+                raise AgentError("what shall I do? Write the prompt below %%agent.")
+            self._turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
+
+    def close(self) -> None:
+        self._code.close()
+
+    def _turn(self, request: Request, prompt: str, cell: str) -> None:
+        server = self._commands.server
+        session = request.session or (self._commands.begin() if request.new else "")
+        body = self._body(request, prompt, cell, session)
+        end = self._followed(request, body, cell)
+        error = from_json(end.error) if end.error else None
+        offer = missing_model(error) if error else None
+        if offer and ModelPull(server, self._shell, offer).offered(self._person):
+            end = self._followed(request, body, cell)
+            error = from_json(end.error) if end.error else None
+        if error is not None:
+            raise error
+        if end.state != "committed":
+            raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
+
+    def _followed(self, request: Request, body: dict[str, Any], cell: str) -> TurnFinished:
+        server = self._commands.server
+        screen = screen_for(self._shell)
+        started = server.call("POST", "turns", body)
+        self._commands.last_turn = started["turn"]
+        allowed = frozenset({LIVE}) if request.where == "live" and request.permission != "ask" else frozenset()
+        around = Surroundings(
+            server, screen, self._person, self._consent, self._code, allowed, ask=request.permission == "ask"
+        )
+        return CellTurn(around, Summary(started["turn"], started["session"], cell=cell)).follow()
+
+    def _body(self, request: Request, prompt: str, cell: str, session: str) -> dict[str, Any]:
+        named = named_in_braces(prompt, self._shell.user_ns)
+        body: dict[str, Any] = {
+            "prompt": without_braces(prompt, named),
+            "context": self._notes(request, prompt, named),
+            "cell": cell,
+            "answers": self._answers(request, session),
+            "client_tools": ["python"],
+            "sampling": request.sampling,
+        }
+        optional = {
+            "session": session,
+            "where": request.where or self._commands.where,
+            "permission": request.permission,
+            "model": request.model,
+        }
+        body |= {name: value for name, value in optional.items() if value}
+        return body if request.rounds is None else {**body, "max_tool_rounds": request.rounds}
+
+    def _notes(self, request: Request, prompt: str, named: list[str]) -> list[dict[str, str]]:
+        namespace = self._shell.user_ns
+        for name in request.variables:
+            if name not in namespace:
+                raise AgentError(f"there is no variable {name!r} in this kernel.")
+        names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
+        return [{"title": "", "text": summary(name, namespace[name])} for name in names]
+
+    def _answers(self, request: Request, session: str) -> list[str]:
+        """Without a person only what was allowed beforehand can be answered."""
+        if self._person.is_there or request.permission == "ask":
+            return answers(self._person.is_there, ())
+        kinds = {LIVE} if request.where == "live" else set()
+        if self._consent:
+            bound = session or (self._commands.bound() or {}).get("id", "")
+            kinds |= self._consent.kinds(bound)
+        return answers(False, kinds)
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """Errors of ours reach the person as a line, without our frames."""
+    try:
+        yield
+    except AgentKernelError as error:
+        raise line_of(error) from None
+    except KeyboardInterrupt as stop:
+        if isinstance(stop, AgentInterrupted):
+            raise
+        raise AgentInterrupted("stopped.") from None
+
+
+def load(shell: Any) -> None:
+    """Registers both magics and their completion; loading twice does nothing more."""
+    if isinstance(shell.magics_manager.registry.get("AgentMagics"), AgentMagics):
+        return
+    magics = AgentMagics(shell, server_of_this_kernel())
+    shell.register_magics(magics)
+    for name in COMPLETED:
+        shell.set_hook("complete_command", magics.completion, str_key=name)
+
+
+def unload(shell: Any) -> None:
+    magics = shell.magics_manager.registry.pop("AgentMagics", None)
+    if magics is None:
+        return
+    magics.close()
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("agent", None)
+    for name in COMPLETED:
+        shell.strdispatchers["complete_command"].strs.pop(name, None)

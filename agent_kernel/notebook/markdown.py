@@ -1,0 +1,122 @@
+"""Markdown written by a model, made harmless: whatever renders it, no raw HTML, no script link, no remote image.
+
+JupyterLab sanitises what it renders, nbconvert does not. Renderers disagree about what is code in corner cases, so a
+text with anything suspicious in it gets its code in the one form on which they agree: fences at column 0 between blank
+lines, and code spans as ``<code>`` with everything in them escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+SUSPICIOUS = re.compile(r"<|\]\(|\]:|!\[|\]\[")
+FENCE = re.compile(
+    r"^(?P<lead>[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)"
+    r"(?P<fence>`{3,}(?=[^`]*$)|~{3,})[ \t]*(?P<info>[^\s`]*)(?P<more>.*)$"
+)
+CODE_SPAN = re.compile(r"(?<![\\`])(?P<ticks>`+)(?!`)(?P<code>[^\n]*?[^`\n])(?P=ticks)(?!`)")
+MATH = re.compile(r"(?<![\\$])\$\$[^$`]+\$\$|(?<![\\$])\$[^\s$`](?:[^$`\n]*[^\s$`\\])?\$(?![\d$])")
+ENVIRONMENT = re.compile(r"\\begin(?=\{(?P<name>[^}\n]*)\})")
+AUTOLINK = re.compile(r"<(https?://[^\s<>()\[\]\\`]+)>")
+LINK = re.compile(r"\](?=\(\s*(?P<target>[^)\s>]*))")
+REFERENCE = re.compile(r"^(?P<label>[ \t>]*\[[^\]\n]+\]):(?=\s*(?P<target>[^\s>]*))", re.MULTILINE)
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+SAFE_SCHEMES = ("http:", "https:", "mailto:")
+MEANT = re.compile(r"[^\w ,.=/'\"]")
+
+
+def safe_markdown(text: str) -> str:
+    """The same to read. Safe for any beginning of a text that still grows."""
+    if not SUSPICIOUS.search(text):
+        return text
+    return "\n".join(_prose(block) if block.fence is None else _code(block) for block in _blocks(text))
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines of prose (``fence`` None), or the inside of a fence with the width its opening line was indented by."""
+
+    fence: str | None = None
+    info: str = ""
+    indent: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def ends_at(self, match: re.Match[str]) -> bool:
+        closes = self.fence is not None and match["fence"].startswith(self.fence)
+        return closes and not match["lead"].strip() and not match["info"] and not match["more"].strip()
+
+
+def _blocks(text: str) -> Iterator[Block]:
+    block = Block()
+    for line in text.split("\n"):
+        match = FENCE.match(line)
+        if match is None or (block.fence is not None and not block.ends_at(match)):
+            block.lines.append(line)
+            continue
+        if block.fence is not None:
+            yield block
+            block = Block()
+            continue
+        if bullet := match["lead"].strip():
+            block.lines.append(match["lead"][: match["lead"].index(bullet)] + bullet)
+        if block.lines:
+            yield block
+        info = re.sub(r"[^\w+#.-]", "", match["info"])
+        block = Block(match["fence"], info, len(match["lead"].expandtabs(4)))
+    if block.fence is not None or block.lines:
+        yield block
+
+
+def _code(block: Block) -> str:
+    code = "\n".join(_outdented(line, block.indent) for line in block.lines)
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", code)), default=0))
+    return f"\n{ticks}{block.info}\n{code}\n{ticks}\n"
+
+
+def _outdented(line: str, width: int) -> str:
+    expanded = line.expandtabs(4) if line.startswith("\t") else line
+    return expanded[min(width, len(expanded) - len(expanded.lstrip(" "))) :]
+
+
+def _prose(block: Block) -> str:
+    text = _closed_math("\n".join(block.lines))
+    parts: list[str] = []
+    end = 0
+    for match in CODE_SPAN.finditer(text):
+        parts += [_words(text[end : match.start()]), _code_span(match)]
+        end = match.end()
+    return "".join([*parts, _words(text[end:])])
+
+
+def _closed_math(text: str) -> str:
+    """Math that is opened here and not closed would, for nbconvert, reach into the next fence."""
+    if text.count("$$") % 2:
+        before, _, after = text.rpartition("$$")
+        text = rf"{before}\$\${after}"
+    return ENVIRONMENT.sub(
+        lambda match: match[0] if f"\\end{{{match['name']}}}" in text[match.end() :] else "&#92;begin", text
+    )
+
+
+def _code_span(match: re.Match[str]) -> str:
+    if not re.search(r"[<\[\]]", match["code"]):
+        return match[0]
+    return f"<code>{MEANT.sub(lambda char: f'&#{ord(char[0])};', match['code'].strip())}</code>"
+
+
+def _words(text: str) -> str:
+    text = MATH.sub(lambda match: match[0].replace("<", r"\lt "), text)
+    text = AUTOLINK.sub(r"[\1](\1)", text).replace("\\<", "<").replace("<", "&lt;")
+    text = LINK.sub(lambda match: match[0] if _is_safe(match["target"]) else r"\]", text)
+    text = REFERENCE.sub(lambda match: match[0] if _is_safe(match["target"]) else rf"{match['label']}\:", text)
+    return re.sub(r"!(?=\[)", "", text)
+
+
+def _is_safe(target: str) -> bool:
+    """Relative, or of a scheme that only opens a page; escapes and entities can not hide another one."""
+    plain = re.sub(r"[\x00-\x20\\]|&lt;", "", html.unescape(html.unescape(target.replace("&lt;", ""))))
+    scheme = SCHEME.match(plain)
+    return scheme is None or scheme[0].lower() in SAFE_SCHEMES

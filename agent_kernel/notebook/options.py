@@ -1,0 +1,116 @@
+"""The words after ``%%agent``: options first, then the prompt, which is never taken apart."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.notebook.oneline import AgentError
+
+WORD = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """``flags``, what it sets, and how its value is read; a ``constant`` takes no value."""
+
+    flags: tuple[str, ...]
+    sets: str
+    help: str
+    value: str = ""
+    read: Callable[[str], Any] = str
+    constant: Any = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the line of an agent cell asks for; ``words`` is the prompt's first line."""
+
+    words: str = ""
+    help: bool = False
+    where: str = ""
+    session: str = ""
+    new: bool = False
+    model: str = ""
+    permission: str = ""
+    variables: tuple[str, ...] = ()
+    rounds: int | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+OPTIONS = (
+    Option(
+        ("--in",), "where", "run python in your kernel, or in the sandbox", "live|sandbox", choices=("live", "sandbox")
+    ),
+    Option(("-s", "--session"), "session", "talk in another session of this notebook", "ID"),
+    Option(("--new",), "new", "begin a new session first", constant=True),
+    Option(("-m", "--model"), "model", "the model that answers", "NAME"),
+    Option(("-v", "--vars"), "variables", "tell the model of these variables", "df,cfg", _names),
+    Option(("--ask",), "permission", "ask before every call in this turn", constant="ask"),
+    Option(("--deny",), "permission", "let nothing run in this turn", constant="deny"),
+    Option(("--rounds",), "rounds", "at most N rounds of calls; 0: none", "N", int),
+    Option(("--max-tokens",), "max_tokens", "stop the answer after N tokens", "N", int),
+    Option(("--temperature",), "temperature", "0: always the likeliest word", "T", float),
+    Option(("--top-p",), "top_p", "choose among the likeliest words only", "P", float),
+    Option(("--seed",), "seed", "the same choices again", "N", int),
+    Option(("-h", "--help"), "help", "this list", constant=True),
+)
+SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
+BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
+
+
+def parsed(line: str) -> Request:
+    """Raises AgentError, in one line, for an option that does not exist or a value that does not fit."""
+    values: dict[str, Any] = {}
+    position = 0
+    while (match := WORD.match(line, position)) and match[1].startswith("-") and len(match[1].strip("-")) > 0:
+        flag, equals, value = match[1].partition("=")
+        option = BY_FLAG.get(flag) or _unknown(flag)
+        position = match.end()
+        if option.constant is not None:
+            values[option.sets] = option.constant
+            continue
+        if not equals:
+            following = WORD.match(line, position)
+            if following is None:
+                raise AgentError(f"{flag} needs a value: {flag} {option.value}")
+            value, position = following[1], following.end()
+        values[option.sets] = _read(option, flag, value.strip("\"'"))
+    sampling = {name: values.pop(name) for name in SAMPLING & set(values)}
+    return Request(words=line[position:].strip(), sampling=sampling, **values)
+
+
+def _read(option: Option, flag: str, value: str) -> Any:
+    try:
+        read = option.read(value)
+    except ValueError:
+        raise AgentError(f"{flag} needs a number, not {value!r}.") from None
+    if option.choices and read not in option.choices:
+        raise AgentError(f"{flag} is {' or '.join(option.choices)}, not {value!r}.")
+    return read
+
+
+def _unknown(flag: str) -> Option:
+    near = difflib.get_close_matches(flag, BY_FLAG, 1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    raise AgentError(f"%%agent has no option {flag}.{meant} What is meant for the model can stand in the next line.")
+
+
+def usage() -> str:
+    lines = [
+        "%%agent [options] [prompt]",
+        "prompt, as many lines as you like; {name} tells the model of a variable",
+        "",
+    ]
+    for option in OPTIONS:
+        left = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
+        lines.append(f"  {left:<24}{option.help}")
+    return "\n".join(lines)

@@ -1,0 +1,157 @@
+"""What a turn looks like: pure functions from what happened to MIME bundles.
+
+Each bundle has text/plain, so it reads in any front end, and nothing in it depends on a script, a style sheet or a live
+kernel: it is the same when the notebook is opened again untrusted, or printed.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.notebook.markdown import safe_markdown
+
+TURN_MIME = "application/vnd.agent-kernel.turn+json"
+MAX_SHOWN = 16_000
+"""Characters of output in a card; of more, head and tail."""
+PLACES = {"live": "in your kernel", "sandbox": "in the sandbox", "server": "on the server", "client": "in the notebook"}
+QUIET = "color:var(--jp-ui-font-color2,inherit);font-size:var(--jp-ui-font-size1,90%)"
+BOX = "border-left:3px solid var(--jp-border-color1,#9e9e9e);margin:4px 0;padding:2px 0 2px 10px"
+PRE = "margin:4px 0;padding:4px 8px;white-space:pre-wrap;max-height:400px;overflow:auto;background:transparent"
+
+Bundle = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Card:
+    """One tool call. ``state`` is in a person's words; ``open`` while it matters now."""
+
+    call: str
+    name: str
+    where: str
+    code: str
+    state: str = "running"
+    open: bool = True
+    output: str = ""
+    seconds: float | None = None
+
+    def add(self, text: str) -> None:
+        self.output += text
+        if len(self.output) > 2 * MAX_SHOWN:
+            half = MAX_SHOWN // 2
+            self.output = f"{self.output[:half]}\n[... output left out ...]\n{self.output[-half:]}"
+
+    def close(self, state: str, seconds: float | None = None) -> None:
+        self.state, self.seconds, self.open = state, seconds, False
+
+    @property
+    def title(self) -> str:
+        took = f", {self.seconds:.1f} s" if self.seconds is not None else ""
+        return f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}"
+
+    def bundle(self) -> Bundle:
+        output = f"<pre style='{PRE}'>{html.escape(self.output)}</pre>" if self.output.strip() else ""
+        code = f"<pre style='{PRE}'><code>{html.escape(self.code)}</code></pre>" if self.code else ""
+        plain = [f"[{self.title}]", _indented(self.code, ">>> ") if self.code else "", self.output.rstrip()]
+        return {
+            "text/html": _details(self.title, code + output, is_open=self.open),
+            "text/plain": "\n".join(part for part in plain if part),
+        }
+
+
+@dataclass(slots=True)
+class Summary:
+    """How a turn ended, in a line and for programs."""
+
+    turn: str
+    session: str
+    state: str = "open"
+    model: str = ""
+    local: bool = True
+    where: str = ""
+    cell: str = ""
+    usage: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def line(self) -> str:
+        usage = self.usage
+        parts = [] if self.state == "committed" else [self.state]
+        parts += [f"{self.model} ({'local' if self.local else 'remote'})"] if self.model else []
+        if usage.get("prompt_tokens"):
+            parts.append(
+                f"{usage['prompt_tokens']:,.0f} tokens read, {usage.get('reused_tokens', 0):,.0f} of them reused"
+            )
+            parts.append(f"{usage.get('completion_tokens', 0):,.0f} written")
+        if usage.get("first_token_s"):
+            parts.append(f"first after {usage['first_token_s']:.2f} s")
+        if usage.get("seconds"):
+            parts.append(f"{usage['seconds']:.1f} s in all")
+        return " · ".join(parts)
+
+    def bundle(self) -> Bundle:
+        record = {
+            "version": 1,
+            "turn": self.turn,
+            "session": self.session,
+            "state": self.state,
+            "model": self.model,
+            "local": self.local,
+            "where": self.where,
+            "cell": self.cell,
+            "usage": dict(self.usage),
+        }
+        return {
+            "text/html": f"<div style='{QUIET};opacity:0.8'>{html.escape(self.line)}</div>",
+            "text/plain": self.line,
+            TURN_MIME: record,
+        }
+
+
+def text_bundle(text: str) -> Bundle:
+    return {"text/markdown": safe_markdown(text), "text/plain": text}
+
+
+def reasoning_bundle(text: str, *, is_open: bool) -> Bundle:
+    body = f"<div style='white-space:pre-wrap;opacity:0.8'>{html.escape(text)}</div>"
+    return {"text/html": _details("reasoning", body, is_open=is_open), "text/plain": f"[reasoning]\n{text}"}
+
+
+def line_bundle(text: str) -> Bundle:
+    return {"text/html": f"<div style='{QUIET}'>{html.escape(text)}</div>", "text/plain": text}
+
+
+def image_bundle(mime: str, data: str, alt: str) -> Bundle:
+    """``data`` in base64."""
+    return {mime: data, "text/plain": f"[{alt}]"}
+
+
+def table_bundle(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Bundle:
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+    plain = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in [list(head), *cells]
+    ]
+    top = "".join(f"<th scope='col' style='text-align:left'>{html.escape(name)}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in cells
+    )
+    return {
+        "text/html": f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>",
+        "text/plain": "\n".join(plain),
+    }
+
+
+def _details(title: str, body: str, *, is_open: bool) -> str:
+    opened = " open" if is_open else ""
+    return (
+        f"<details{opened} style='{BOX}'><summary style='cursor:pointer;{QUIET}'>{html.escape(title)}</summary>"
+        f"{body}</details>"
+    )
+
+
+def _indented(text: str, first: str) -> str:
+    return "\n".join((first if not i else " " * len(first)) + line for i, line in enumerate(text.splitlines()))

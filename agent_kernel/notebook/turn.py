@@ -1,0 +1,242 @@
+"""One turn as its cell lives through it: events shown, code run, the person asked, an interrupt passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.errors import AgentKernelError
+from agent_kernel.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    Body,
+    CallFinished,
+    CallOffered,
+    CallOutput,
+    CallStarted,
+    Event,
+    ModelLoading,
+    Notice,
+    Queued,
+    ReasoningDelta,
+    StateLost,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+)
+from agent_kernel.notebook.claim import Claim
+from agent_kernel.notebook.client import Server, quoted
+from agent_kernel.notebook.consent import LIVE, Consent
+from agent_kernel.notebook.follow import Following
+from agent_kernel.notebook.live import LiveCode
+from agent_kernel.notebook.oneline import AgentInterrupted
+from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.render import Card, Summary
+from agent_kernel.notebook.screen import Screen
+
+STOP_S = 0.4
+"""An interrupted cell waits no longer than this for the server to tell how the turn ended."""
+WORDS = {
+    "success": "done",
+    "error": "failed",
+    "denied": "not run",
+    "timeout": "out of time",
+    "interrupted": "stopped",
+}
+QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession: "
+OTHER_QUESTION = "Let the agent do this? [y]es / [n]o / [s]ession: "
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a cell brings to its turn. ``allowed``: kinds that need no question in this turn alone; ``ask``: remembered
+    permissions do not count in this turn."""
+
+    server: Server
+    screen: Screen
+    person: Person
+    consent: Consent
+    code: LiveCode
+    allowed: frozenset[str] = frozenset()
+    ask: bool = False
+
+
+class CellTurn:
+    """Follows ``summary.turn`` to its end."""
+
+    def __init__(self, around: Surroundings, summary: Summary) -> None:
+        self._around = around
+        self._screen = around.screen
+        self._summary = summary
+        self._cards: dict[str, Card] = {}
+        self._mine: set[str] = set()
+        self._words = 0
+        self._end: TurnFinished | None = None
+
+    def follow(self) -> TurnFinished:
+        """Raises AgentInterrupted when the person stops it, AgentKernelError when the turn can not be followed."""
+        with Following(self._around.server, self._summary.turn) as events:
+            try:
+                for event in events:
+                    if event is None:
+                        self._screen.flush()
+                    else:
+                        self._show(event)
+            except KeyboardInterrupt:
+                self._stop(events)
+                raise AgentInterrupted(self._stopped_line()) from None
+            except AgentKernelError:
+                self._close("lost")
+                raise
+        assert self._end is not None
+        self._close(self._end.state)
+        return self._end
+
+    def _show(self, event: Event) -> None:
+        body = event.body
+        match body:
+            case TextDelta(text):
+                self._words += len(text)
+                self._screen.text(text)
+            case ReasoningDelta(text):
+                self._screen.reasoning(text)
+            case CallStarted() | CallOutput() | CallFinished() | CallOffered():
+                self._show_call(body)
+            case ApprovalRequired():
+                self._ask(body)
+            case ApprovalResolved(call=call):
+                self._state(call, "running")
+            case TurnFinished():
+                self._end = body
+            case _:
+                self._tell(body)
+
+    def _tell(self, body: Body) -> None:
+        """What is no part of the answer: what is waited for, and what a person should know."""
+        match body:
+            case TurnStarted(model, local, where):
+                self._summary.model, self._summary.local, self._summary.where = model, local, where
+                self._screen.status(f"Waiting for {model} ...")
+            case Queued(position, reason):
+                self._screen.status(f"Waiting: {reason} (place {position} in the queue) ...")
+            case ModelLoading(model, stage, fraction):
+                done = f" {fraction:.0%}" if fraction is not None else ""
+                self._screen.status(f"{model}: {stage}{done} ...")
+            case StateLost(reason):
+                self._screen.line(reason)
+            case Notice(level, text):
+                self._screen.line(text if level == "info" else f"{level.capitalize()}: {text}")
+
+    def _show_call(self, body: CallStarted | CallOutput | CallFinished | CallOffered) -> None:
+        match body:
+            case CallStarted(call, name, arguments, where):
+                card = Card(call, name, where, self._shown(name, where, arguments))
+                self._cards[call] = card
+                self._screen.card(card)
+            case CallOutput(call, text) if call not in self._mine:
+                self._cards[call].add(text)
+                self._screen.card(self._cards[call])
+            case CallOffered(call, "python", arguments):
+                self._run(call, str(arguments.get("code", "")))
+            case CallFinished():
+                self._finished(body)
+
+    def _shown(self, name: str, where: str, arguments: Mapping[str, Any]) -> str:
+        code = arguments.get("code")
+        if not isinstance(code, str):
+            return "\n".join(f"{key} = {value!r}" for key, value in arguments.items())
+        return self._around.code.prepared(code) if (name, where) == ("python", "live") else code
+
+    def _ask(self, asked: ApprovalRequired) -> None:
+        """The card shows exactly what will run; the question stands under it."""
+        decision, reason = self._decision(asked)
+        body = {"decision": decision, "reason": reason}
+        self._around.server.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)
+
+    def _decision(self, asked: ApprovalRequired) -> tuple[str, str]:
+        around, session = self._around, self._summary.session
+        if asked.kind in around.allowed:
+            return "approve", "the person asked for it in this cell"
+        if not around.ask and around.consent.allows(session, asked.kind):
+            return "approve", "the person allowed it for this session"
+        if not around.person.is_there:
+            return "deny", "nobody can answer here"
+        self._state(asked.call, "waiting for your answer")
+        question = QUESTION if asked.kind == LIVE else OTHER_QUESTION
+        answer = around.person.choose(question, {"yes": "yes", "no": "no", "session": "session"}, "no")
+        if answer == "session":
+            around.consent.allow(session, asked.kind)
+        return ("deny", "the person said no") if answer == "no" else ("approve", "the person said yes")
+
+    def _run(self, call: str, code: str) -> None:
+        """In this thread, which is the kernel's main thread: an interrupt reaches the code."""
+        claim = Claim.take(self._around.server, self._summary.turn, call)
+        if claim is None:
+            return
+        self._mine.add(call)
+        card = self._cards[call]
+        card.code = self._around.code.prepared(code)
+
+        def listen(stream: str, text: str) -> None:
+            claim.output(stream, text)
+            card.add(text)
+            self._screen.card(card)
+
+        with claim:
+            outcome = self._around.code.run(card.code, listen, self._screen.show)
+            card.add(outcome.traceback)
+            self._screen.card(card)
+            claim.finish(outcome.status, outcome.text, outcome.media, patient=not outcome.interrupted)
+        if outcome.interrupted:
+            card.close(WORDS["interrupted"])
+            raise KeyboardInterrupt
+
+    def _finished(self, body: CallFinished) -> None:
+        card = self._cards[body.call]
+        if body.call not in self._mine and not card.output.strip():
+            card.add(body.text)
+        card.close(WORDS.get(body.status, body.status), body.seconds)
+        self._screen.card(card)
+        for number, media in enumerate(body.media, 1):
+            if media.get("data") and body.call not in self._mine:
+                self._screen.image(media["mime"], media["data"], f"image {number} of {body.name}, {media['mime']}")
+
+    def _state(self, call: str, state: str) -> None:
+        if card := self._cards.get(call):
+            card.state = state
+            self._screen.card(card)
+
+    def _stop(self, events: Following) -> None:
+        """Cancels the turn on the server and shows what still comes; the answer so far stays."""
+        self._screen.flush(force=True)
+        try:
+            self._around.server.call(
+                "POST", f"turns/{self._summary.turn}/cancel", {"reason": "stopped by the person"}, timeout=STOP_S
+            )
+        except AgentKernelError:
+            self._close("stopped")
+            return
+        for event in events.rest(STOP_S):
+            if isinstance(event.body, TextDelta | CallFinished | TurnFinished):
+                self._show(event)
+        self._close(self._end.state if self._end else "stopped")
+
+    def _close(self, state: str) -> None:
+        for card in self._cards.values():
+            if card.open:
+                card.close(WORDS["interrupted"])
+                self._screen.card(card)
+        if self._words and state in ("cancelled", "stopped", "failed", "lost"):
+            self._screen.text(" *(cut short)*")
+        self._summary.state = state
+        if self._end is not None:
+            self._summary.usage = self._end.usage
+        self._screen.flush(force=True)
+        self._screen.summary(self._summary)
+
+    def _stopped_line(self) -> str:
+        kept = "; the answer so far is kept" if self._words or self._cards else ""
+        if self._end is not None and self._end.state == "committed":
+            return "the turn was over already; everything is kept."
+        return f"stopped{kept}."

@@ -1,0 +1,186 @@
+"""What the model is told of a person's variables: one fact per line, capped, never a whole value.
+
+Only values of well-known types are looked into; anything else is named by its type, because ``str()`` or ``len()`` of
+an unknown object may take minutes, or print secrets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MAX_CHARS = 2_000
+MAX_COLUMNS = 40
+MAX_SCANNED_ROWS = 100_000
+SHORT = 60
+NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
+ONE_LETTER_WORDS = {"a", "A", "I"}
+
+
+def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
+    """``{name}`` where the kernel has such a variable; other braces are nobody's business."""
+    return [name for name in dict.fromkeys(NAME_IN_BRACES.findall(prompt)) if name in namespace]
+
+
+def without_braces(prompt: str, names: Iterable[str]) -> str:
+    """The prompt as a person would say it: ``{df}`` becomes ``df``."""
+    known = set(names)
+    return NAME_IN_BRACES.sub(lambda match: match[1] if match[1] in known else match[0], prompt)
+
+
+def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
+    """Data frames and series whose name stands in the prompt as a word; ``a`` and ``I`` are words of their own."""
+    words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
+    return [name for name in words if name not in ONE_LETTER_WORDS and _is_table(namespace.get(name))]
+
+
+def summary(name: str, value: Any) -> str:
+    """Type, shape, columns, first row. At most MAX_CHARS characters; never raises."""
+    try:
+        lines = _described(value)
+    except Exception:  # noqa: BLE001  a person's object may raise anything, and a turn must not fail for it
+        lines = [_type_name(value)]
+    text = "\n".join([f"{name}: {lines[0]}", *lines[1:]])
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
+
+
+def _described(value: Any) -> list[str]:
+    if _is_frame(value):
+        return _frame(value)
+    if _is_series(value):
+        return _series(value)
+    if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
+        return _array(value)
+    if isinstance(value, bool | int | float | complex | types.NoneType):
+        return [f"{_type_name(value)} = {_cut(repr(value))}"]
+    if type(value) in (str, bytes):
+        return _text(value)
+    if type(value) in (list, tuple, set, frozenset, dict):
+        return _container(value)
+    if isinstance(value, types.ModuleType):
+        return [f"module {value.__name__} {getattr(value, '__version__', '')}".rstrip()]
+    if isinstance(value, types.FunctionType):
+        return _function(value)
+    return [_type_name(value)]
+
+
+def _is_table(value: Any) -> bool:
+    return _is_frame(value) or _is_series(value)
+
+
+def _is_frame(value: Any) -> bool:
+    return type(value).__name__ in ("DataFrame", "GeoDataFrame") and _package(value) in (
+        "pandas",
+        "polars",
+        "geopandas",
+    )
+
+
+def _is_series(value: Any) -> bool:
+    return type(value).__name__ == "Series" and _package(value) in ("pandas", "polars")
+
+
+def _package(value: Any) -> str:
+    return str(type(value).__module__).partition(".")[0]
+
+
+def _frame(frame: Any) -> list[str]:
+    rows, columns = frame.shape
+    names = list(frame.columns)[:MAX_COLUMNS]
+    kinds = ", ".join(f"{name} {frame[name].dtype}" for name in names)
+    more = f", and {columns - MAX_COLUMNS} more" if columns > MAX_COLUMNS else ""
+    lines = [f"{type(frame).__name__}, {rows} rows x {columns} columns: {kinds}{more}"]
+    if index := _index(frame):
+        lines.append(index)
+    if rows:
+        lines.append("first row: " + ", ".join(f"{name}={_cell(frame[name])}" for name in names))
+    if rows <= MAX_SCANNED_ROWS:
+        lines += [line for name in names if (line := _column(name, frame[name]))]
+    return lines
+
+
+def _index(frame: Any) -> str:
+    """Worth a line only when it is not a plain row number."""
+    index = getattr(frame, "index", None)
+    if index is None or type(index).__name__ == "RangeIndex":
+        return ""
+    return f"index: {index.name or 'unnamed'} {index.dtype}"
+
+
+def _cell(column: Any) -> str:
+    first = column.iloc[0] if hasattr(column, "iloc") else column[0]
+    return _cut(repr(str(first)) if not isinstance(first, bool | int | float) else str(first))
+
+
+def _column(name: Any, column: Any) -> str:
+    """The few values of a column of categories, or the range of a column of dates."""
+    kind = str(column.dtype).lower()
+    if kind.startswith(("datetime", "date")):
+        return f"{name}: from {column.min()} to {column.max()}"
+    if kind.startswith(("object", "str", "category", "utf8", "cat")):
+        values = list(
+            itertools.islice(
+                column.drop_nulls().unique() if hasattr(column, "drop_nulls") else column.dropna().unique(), 9
+            )
+        )
+        if values and len(values) <= 8:
+            return f"{name} values: " + ", ".join(_cut(str(value)) for value in values)
+    return ""
+
+
+def _series(series: Any) -> list[str]:
+    lines = [f"Series {series.name or ''}".rstrip() + f", {len(series)} values of {series.dtype}"]
+    if len(series):
+        lines.append("first: " + ", ".join(_cut(str(value)) for value in series.head(5).to_list()))
+    return lines
+
+
+def _array(array: Any) -> list[str]:
+    """``shape`` and ``dtype`` are cheap wherever they exist; values are read of numpy arrays only."""
+    lines = [f"{_type_name(array)}, shape {tuple(array.shape)}, {array.dtype}"]
+    if _package(array) == "numpy" and array.size:
+        lines.append("first: " + ", ".join(_cut(str(value)) for value in itertools.islice(array.flat, 5)))
+    return lines
+
+
+def _text(value: str | bytes) -> list[str]:
+    unit = "characters" if isinstance(value, str) else "bytes"
+    shown = repr(value[:300])
+    return [f"{type(value).__name__} of {len(value)} {unit}: {shown}{' ...' if len(value) > 300 else ''}"]
+
+
+def _container(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        some = [f"{_short(key)}: {_short(item)}" for key, item in itertools.islice(value.items(), 10)]
+    else:
+        some = [_short(item) for item in itertools.islice(value, 5)]
+    more = ", ..." if len(value) > len(some) else ""
+    return [f"{type(value).__name__} of {len(value)}: {', '.join(some)}{more}"]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bool | int | float | types.NoneType):
+        return _cut(repr(value))
+    if type(value) is str:
+        return _cut(repr(value[: SHORT + 1]))
+    return _type_name(value)
+
+
+def _function(function: types.FunctionType) -> list[str]:
+    arguments = ", ".join(function.__code__.co_varnames[: function.__code__.co_argcount])
+    lines = [f"function {function.__name__}({arguments})"]
+    if function.__doc__:
+        lines.append(_cut(function.__doc__.strip().partition("\n")[0]))
+    return lines
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHORT else f"{text[:SHORT]}..."
