@@ -103,10 +103,12 @@ def _item(body: Fields, message: Message) -> Item:
 def _check_order(own: Fields, session: Session, turns: Sequence[Turn], items: Sequence[Item]) -> None:
     """Items are numbered without gaps, turns follow each other, and an item is of a turn that is there."""
     place = {turn.id: turn.ordinal for turn in turns}
-    if [turn.ordinal for turn in turns] != list(range(1, session.turns + 1)) or len(place) != len(turns):
+    if (len(turns), len(items)) != (session.turns, session.head):
+        own.refuse("the session counts other turns or items than there are")
+    if [turn.ordinal for turn in turns] != list(range(1, len(turns) + 1)) or len(place) != len(turns):
         own.refuse("turns are not numbered from 1, or an id is used twice")
-    if [item.seq for item in items] != list(range(1, session.head + 1)):
-        own.refuse("items are not numbered from 1 to the session's head")
+    if [item.seq for item in items] != list(range(1, len(items) + 1)):
+        own.refuse("items are not numbered from 1")
     ordinals = [place.get(item.turn, 0) for item in items]
     if 0 in ordinals or ordinals != sorted(ordinals):
         own.refuse("an item is of no turn, or of one that another had followed")

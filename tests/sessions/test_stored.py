@@ -1,0 +1,40 @@
+"""Messages as JSON text: nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.messages import Message, Text, ToolCall, assistant
+from agent_kernel.sessions import stored
+from tests.sessions.strategies import messages
+
+
+@given(messages)
+def test_a_message_survives_its_json(message: Message) -> None:
+    assert Message.from_json(json.loads(json.dumps(message.to_json()))) == message
+    assert stored.decode(stored.encode(message)) == message
+
+
+@given(messages)
+def test_stored_text_is_utf8(message: Message) -> None:
+    stored.encode(message).encode()
+
+
+def test_texts_side_by_side_are_joined_and_empty_ones_dropped() -> None:
+    assert stored.decode(stored.encode(Message("user", (Text("a"), Text(""), Text("b"))))).parts == (Text("ab"),)
+
+
+def test_arguments_as_deep_as_the_limit_are_stored_and_deeper_ones_refused() -> None:
+    value: object = 0
+    for _ in range(stored.MAX_DEPTH - 10):
+        value = [value]
+    said = assistant("", [ToolCall("c", "python", {"x": value})])
+    assert stored.decode(stored.encode(said)) == said
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(InvalidRequest, match="levels"):
+        stored.encode(assistant("", [ToolCall("c", "python", {"x": value})]))
