@@ -32,7 +32,7 @@ test: $(VENV)/.test chromium ## Install what tests need and run them all
 	$(BIN)/pytest $(ARGS)
 
 bench: $(VENV)/.test ## Measure turn overhead, streaming lag and time to first token (minutes)
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+	$(BIN)/pytest tests/benchmarks $(ARGS)
 
 soak: $(VENV)/.test ## Faults, over and over, with a seed (up to 40 minutes)
 	$(BIN)/pytest tests/soak $(ARGS)

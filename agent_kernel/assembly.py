@@ -79,7 +79,7 @@ class Runtime:
     @classmethod
     def build(cls, settings: Settings) -> Runtime:
         """Raises InvalidRequest for settings that name nothing."""
-        sandbox = LinuxSandbox(settings.data_dir / "work", SandboxPolicy())
+        sandbox = LinuxSandbox(settings.data_dir / "work", SandboxPolicy(), hidden=[settings.data_dir])
         engine: Engine = named(ENGINES, settings.engine, settings)
         return cls(settings, engine, named(STORES, settings.store, settings), sandbox)
 
