@@ -60,7 +60,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     "jupyter_ext": (
         (*PARTS, "agent_kernel", "agent_kernel.assembly"),
-        {"jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "tornado", "traitlets"},
+        {"jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado", "traitlets"},
     ),
     "demo": ((), {"httpx", "nbformat", "tornado"}),
 }
