@@ -34,7 +34,8 @@ PARTS = (
 # part: (what it may import of ours, which libraries). The longest name that fits a module is its part; a part may
 # always import itself. The standard library is free for all.
 LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
-    "agent_kernel": ((), set()),
+    # Its public names are loaded at their first use; a checker of types sees them at once.
+    "agent_kernel": ((*PARTS, "agent_kernel.assembly"), set()),
     "agent_kernel.errors": ((), set()),
     "agent_kernel.messages": ((), set()),
     "agent_kernel.events": (VALUES, set()),
@@ -223,3 +224,13 @@ def test_importing_every_module_does_no_io_and_loads_nothing_heavy(package: str)
     code = IMPORT_ALL.format(libraries=libraries, modules=modules, heavy=HEAVY)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
+    modules = [module_name(path) for path in (ROOT / "agent_kernel" / "notebook").rglob("*.py")]
+    code = (
+        f"import sys, {', '.join(modules)}; print(*(name for name in sys.modules if name.startswith('agent_kernel')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    allowed = {"agent_kernel", *VALUES}
+    assert not {name for name in done.stdout.split() if not name.startswith("agent_kernel.notebook")} - allowed
