@@ -87,23 +87,29 @@ class Jail:
 
     def _build(self, read: Mapping[str, str]) -> mounts.FileTree:
         # What is shown of a directory must be known while the old tree is still where its paths say.
-        visible = {real: view.entries(real, self.hidden) for real in read.values() if os.path.isdir(real)}
+        visible = {
+            real: view.entries(real, self.hidden, apart=True)
+            for real in sorted(set(read.values()))
+            if os.path.isdir(real)
+        }
         tree = mounts.FileTree("/tmp")
-        for path in self.readable:
-            tree.show(path)
-        for number, (path, found) in enumerate(visible.items()):
-            directory = mounts.SharedDirectory(path, number)
+        for path in ("/tmp", "/dev/shm", "/var/tmp"):
+            tree.temporary(path, self.spec.limits["tmp_mb"])
+        for number, (real, found) in enumerate(visible.items()):
+            directory = mounts.SharedDirectory(real, number)
             directory.update(found, "/new")
             self.shared.append(directory)
+        for path in self.readable:
+            tree.show(path)
         for path, real in read.items():
             tree.link(path, real)
         tree.hide(self.hidden)
         for path in view.existing(["/old" + device for device in view.DEVICES]):
             tree.device(path.removeprefix("/old"))
-        for path in ("/tmp", "/dev/shm", "/var/tmp"):
-            tree.temporary(path, self.spec.limits["tmp_mb"])
         os.symlink("/proc/self/fd", "/new/dev/fd")
         tree.show(self.spec.workdir, write=True)
+        for directory in self.shared:
+            directory.seal()
         return tree
 
     def isolate(self) -> None:
@@ -120,7 +126,7 @@ class Jail:
             source = directory.source
             below = directory.directory.rstrip("/") + "/"
             hidden = [f"{source}/{path.removeprefix(below)}" for path in self.hidden if path.startswith(below)]
-            found = view.entries(source, hidden)
+            found = view.entries(source, hidden, apart=True)
             inside = directory.directory
             directory.update([view.Entry(inside + entry.path.removeprefix(source), entry.key) for entry in found])
 

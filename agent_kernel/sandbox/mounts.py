@@ -10,6 +10,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 
 from agent_kernel.sandbox.syscalls import checked, libc, syscall
 from agent_kernel.sandbox.view import Entry
@@ -98,32 +99,47 @@ def leave_sources() -> None:
 
 
 class SharedDirectory:
-    """A directory of which only some entries are visible, each mounted on its own; ``update`` follows changes."""
+    """A directory of which only some entries are visible, each mounted on its own; ``update`` follows changes.
+
+    What stands in its place is an empty directory, written to by the supervisor only (through ``_made``)."""
 
     def __init__(self, directory: str, number: int) -> None:
         self.directory = directory
         self.source = f"{SOURCES}/{number}"
+        self._made = f"{SOURCES}/{number}.made"
         self._shown: dict[str, Entry] = {}
         _bind("/old" + directory, "/new" + self.source, write=False)
+        os.mkdir("/new" + self._made)
+        _mount("tmpfs", "/new" + self._made, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
+        _bind("/new" + self._made, "/new" + directory, write=True)
+
+    def seal(self) -> None:
+        """Nobody else adds mount points from here on."""
+        _restrict("/new" + self.directory, _ATTR_RDONLY, below=0)
 
     def update(self, wanted: Iterable[Entry], root: str = "") -> None:
-        """Entries are named as in the jail; ``root`` is where the new tree is at this moment."""
+        """Entries are named as in the jail; ``root`` is where the new tree is at this moment. Raises OSError."""
         visible = {entry.path: entry for entry in wanted}
         for path in sorted(self._shown, reverse=True):
             if visible.get(path) != self._shown[path]:
-                assert libc is not None
-                libc.umount2(os.fsencode(root + path), _DETACH)
-                del self._shown[path]
+                self._remove(root, path)
         for path, entry in sorted(visible.items()):
             if path not in self._shown:
-                source = root + self.source + path[len(self.directory) :]
+                inside = path.removeprefix(self.directory)
                 try:
-                    _bind(source, root + path, write=False)
+                    _place(root + self.source + inside, root + self._made + inside)
+                    _mount(root + self.source + inside, root + path, "", _BIND | _REC)
                 except FileNotFoundError:
-                    continue
+                    continue  # it went between the look and now
                 self._shown[path] = entry
-        if not os.path.lexists(root + self.directory):
-            os.makedirs(root + self.directory)
+
+    def _remove(self, root: str, path: str) -> None:
+        assert libc is not None
+        del self._shown[path]
+        checked(int(libc.umount2(os.fsencode(root + path), _DETACH)), f"umount {path}")
+        place = root + self._made + path.removeprefix(self.directory)
+        with suppress(OSError):  # a directory that holds other places stays
+            os.rmdir(place) if os.path.isdir(place) else os.unlink(place)
 
 
 def _resolved(path: str) -> str | None:
@@ -152,15 +168,24 @@ def _resolved(path: str) -> str | None:
 
 
 def _bind(source: str, target: str, *, write: bool, device: bool = False) -> None:
+    _place(source, target)
+    _mount(source, target, "", _BIND | _REC)
+    _restrict(target, (0 if write else _ATTR_RDONLY) | _ATTR_NOSUID | (0 if device else _ATTR_NODEV))
+
+
+def _place(source: str, target: str) -> None:
+    """Something to mount on, of the same kind."""
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     elif not os.path.lexists(target):
+        os.stat(source)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-    _mount(source, target, "", _BIND | _REC)
-    set_ = (0 if write else _ATTR_RDONLY) | _ATTR_NOSUID | (0 if device else _ATTR_NODEV)
+
+
+def _restrict(target: str, set_: int, *, below: int = _AT_RECURSIVE) -> None:
     attributes = struct.pack("=QQQQ", set_, 0, 0, 0)
-    syscall("mount_setattr", -100, os.fsencode(target), _AT_RECURSIVE, attributes, len(attributes))
+    syscall("mount_setattr", -100, os.fsencode(target), below, attributes, len(attributes))
 
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:

@@ -29,6 +29,9 @@ SELF_CHECK = "import subprocess\nopen('check', 'w').write('1')\nopen('check').re
 RESTARTED = "Python was started again for this session ({why}): variables are gone, files in the work directory remain."
 
 
+DEFAULT = SandboxPolicy()
+
+
 def _quiet(stream: str, text: str) -> None: ...
 
 
@@ -56,16 +59,19 @@ class Found:
 
 class LinuxSandbox:
     """The ``Sandbox`` for Linux. Work directories are ``work_root/<hash of namespace and id>``; ``hidden`` paths are
-    never visible to code, wherever they lie. Constructing it does no I/O."""
+    never visible to code, wherever they lie. ``plans``: how far the jail may go, best first; None = as far as the
+    system allows. Constructing it does no I/O."""
 
     def __init__(
         self,
         work_root: Path,
-        policy: SandboxPolicy = SandboxPolicy(),
+        policy: SandboxPolicy = DEFAULT,
         interpreter: Path | None = None,
         hidden: Sequence[Path] = (),
+        plans: Sequence[Plan] | None = None,
     ) -> None:
         self.policy = policy
+        self._plans = plans
         self._work_root = Path(os.path.abspath(work_root))
         self._interpreter = Path(interpreter or sys.executable)
         self._hidden = [str(path) for path in (self._work_root, *hidden)]
@@ -251,7 +257,7 @@ class LinuxSandbox:
             return Found(None, {"platform": _layer("platform", reason)}, reason)
         tried: list[str] = []
         layers: Mapping[str, Mapping[str, Any]] = {}
-        for plan in Plan.candidates(root=os.geteuid() == 0):
+        for plan in self._plans or Plan.candidates(root=os.geteuid() == 0):
             problem, layers = await self._try(plan, layers)
             if not problem:
                 return Found(plan, _with_reasons(layers, tried))

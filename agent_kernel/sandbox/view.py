@@ -82,12 +82,13 @@ def shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
     return not _within(home, directory) and not any(_within(directory, path) for path in hidden)
 
 
-def entries(directory: str, hidden: Sequence[str]) -> list[Entry]:
+def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> list[Entry]:
     """What of ``directory`` may be read: the largest subtrees without anything private or hidden. Links are left out
     unless they are inside such a subtree, and lead nowhere unless their target is visible itself. An entry made
-    private later, inside a subtree that had none, is visible until the next look."""
+    private later, inside a subtree that had none, is visible until the next look. ``apart``: the directory's own entries
+    each, never all of it at once."""
     whole, found = _visible(directory, frozenset(hidden), [MAX_ENTRIES])
-    return [_entry(directory)] if whole else found
+    return [_entry(directory)] if whole and not apart else found
 
 
 def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple[bool, list[Entry]]:

@@ -1,0 +1,39 @@
+"""A sandbox per test, and the proof that it left no process behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sandbox.pool import LinuxSandbox
+
+Make = Callable[..., LinuxSandbox]
+
+
+def children() -> set[int]:
+    """Processes this one started and has not buried."""
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Make]:
+    made: list[LinuxSandbox] = []
+    before = children()
+
+    def build(policy: SandboxPolicy = SandboxPolicy(warm=0), **more: object) -> LinuxSandbox:
+        made.append(LinuxSandbox(tmp_path / "work", policy, **more))  # type: ignore[arg-type]  # passed through
+        return made[-1]
+
+    yield build
+    for sandbox in made:
+        await sandbox.aclose()
+    assert children() - before == set()
+
+
+@pytest.fixture
+def sandbox(make: Make) -> LinuxSandbox:
+    return make()
