@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from agent_kernel.errors import AgentKernelError
 from agent_kernel.notebook.client import Server
 from agent_kernel.notebook.commands import HELP
 from agent_kernel.notebook.options import BY_FLAG
 
+MAGICS = ("%agent", "%%agent")
 ASK_S = 0.5
 KEEP_S = 10.0
 
 
 class Completion:
-    """Both magics' completer. Silent when the server does not answer within ASK_S seconds."""
+    """For the lines of both magics alone. Silent when the server does not answer within ASK_S seconds."""
 
-    def __init__(self, server: Callable[[], Server | None]) -> None:
+    def __init__(self, server: Server | None) -> None:
         self._server = server
         self._kept: dict[str, tuple[float, list[str]]] = {}
 
-    def __call__(self, shell: Any, event: Any) -> list[str]:
-        words = event.text_until_cursor.split() if hasattr(event, "text_until_cursor") else event.line.split()
-        before = words[1:-1] if event.symbol and words else words[1:]
-        if words and words[0] == "%%agent":
-            return self._option(before)
-        return self._command(before)
+    @context_matcher(priority=100)  # type: ignore[untyped-decorator]  # of IPython
+    def match(self, context: CompletionContext) -> SimpleMatcherResult:
+        words = context.text_until_cursor.split()
+        if not words or words[0] not in MAGICS or (len(words) == 1 and context.token):
+            return {"completions": []}
+        before = words[1:-1] if context.token else words[1:]
+        found = self._option(before) if words[0] == "%%agent" else self._command(before)
+        fitting = [SimpleCompletion(text) for text in found if text.startswith(context.token)]
+        return {"completions": fitting, "suppress": bool(fitting)}
 
     def _option(self, before: list[str]) -> list[str]:
         option = BY_FLAG.get(before[-1]) if before else None
@@ -61,11 +65,10 @@ class Completion:
 
     def _listed(self, what: str, key: str) -> list[str]:
         at, kept = self._kept.get(what, (0.0, []))
-        server = self._server()
-        if server is None or (at and time.monotonic() - at < KEEP_S):
+        if self._server is None or (at and time.monotonic() - at < KEEP_S):
             return kept
         try:
-            kept = [str(entry[key]) for entry in server.call("GET", what, timeout=ASK_S)[what]]
+            kept = [str(entry[key]) for entry in self._server.call("GET", what, timeout=ASK_S)[what]]
         except AgentKernelError:
             return kept
         self._kept[what] = time.monotonic(), kept

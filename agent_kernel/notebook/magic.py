@@ -25,8 +25,6 @@ from agent_kernel.notebook.screen import screen_for
 from agent_kernel.notebook.turn import CellTurn, Surroundings
 from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
 
-COMPLETED = ("%agent", "%%agent")
-
 
 @magics_class
 class AgentMagics(Magics):
@@ -40,7 +38,7 @@ class AgentMagics(Magics):
         self._code = LiveCode(shell)
         self._cells = Cells(shell)
         self._commands = Commands(shell, server, self._person, self._consent)
-        self.completion = Completion(lambda: server)
+        self.completion = Completion(server)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
     def command(self, line: str) -> None:
@@ -150,8 +148,7 @@ def load(shell: Any) -> None:
         return
     magics = AgentMagics(shell, server_of_this_kernel())
     shell.register_magics(magics)
-    for name in COMPLETED:
-        shell.set_hook("complete_command", magics.completion, str_key=name)
+    shell.Completer.custom_matchers.append(magics.completion.match)
 
 
 def unload(shell: Any) -> None:
@@ -161,5 +158,4 @@ def unload(shell: Any) -> None:
     magics.close()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("agent", None)
-    for name in COMPLETED:
-        shell.strdispatchers["complete_command"].strs.pop(name, None)
+    shell.Completer.custom_matchers.remove(magics.completion.match)

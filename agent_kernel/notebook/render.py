@@ -48,7 +48,7 @@ class Card:
 
     @property
     def title(self) -> str:
-        took = f", {self.seconds:.1f} s" if self.seconds is not None else ""
+        took = f", {_seconds(self.seconds)}" if self.seconds is not None else ""
         return f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}"
 
     def bundle(self) -> Bundle:
@@ -85,9 +85,9 @@ class Summary:
             )
             parts.append(f"{usage.get('completion_tokens', 0):,.0f} written")
         if usage.get("first_token_s"):
-            parts.append(f"first after {usage['first_token_s']:.2f} s")
+            parts.append(f"first after {_seconds(usage['first_token_s'])}")
         if usage.get("seconds"):
-            parts.append(f"{usage['seconds']:.1f} s in all")
+            parts.append(f"{_seconds(usage['seconds'])} in all")
         return " · ".join(parts)
 
     def bundle(self) -> Bundle:
@@ -151,6 +151,10 @@ def _details(title: str, body: str, *, is_open: bool) -> str:
         f"<details{opened} style='{BOX}'><summary style='cursor:pointer;{QUIET}'>{html.escape(title)}</summary>"
         f"{body}</details>"
     )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
 
 
 def _indented(text: str, first: str) -> str:

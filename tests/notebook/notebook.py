@@ -1,0 +1,125 @@
+"""A notebook as a front end has it: cells run in a real kernel, outputs collected as they end up in the file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_client.asynchronous.client import AsyncKernelClient
+
+from tests.server import AgentServer
+
+CELL_S = 60.0
+Json = dict[str, Any]
+
+
+@dataclass
+class Ran:
+    """What a cell left behind. ``outputs`` are nbformat outputs after all updates; ``history`` every text/markdown
+    and text/html that was shown, in order; ``asked`` the questions its input put."""
+
+    status: str = ""
+    outputs: list[Json] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    by_display_id: dict[str, Json] = field(default_factory=dict)
+
+    def take(self, message: Json) -> None:
+        kind, content = message["msg_type"], message["content"]
+        if kind == "display_data":
+            output = {"output_type": "display_data", "data": content["data"], "metadata": content["metadata"]}
+            self.outputs.append(output)
+            if display_id := content.get("transient", {}).get("display_id"):
+                self.by_display_id[display_id] = output
+        elif kind == "update_display_data":
+            self.by_display_id[content["transient"]["display_id"]]["data"] = content["data"]
+        elif kind == "stream":
+            self.outputs.append({"output_type": "stream", "name": content["name"], "text": content["text"]})
+        elif kind == "error":
+            self.outputs.append({"output_type": "error", **content})
+        elif kind == "execute_result":
+            self.outputs.append({"output_type": "execute_result", "data": content["data"], "metadata": {}})
+        if kind.endswith("display_data"):
+            self.history.append(content["data"].get("text/markdown") or content["data"].get("text/html") or "")
+
+    def of(self, mime: str) -> list[Any]:
+        return [output["data"][mime] for output in self.outputs if mime in output.get("data", {})]
+
+    @property
+    def text(self) -> str:
+        """What the agent wrote."""
+        return "\n".join(self.of("text/markdown"))
+
+    @property
+    def error(self) -> str:
+        """The one error as a front end shows it; empty if there is none."""
+        errors = ["\n".join(output["traceback"]) for output in self.outputs if output["output_type"] == "error"]
+        assert len(errors) <= 1
+        return errors[0] if errors else ""
+
+    @property
+    def printed(self) -> str:
+        return "".join(output["text"] for output in self.outputs if output["output_type"] == "stream")
+
+    @property
+    def cards(self) -> list[str]:
+        return [html for html in self.of("text/html") if html.startswith("<details")]
+
+    @property
+    def plain(self) -> str:
+        return "\n".join(self.of("text/plain"))
+
+    @property
+    def turn(self) -> Json:
+        record: Json = self.of("application/vnd.agent-kernel.turn+json")[-1]
+        return record
+
+
+class Notebook:
+    def __init__(self, server: AgentServer, kernel: str, client: AsyncKernelClient) -> None:
+        self.server = server
+        self.kernel = kernel
+        self._client = client
+
+    async def run(self, code: str, answers: Sequence[str] | None = None, cell: str = "") -> Ran:
+        """``answers`` are what a person types, in order; None: a front end without input."""
+        ran = Ran()
+        typed = list(answers or [])
+
+        def answer(message: Json) -> None:
+            ran.asked.append(message["content"]["prompt"])
+            self._client.input(typed.pop(0) if typed else "")
+
+        self._client.session.metadata = {"cellId": cell} if cell else {}
+        reply = await asyncio.wait_for(
+            self._client.execute_interactive(
+                code, output_hook=ran.take, stdin_hook=answer, allow_stdin=answers is not None
+            ),
+            CELL_S,
+        )
+        ran.status = reply["content"]["status"]
+        return ran
+
+    async def complete(self, code: str) -> list[str]:
+        reply = await self._client.complete(code, reply=True, timeout=CELL_S)
+        matches: list[str] = reply["content"]["matches"]
+        return matches
+
+    async def interrupt(self) -> None:
+        async with self.server.client() as http:
+            (await http.post(f"api/kernels/{self.kernel}/interrupt")).raise_for_status()
+
+    async def restart(self) -> None:
+        async with self.server.client() as http:
+            (await http.post(f"api/kernels/{self.kernel}/restart")).raise_for_status()
+        await self._client.wait_for_ready(timeout=CELL_S)
+
+
+@asynccontextmanager
+async def opened(server: AgentServer, path: str = "notes.ipynb") -> AsyncIterator[Notebook]:
+    kernel = await server.start_kernel(path)
+    async with server.kernel(kernel) as client:
+        yield Notebook(server, kernel, client)
