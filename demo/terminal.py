@@ -14,7 +14,7 @@ TEXTS = ("text/plain", "text/markdown")
 
 
 class Terminal:
-    """Prints only what is new: a display that is updated with the whole text so far grows by its new end."""
+    """Prints only what is new: a text that grew its new end, of another update the lines that were not there."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -59,7 +59,9 @@ class Terminal:
         if name == self._last and text.startswith(before):
             self._write(text[len(before) :])
         else:
-            self._write(("" if self._at_start else "\n") + text)
+            known = set(before.splitlines())
+            fresh = "\n".join(line for line in text.splitlines() if line not in known)
+            self._write(("" if self._at_start or not fresh else "\n") + fresh)
         self._last = name
 
     def _write(self, text: str) -> None:

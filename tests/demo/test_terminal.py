@@ -31,6 +31,14 @@ def test_a_display_that_changed_altogether_is_printed_again() -> None:
     )
 
 
+def test_lines_that_stand_in_the_update_again_are_not_repeated() -> None:
+    text = printed(
+        display("display_data", "[running]\n>>> 1 + 1", "a"),
+        display("update_display_data", "[done]\n>>> 1 + 1\n2", "a"),
+    )
+    assert text == "[running]\n>>> 1 + 1\n[done]\n2"
+
+
 def test_two_displays_do_not_run_into_each_other() -> None:
     text = printed(
         display("display_data", "one", "a"),
