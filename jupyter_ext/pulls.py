@@ -108,8 +108,25 @@ async def _read_lines(stream: asyncio.StreamReader | None, pull: Pull) -> None:
             line = json.loads(raw)
         except ValueError:
             continue  # a library that prints is no progress
-        if isinstance(line, dict) and "stage" in line:
-            pull.tell(line)
+        if told := _told(line):
+            pull.tell(told)
+
+
+def _told(line: Any) -> dict[str, Any] | None:
+    """A line of ``agent-kernel model pull --json`` as clients get it."""
+    match line:
+        case {"type": "progress", "stage": str(stage), **rest} if stage not in FINAL:
+            return {
+                "stage": stage,
+                "done": rest.get("done"),
+                "total": rest.get("total"),
+                "message": rest.get("note", ""),
+            }
+        case {"type": "done", **rest}:
+            return {"stage": "done", "path": rest.get("path")}
+        case {"type": "error", **error}:
+            return {"stage": "failed", "error": error}
+    return None
 
 
 async def _read_tail(stream: asyncio.StreamReader | None) -> str:

@@ -18,7 +18,8 @@ from jupyter_core.utils import ensure_async
 
 from agent_kernel.errors import AgentKernelError, InvalidRequest
 from agent_kernel.protocols import SessionStore
-from agent_kernel.sessions.model import Session, SessionKey
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.snapshot import snapshot
 from agent_kernel.sessions.transcript import Exported, Transcript, export, parse
 from agent_kernel.settings import Settings
 from jupyter_ext.notebooks import Notebooks
@@ -142,11 +143,10 @@ class Sidecars:
     async def _write(self, mark: Mark) -> None:
         try:
             key = await self._notebooks.bound(mark.namespace, mark.path)
-            session = await self._store.info(key) if key else None
-            if session is None or not session.head or await ensure_async(self._is_hidden(mark.path)):
+            if key is None or await ensure_async(self._is_hidden(mark.path)):
                 return
             file = self._file(mark.path)
-            exported = await self._document(session)
+            exported = await self._document(key)
             if exported is None:
                 return
             known = await self._known(mark.namespace, mark.path)
@@ -171,15 +171,13 @@ class Sidecars:
             log.warning("%s: %s", self._file(mark.path).main, problem)
         self._problems[mark] = problem
 
-    async def _document(self, session: Session) -> Exported | None:
-        """None while a turn runs: its calls may have no answer yet, and its end marks the notebook again."""
-        turns = await self._store.turns(session.key)
-        if any(turn.state == "open" for turn in turns):
+    async def _document(self, key: SessionKey) -> Exported | None:
+        """None for an empty session, and while a turn runs: its calls may have no answer yet, and its end marks the
+        notebook again."""
+        whole = await snapshot(self._store, key)
+        if whole is None or not whole.items or any(turn.state == "open" for turn in whole.turns):
             return None
-        items = await self._store.latest(session.key)
-        hashes = sorted({medium.hash for item in items for medium in item.message.media})
-        blobs = {digest: data for digest in hashes if (data := await self._store.blob(session.key, digest)) is not None}
-        return await asyncio.to_thread(export, session, turns, items, blobs)
+        return await asyncio.to_thread(export, whole.session, whole.turns, whole.items, whole.blobs)
 
     def _file(self, path: str) -> SidecarFile:
         """In ``data_dir`` mode, roots are kept apart by their hash."""

@@ -14,7 +14,7 @@ from typing import Any
 from agent_kernel.agent import TurnRequest
 from agent_kernel.assembly import Runtime
 from agent_kernel.errors import AgentKernelError, SessionBusy
-from agent_kernel.events import Body, Queued, TurnFinished, TurnState
+from agent_kernel.events import Body, Notice, Queued, TurnFinished, TurnState
 from agent_kernel.sessions.model import SessionKey, new_id
 from jupyter_ext.eventlog import EventLog
 
@@ -32,14 +32,14 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Order:
     """What a client wants done. ``kernel`` is the kernel that the turn belongs to, ``by`` the one whose credential
-    started it (both empty: a user's turn without a kernel)."""
+    started it (both empty: a user's turn without a kernel). ``notice`` is told at its beginning."""
 
     key: SessionKey
     request: TurnRequest
     kernel: str = ""
     by: str = ""
-    notebook: str | None = None
     notebook_dir: Path | None = None
+    notice: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -107,6 +107,8 @@ class Turns:
             raise busy(next(turn.id for turn in line if turn.running))
         turn_id = new_id("turn")
         turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id))
+        if order.notice:
+            turn.log.append(Notice("warning", order.notice))
         self._turns[turn.id] = turn
         line.append(turn)
         turn.task = asyncio.create_task(self._run(turn, queue), name=turn.id)
@@ -147,7 +149,7 @@ class Turns:
 
     async def _run(self, turn: LiveTurn, queue: bool) -> None:
         await turn.my_place.wait()
-        order = turn.order
+        order, told = turn.order, False
         while True:
             agent = self._runtime.agent(
                 order.key, order.request, notebook_dir=order.notebook_dir, metadata=order.metadata
@@ -159,7 +161,8 @@ class Turns:
                 if not queue:
                     turn.refusal = refusal
                     raise
-            if not turn.log.head:
+            if not told:
+                told = True
                 turn.announce(Queued(1, ELSEWHERE))
             await asyncio.sleep(self._poll_s)
 

@@ -26,6 +26,9 @@ START_S = 60.0
 STOP_S = 30.0
 KERNEL_HEADER = "X-Agent-Kernel-Token"
 
+PLAIN: Any = {"trust_env": False, "verify": False}
+"""No proxy, and no certificates to load: that alone takes half a second."""
+
 Json = dict[str, Any]
 
 
@@ -63,7 +66,11 @@ class AgentServer:
     def client(self, token: str | None = TOKEN, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
         """For paths like ``agent/v1/turns`` and ``api/kernels``; with ``token=None`` nobody is logged in."""
         login = {"Authorization": f"token {token}"} if token else {}
-        return httpx.AsyncClient(base_url=self.url, headers={**login, **(headers or {})}, timeout=60, trust_env=False)
+        return httpx.AsyncClient(base_url=self.url, headers={**login, **(headers or {})}, timeout=60, **PLAIN)
+
+    def blocking_client(self, headers: Mapping[str, str], cookies: Mapping[str, str] | None = None) -> httpx.Client:
+        """For tests that are not async; nobody is logged in but by what is given."""
+        return httpx.Client(base_url=self.url, headers=headers, cookies=dict(cookies or {}), timeout=60, **PLAIN)
 
     def kernel_client(self, kernel_token: str) -> httpx.AsyncClient:
         """As the magic of that kernel calls."""

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
@@ -76,8 +76,7 @@ CODES: Mapping[int, str] = MappingProxyType(
 
 Action: TypeAlias = Literal["read", "write", "execute"]
 M = TypeVar("M", bound=BaseModel)
-H = TypeVar("H", bound="AgentHandler")
-P = ParamSpec("P")
+V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 
 
 def status_of(error: AgentKernelError) -> int:
@@ -116,8 +115,9 @@ class AgentHandler(APIHandler):
         await super().prepare()
 
     def check_xsrf_cookie(self) -> None:
-        """A page of another site can not send the credential's header, so it proves the origin by itself."""
-        if self.kernel is None:
+        """A page of another site can not send the credential's header, so it proves the origin by itself; ``admit``
+        refuses a header whose credential is not valid, whatever cookies came with it."""
+        if KERNEL_HEADER not in self.request.headers:
             super().check_xsrf_cookie()
 
     async def admit(self, action: Action, *, kernels: bool) -> Caller:
@@ -173,6 +173,7 @@ class AgentHandler(APIHandler):
             "request_id": self.request_id,
             "details": {},
         }
+        self.set_header("X-Request-ID", self.request_id)
         self.reply({"error": body}, status_code)
 
     async def stream(self, frames: AsyncIterator[bytes]) -> None:
@@ -215,24 +216,23 @@ class AgentHandler(APIHandler):
                 await asyncio.wait([following])
 
 
-def guarded(
-    action: Action, *, kernels: bool = True
-) -> Callable[[Callable[Concatenate[H, P], Awaitable[None]]], Callable[Concatenate[H, P], Awaitable[None]]]:
+def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
     """A verb of a handler, for callers who may; errors of ours become answers here, and only here."""
 
-    def decorate(method: Callable[Concatenate[H, P], Awaitable[None]]) -> Any:
+    def decorate(method: V) -> V:
         @allow_unauthenticated  # decided below: Jupyter knows users only
         @functools.wraps(method)
-        async def admitted(self: H, *args: P.args, **kwargs: P.kwargs) -> None:
+        async def admitted(self: AgentHandler, *args: str) -> None:
             try:
                 self.caller = await self.admit(action, kernels=kernels)
-                await method(self, *args, **kwargs)
+                await method(self, *args)
             except AgentKernelError as error:
-                if status_of(error) >= 500:
+                status = status_of(error)
+                if status >= 500:
                     self.log.error("%s %s: %s", self.request.method, self.request.path, error)
-                self.refuse(error, status_of(error))
+                self.refuse(error, status)
 
-        return admitted
+        return cast("V", admitted)
 
     return decorate
 

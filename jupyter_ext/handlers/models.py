@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from agent_kernel import __version__
 from agent_kernel.engines.local.catalog import Entry, catalog, entry, resolve
-from agent_kernel.errors import ModelBroken, ModelMissing, StoreError
+from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.errors import Conflict, ModelBroken, ModelMissing, StoreError
 from agent_kernel.protocols import EngineInfo
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody, PullBody
 from jupyter_ext.sse import encode
-
-
-@runtime_checkable
-class Unloadable(Protocol):
-    async def unload(self) -> None: ...
 
 
 def engine_to_json(info: EngineInfo) -> dict[str, Any]:
@@ -69,10 +65,13 @@ async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[by
 class EngineUnloadHandler(AgentHandler):
     @guarded("execute")
     async def post(self) -> None:
+        """Gives back the model's memory; the next turn loads it again. Another engine's model is not ours to unload."""
         self.parse(EmptyBody)
         engine = self.app.runtime.engine
-        if isinstance(engine, Unloadable):
-            await engine.unload()
+        if self.app.turns.running:
+            raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
+        if isinstance(engine, LocalEngine):
+            await engine.aclose()
         self.reply({"engine": engine_to_json(engine.info())})
 
 

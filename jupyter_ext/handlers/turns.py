@@ -25,9 +25,9 @@ from jupyter_ext.turns import Order
 class TurnsHandler(AgentHandler):
     @guarded("execute")
     async def post(self) -> None:
-        body = self.parse(TurnBody)
+        body, caller = self.parse(TurnBody), self.caller
         self._check_model(body.model)
-        kernel = self.app.access.kernel(self.caller, body.kernel)
+        kernel = self.app.access.kernel(caller, body.kernel)
         place = await self.app.notebooks.place(kernel.id) if kernel else None
         key, created = await self._session(body, place)
         notebook = None if place is None or place.startswith(KERNEL) else place
@@ -35,9 +35,9 @@ class TurnsHandler(AgentHandler):
             key,
             body.request(kernel.epoch if kernel else ""),
             kernel=kernel.id if kernel else "",
-            by=self.caller.kernel.id if self.caller.kernel else "",
-            notebook=notebook,
+            by=caller.kernel.id if caller.kernel else "",
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
+            notice=self.app.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": body.client_tools},
         )
         turn = await self.app.turns.start(order, queue=body.queue)

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_kernel.events import CallFinished, CallOutput, ContextBuilt, Event, Notice, TextDelta, TurnFinished
+from agent_kernel.events import Body, CallFinished, CallOutput, ContextBuilt, Event, Notice, TextDelta, TurnFinished
 from jupyter_ext.eventlog import EventLog
 
 END = TurnFinished("committed", "", 0, {})
@@ -21,7 +21,8 @@ async def collect(log: EventLog, after: int = 0) -> list[Event]:
 
 async def test_events_are_numbered_from_one_and_the_round_grows_with_each_context() -> None:
     log = EventLog("t", "s")
-    for body in (ContextBuilt(1, 0), Notice("info", "a"), ContextBuilt(2, 0), END):
+    bodies: list[Body] = [ContextBuilt(1, 0), Notice("info", "a"), ContextBuilt(2, 0), END]
+    for body in bodies:
         log.append(body)
     assert [(event.seq, event.round) for event in await collect(log)] == [(1, 1), (2, 1), (3, 2), (4, 2)]
 
@@ -37,10 +38,10 @@ async def test_the_first_delta_goes_out_at_once_and_those_that_follow_are_joined
 
 async def test_a_delta_that_nothing_follows_is_flushed_by_the_clock() -> None:
     log = EventLog("t", "s", per_s=200)
-    reader = asyncio.create_task(anext(log.follow(1)))
     log.append(TextDelta("a"))
     log.append(TextDelta("b"))
-    assert (await asyncio.wait_for(reader, 10)).body == TextDelta("b")
+    event = await asyncio.wait_for(anext(log.follow(1)), 10)
+    assert event.body == TextDelta("b")
 
 
 async def test_a_turn_has_at_most_twenty_delta_events_a_second() -> None:
@@ -58,7 +59,13 @@ async def test_a_turn_has_at_most_twenty_delta_events_a_second() -> None:
 
 async def test_output_of_two_streams_keeps_its_order() -> None:
     log = EventLog("t", "s")
-    bodies = [CallOutput("c", "1"), CallOutput("c", "2"), CallOutput("c", "!", "stderr"), CallOutput("c", "3"), END]
+    bodies: list[Body] = [
+        CallOutput("c", "1"),
+        CallOutput("c", "2"),
+        CallOutput("c", "!", "stderr"),
+        CallOutput("c", "3"),
+        END,
+    ]
     for body in bodies:
         log.append(body)
     outputs = [event.body for event in log.since(0) if isinstance(event.body, CallOutput)]

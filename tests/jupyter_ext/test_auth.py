@@ -1,0 +1,192 @@
+"""Who may call what: every route, by every kind of caller."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import httpx
+import pytest
+
+from jupyter_ext.handlers import PREFIX, ROUTES
+from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
+
+CALLERS = (
+    "nobody",
+    "wrong token",
+    "wrong kernel credential",
+    "wrong kernel credential with a login",
+    "login without xsrf",
+    "login with xsrf",
+    "token",
+    "api key",
+    "kernel",
+    "other kernel",
+)
+REFUSED = dict.fromkeys(CALLERS[:4], 403)
+
+
+@dataclass(frozen=True)
+class World:
+    """``kernel`` has a session and a turn that waits for an approval; ``other kernel`` has nothing to do with them."""
+
+    server: AgentServer
+    tokens: dict[str, str]
+    cookies: dict[str, str]
+    names: dict[str, str]
+
+    def client(self, caller: str) -> httpx.Client:
+        headers: dict[str, dict[str, str]] = {
+            "wrong token": {"Authorization": "token wrong"},
+            "wrong kernel credential": {KERNEL_HEADER: "wrong"},
+            "wrong kernel credential with a login": {KERNEL_HEADER: "wrong", "X-XSRFToken": self.cookies["_xsrf"]},
+            "login with xsrf": {"X-XSRFToken": self.cookies["_xsrf"]},
+            "token": {"Authorization": f"token {TOKEN}"},
+            "api key": {"x-api-key": TOKEN},
+            "kernel": {KERNEL_HEADER: self.tokens["kernel"]},
+            "other kernel": {KERNEL_HEADER: self.tokens["other kernel"]},
+        }
+        cookies = self.cookies if "login" in caller else {}
+        return self.server.blocking_client(headers.get(caller, {}), cookies)
+
+
+async def _prepare(server: AgentServer) -> World:
+    await server.start()
+    kernels = {name: await server.start_kernel(f"{number}.ipynb") for number, name in enumerate(CALLERS[-2:])}
+    tokens = {name: await server.kernel_token(kernel) for name, kernel in kernels.items()}
+    async with server.client(None) as client:
+        await client.get("login")
+        xsrf = client.cookies["_xsrf"]
+        await client.post("login", data={"password": TOKEN, "_xsrf": xsrf})
+        cookies = dict(client.cookies)
+    async with server.kernel_client(tokens["kernel"]) as client:
+        turn = await start_turn(client, "ask me", where="live", answers=["*"])
+        asked = await wait_for_event(client, turn["turn"], "approval.required")
+        spare, busy = [
+            (await client.post("agent/v1/sessions", json={"bind": False})).json()["id"] for _ in ("spare", "busy")
+        ]
+        done = await start_turn(client, "hello", session=spare)
+        await followed(client, done["turn"])
+    async with server.client() as client:
+        await client.post("agent/v1/sessions", json={"id": "a user's"})
+    async with server.kernel_client(tokens["kernel"]) as client:
+        pending = (await client.put("agent/v1/binding", json={"session": "a user's"})).json()
+    names = {
+        "turn": turn["turn"],
+        "session": turn["session"],
+        "kernel": kernels["kernel"],
+        "done": done["turn"],
+        "spare": spare,
+        "busy": busy,
+        "approval": asked["data"]["approval"],
+        "bind": pending["pending"],
+        "hash": "0" * 64,
+    }
+    return World(server, tokens, cookies, names)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    script = [
+        {"text": "", "calls": [{"name": "python", "arguments": {"code": "1"}}], "when": "ask"},
+        {"text": "ok", "loop": True},
+    ]
+    server = AgentServer(tmp_path_factory.mktemp("auth"), script)
+    try:
+        yield asyncio.run(_prepare(server))
+    finally:
+        server.sweep()
+
+
+# (method, path, body, {caller: status}); who is not named gets what "token" gets, those in REFUSED 403, and a login
+# without XSRF 403 for all but GET.
+Row: TypeAlias = tuple[str, str, Any, dict[str, int]]
+TABLE: list[Row] = [
+    ("GET", "turns/{turn}", None, {"token": 200, "other kernel": 404}),
+    ("GET", "turns/{done}/events", None, {"token": 200, "other kernel": 404}),
+    ("POST", "turns/{done}/cancel", {}, {"token": 200, "other kernel": 404}),
+    ("POST", "turns", {"prompt": "hello", "session": "{busy}"}, {"token": 202, "other kernel": 403}),
+    ("POST", "turns", {"prompt": "hello"}, {"token": 202}),
+    ("POST", "turns", {"prompt": "hello", "kernel": "{kernel}"}, {"token": 202, "other kernel": 403}),
+    ("POST", "turns/{turn}/claims", {"call": "none", "client": "c"}, {"token": 404}),
+    ("POST", "turns/{turn}/claims/none", {"action": "renew", "token": "t"}, {"token": 404}),
+    ("POST", "agent/approvals/{approval}", {"decision": "never"}, {"token": 400}),
+    ("POST", "agent/approvals/none", {"decision": "deny"}, {"token": 404}),
+    ("GET", "sessions", None, {"token": 200}),
+    ("POST", "sessions", {"bind": False}, {"token": 201}),
+    ("POST", "sessions", {"id": "{spare}", "bind": False}, {"token": 201, "other kernel": 403}),
+    ("GET", "sessions/{session}", None, {"token": 200, "other kernel": 403}),
+    ("PATCH", "sessions/{spare}", {"title": "t"}, {"token": 200, "other kernel": 403}),
+    ("POST", "sessions/{spare}/clear", {}, {"token": 200, "other kernel": 403}),
+    ("GET", "sessions/{session}/items", None, {"token": 200, "other kernel": 403}),
+    ("GET", "sessions/{session}/blobs/{hash}", None, {"token": 404, "other kernel": 403}),
+    ("DELETE", "sessions/none", None, {"token": 404}),
+    ("GET", "binding", None, {"token": 200}),
+    ("PUT", "binding", {"session": "{spare}"}, {"token": 400, "kernel": 200, "other kernel": 202}),
+    ("GET", "binds/{bind}", None, {"token": 200, "other kernel": 404}),
+    ("GET", "binds/{bind}/confirm", None, {"token": 200, "kernel": 403, "other kernel": 403}),
+    ("POST", "binds/{bind}/confirm", None, {"token": 400, "kernel": 403, "other kernel": 403}),
+    ("GET", "models", None, {"token": 200}),
+    ("POST", "models/no-such-model/pull", {"consent": True}, {"token": 404}),
+    ("POST", "engine/unload", {}, {"token": 409}),
+    ("GET", "health", None, {"token": 200}),
+]
+
+
+def expected(method: str, statuses: dict[str, int], caller: str) -> int:
+    if caller == "login without xsrf" and method != "GET":
+        return 403
+    return statuses.get(caller, REFUSED.get(caller, statuses.get("token", 0)))
+
+
+def filled(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: filled(item, names) for key, item in value.items()}
+    return value.format(**names) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]} {row[1]}")
+def test_a_route_answers_each_caller_as_the_table_says(world: World, row: Row, caller: str) -> None:
+    method, path, body, statuses = row
+    with world.client(caller) as client:
+        reply = client.request(method, f"agent/v1/{filled(path, world.names)}", json=filled(body, world.names))
+    assert reply.status_code == expected(method, statuses, caller), reply.text
+    if reply.status_code >= 400:
+        error: Json = reply.json()["error"]
+        assert error["code"]
+        assert error["message"]
+        assert error["request_id"] == reply.headers["X-Request-ID"]
+
+
+def test_the_table_has_every_verb_of_every_route(world: World) -> None:
+    asked = {(method, f"{PREFIX}/{filled(path, world.names)}") for method, path, _, _ in TABLE}
+    verbs = [
+        (verb, route)
+        for route, handler in ROUTES
+        for verb in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if verb.lower() in vars(handler)
+    ]
+    missing = [
+        (verb, route) for verb, route in verbs if not any(v == verb and re.fullmatch(route, p) for v, p in asked)
+    ]
+    assert missing == []
+
+
+def test_a_kernel_credential_opens_nothing_else_of_the_server(world: World) -> None:
+    token = world.tokens["kernel"]
+    for headers in ({KERNEL_HEADER: token}, {"Authorization": f"token {token}"}):
+        with world.server.blocking_client(headers) as client:
+            assert client.get("api/contents").status_code == 403
+
+
+def test_a_kernel_can_not_answer_the_approval_of_another_ones_turn(world: World) -> None:
+    path = filled("agent/v1/agent/approvals/{approval}", world.names)
+    with world.client("other kernel") as client:
+        assert client.post(path, json={"decision": "approve"}).status_code == 404
+    with world.client("kernel") as client:
+        assert client.post(path, json={"decision": "deny"}).json() == {"status": "resolved"}
+        assert client.post(path, json={"decision": "approve"}).status_code == 404
