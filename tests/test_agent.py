@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -150,7 +151,10 @@ async def test_cancelled_at_any_await_a_turn_is_closed_and_leaves_no_unanswered_
     while True:
         step += 1
         store = MemoryStore() if store_kind == "memory" else SqliteStore(tmp_path / f"{step}.db")  # type: ignore[operator]
-        script = [{"text": "let me see", "calls": [python("a"), python("b")]}, {"text": "done", "deltas": 3}]
+        script: list[dict[str, Any]] = [
+            {"text": "let me see", "calls": [python("a"), python("b")]},
+            {"text": "done", "deltas": 3},
+        ]
         it, _, _ = agent(script, [Recorder()], store=store)
         events: list[Body] = []
         stepper = CancelledAt(it.turn(TurnRequest("go"), events.append), step)
@@ -160,7 +164,7 @@ async def test_cancelled_at_any_await_a_turn_is_closed_and_leaves_no_unanswered_
         states = [turn.state for turn in await store.turns(KEY)]
         assert set(states) <= {"committed", "cancelled"}, step
         messages = await stored(store) if await store.info(KEY) else []
-        answered = [message.call_id for message in messages if message.role == "tool"]
+        answered = [message.call_id or "" for message in messages if message.role == "tool"]
         assert sorted(answered) == sorted(call.id for message in messages for call in message.calls), step
         if events:
             assert isinstance(events[-1], TurnFinished), step

@@ -72,10 +72,11 @@ class CancelledAt:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._coroutine.__await__()
-        resume: Callable[[], Any] = lambda: next(steps)  # noqa: E731  replaced at each step
+        thrown: BaseException | None = None
+        value: Any = None
         while True:
             try:
-                yielded = resume()
+                yielded = steps.throw(thrown) if thrown else steps.send(value)
             except StopIteration as end:
                 return end.value
             self.suspensions += 1
@@ -83,8 +84,8 @@ class CancelledAt:
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel("now")
+            thrown = None
             try:
                 value = yield yielded
-                resume = lambda value=value: steps.send(value)  # noqa: E731
             except BaseException as error:  # noqa: BLE001  whatever is thrown in goes on to the coroutine
-                resume = lambda error=error: steps.throw(error)  # noqa: E731
+                thrown = error
