@@ -15,9 +15,10 @@ class SandboxPolicy:
     """Limits per session. Memory, CPU time and file size hold per process (``setrlimit``).
 
     ``cpu_s`` is CPU time over the whole life of one process; a single run is bounded by the wall clock
-    (``Sandbox.run``) and killed ``grace_s`` after its interrupt. ``output_chars`` per stream are kept (head and tail); code that writes more than
-    ``output_stop_mb`` is stopped. ``tmp_mb`` bounds each of the private /tmp and /dev/shm. A run that leaves less than
-    ``disk_reserve_mb`` on the disk of the work directory is stopped. ``max_sessions`` 0 = max(4, GiB of memory).
+    (``Sandbox.run``) and killed ``grace_s`` after its interrupt. ``output_chars`` per stream are kept (head and tail);
+    code that writes more than ``output_stop_mb`` is stopped. ``tmp_mb`` bounds each of the private /tmp and /dev/shm. A
+    run that leaves less than ``disk_reserve_mb`` on the disk of the work directory is stopped. ``max_sessions`` 0 =
+    max(4, GiB of memory).
     """
 
     memory_mb: int = 2048

@@ -99,7 +99,7 @@ class LinuxSandbox:
     ) -> RunResult:
         stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         self._stops.add(stop)
-        task = self._spawn(self._run_in_place(session, code, on_output, read, timeout_s, stop))
+        task = self._spawn(self._run_in_place(session, code, stop, on_output=on_output, read=read, timeout_s=timeout_s))
         task.add_done_callback(lambda done: self._stops.discard(stop))
         try:
             # Whoever waits may go away at once; the run is interrupted and seen to its end, so that the worker is
@@ -153,10 +153,11 @@ class LinuxSandbox:
         self,
         session: SessionKey,
         code: str,
+        stop: asyncio.Future[StopReason],
+        *,
         on_output: Callable[[str, str], None],
         read: Sequence[Path],
         timeout_s: float,
-        stop: asyncio.Future[StopReason],
     ) -> RunResult:
         if self._closing:
             raise SandboxUnavailable("The sandbox is closed.")

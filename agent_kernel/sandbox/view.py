@@ -85,7 +85,7 @@ def shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
 def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> list[Entry]:
     """What of ``directory`` may be read: the largest subtrees without anything private or hidden. Links are left out
     unless they are inside such a subtree, and lead nowhere unless their target is visible itself. An entry made
-    private later, inside a subtree that had none, is visible until the next look. ``apart``: the directory's own entries
+    private later inside a subtree that had none, is visible until the next look. ``apart``: the directory's own entries
     each, never all of it at once."""
     whole, found = _visible(directory, frozenset(hidden), [MAX_ENTRIES])
     return [_entry(directory)] if whole and not apart else found

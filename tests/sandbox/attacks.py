@@ -31,7 +31,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def attempt(act):
     try:
         got = act()
-    except BaseException as error:
+    except (OSError, LookupError, subprocess.CalledProcessError):
         return 'blocked'
     return 'ESCAPED ' + repr(got)[:200]
 def refused(result):
@@ -53,7 +53,9 @@ ATTACKS = {
     "lists the home directory": "attempt(lambda: os.listdir({home!r}))",
     "reads Jupyter's runtime directory": "attempt(lambda: read({runtime!r}))",
     "reads another session's work directory": "attempt(lambda: read({other!r}))",
-    "lists other sessions' work directories": "attempt(lambda: set(os.listdir({work_root!r})) - {os.path.basename(os.getcwd())} or read('/nothing'))",
+    "lists other sessions' work directories": (
+        "attempt(lambda: set(os.listdir({work_root!r})) - {os.path.basename(os.getcwd())} or read('/nothing'))"
+    ),
     "reads the server's environment": "attempt(lambda: read('/proc/{server}/environ'))",
     "finds the secret in an environment": (
         "def look():\n"
@@ -137,6 +139,26 @@ ATTACKS = {
         "attempt(lambda: subprocess.run([path, {secret!r}], check=True, capture_output=True, pass_fds=[fd]))"
     ),
 }
+
+REACHABLE = (
+    "reads a file outside",
+    "reads another session's work directory",
+    "reads the server's environment",
+    "reads a dot file beside the notebook",
+    "reads a sidecar",
+    "reads Jupyter's runtime directory",
+    "follows a link beside the notebook",
+    "writes outside",
+    "writes into the notebook's directory",
+    "reads by a child process",
+    "connects by TCP",
+    "sends UDP",
+    "connects to a unix socket",
+    "connects to an abstract socket",
+    "kills the server",
+    "makes a user namespace",
+)
+"""What succeeds without a jail, which shows that the attacks and their targets are real."""
 
 UNSEEN = {
     "changes the mode of a file beside the notebook": "os.chmod({notebook!r} + '/data.csv', 0o777)",
@@ -227,6 +249,15 @@ async def attack(scene: Scene, plan: Plan) -> dict[str, str]:
         return said
     finally:
         await sandbox.aclose()
+
+
+def unjailed(scene: Scene, name: str) -> str:
+    """What the attack says in a plain process."""
+    other = scene.root / "work" / "other" / "mine"
+    other.parent.mkdir(parents=True, exist_ok=True)
+    other.write_text(SECRET)
+    code = PRELUDE + f"print({_fill(ATTACKS[name], scene.facts | {'other': str(other)})})"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _fill(code: str, facts: dict[str, object]) -> str:

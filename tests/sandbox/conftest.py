@@ -11,6 +11,7 @@ import pytest
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 
+COLD = SandboxPolicy(warm=0)
 Make = Callable[..., LinuxSandbox]
 
 
@@ -24,7 +25,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     made: list[LinuxSandbox] = []
     before = children()
 
-    def build(policy: SandboxPolicy = SandboxPolicy(warm=0), **more: object) -> LinuxSandbox:
+    def build(policy: SandboxPolicy = COLD, **more: object) -> LinuxSandbox:
         made.append(LinuxSandbox(tmp_path / "work", policy, **more))  # type: ignore[arg-type]  # passed through
         return made[-1]
 

@@ -8,11 +8,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent_kernel.sandbox.jail import Plan
-from tests.sandbox.attacks import ATTACKS, UNSEEN, attack, possible, scene
+from tests.sandbox.attacks import ATTACKS, REACHABLE, UNSEEN, attack, possible, scene, unjailed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 PLANS = asyncio.run(possible()) if sys.platform == "linux" else []
@@ -38,6 +39,12 @@ def test_code_that_changes_what_is_outside_is_refused_or_without_effect(said: di
 
 def test_the_host_is_as_it_was_after_all_attacks(said: dict[str, str]) -> None:
     assert said["host untouched"] == "True"
+
+
+@pytest.mark.parametrize("name", REACHABLE)
+def test_the_same_attack_succeeds_without_a_jail(tmp_path: Path, name: str) -> None:
+    with scene(tmp_path) as here:
+        assert unjailed(here, name).startswith("ESCAPED")
 
 
 def test_some_jail_is_possible_where_these_tests_run() -> None:
@@ -66,10 +73,9 @@ def test_attacks_are_blocked_for_an_ordinary_user_as_well() -> None:
         pytest.skip("no interpreter that another user may run")
     root = Path(__file__).parents[2]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(root), "HOME": "/nonexistent"}
-    run = subprocess.run(
-        [python, "-B", str(root / "tests" / "sandbox" / "attacks.py")],
-        user=NOBODY, group=NOBODY, extra_groups=[], env=environment, cwd="/", capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [python, "-B", str(root / "tests" / "sandbox" / "attacks.py")]
+    user: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    run = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False, **user)
     assert run.returncode == 0, run.stderr
     by_plan = json.loads(run.stdout)
     assert by_plan

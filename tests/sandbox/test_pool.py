@@ -180,7 +180,8 @@ async def test_an_interrupt_that_the_code_raises_itself_is_told_as_such(sandbox:
         ("os._exit(3)", "exit code 3"),
         ("os.kill(os.getpid(), 9)", "was killed"),
         ("import ctypes\nctypes.string_at(0)", "SIGSEGV"),
-        ("os.closerange(0, 1000)", "closed its channel"),
+        ("os.closerange(0, 1000)", "exit code 120"),
+        ("import time\nos.closerange(3, 1000)\ntime.sleep(30)", "closed its channel"),
     ],
 )
 async def test_a_process_that_ends_is_told_once_and_the_session_goes_on(
@@ -420,5 +421,5 @@ async def test_another_system_is_refused_with_the_alternative(make: Make, monkey
 
 
 def test_the_platform_is_named_where_there_is_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jail.sys, "platform", "win32")
+    monkeypatch.setattr(sys, "platform", "win32")
     assert "win32" in jail.missing_platform()

@@ -1,0 +1,66 @@
+"""What the sandbox costs, against starting a plain Python in the same run. Asserted are ratios only, and generously: a
+busy machine slows both."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sessions.model import SessionKey
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+TIMES = 7
+
+
+async def median(act: Callable[[int], Awaitable[object]], times: int = TIMES) -> float:
+    """Seconds."""
+    spent = []
+    for number in range(times):
+        started = time.perf_counter()
+        await act(number)
+        spent.append(time.perf_counter() - started)
+    return statistics.median(spent)
+
+
+async def test_a_jailed_worker_starts_nearly_as_fast_as_python_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def plain(number: int) -> None:
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+
+    def key(name: str, number: int) -> SessionKey:
+        return SessionKey("local", f"{name}{number}")
+
+    cold = LinuxSandbox(tmp_path / "cold", SandboxPolicy(warm=0))
+    warm = LinuxSandbox(tmp_path / "warm", SandboxPolicy(warm=TIMES, max_sessions=50))
+    try:
+        await cold.report()
+        await warm.warm()
+        figures = {
+            "plain python": await median(plain),
+            "jailed worker, from nothing": await median(lambda n: cold.run(key("c", n), "1")),
+            "taken warm, jailed and first run": await median(lambda n: warm.run(key("w", n), "1")),
+            "round trip": await median(lambda n: cold.run(key("c", 0), "1"), 200),
+            "import numpy": await median(lambda n: cold.run(key("c", n), "import numpy")),
+            "import pandas": await median(lambda n: cold.run(key("c", n), "import pandas"), 3),
+            "first figure of a session": await median(lambda n: cold.run(key("c", n), "plt.plot([1])"), 3),
+        }
+    finally:
+        await cold.aclose()
+        await warm.aclose()
+    base = figures["plain python"]
+    with capsys.disabled():
+        print("\nsandbox, against a plain python start in the same run:")
+        for name, seconds in figures.items():
+            print(f"  {name:<34}{seconds * 1e3:>9.2f} ms {seconds / base:>8.3f}x")
+    assert figures["jailed worker, from nothing"] < 12 * base
+    assert figures["taken warm, jailed and first run"] < figures["jailed worker, from nothing"]
+    assert figures["round trip"] < 0.5 * base
