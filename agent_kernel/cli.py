@@ -8,12 +8,16 @@ heavy is imported by the command that needs it.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import importlib
 import json
+import platform
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,8 +26,12 @@ from agent_kernel.engines.local.display import Bar, JsonLines, Lines
 from agent_kernel.engines.local.progress import megabytes
 from agent_kernel.engines.local.pull import Pull, parse_sources, unfinished
 from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
+from agent_kernel.protocols import SessionStore
+from agent_kernel.sessions.model import Session
 from agent_kernel.settings import Settings
 
+LOCAL = "local"
+"""The namespace of a server whose users have no names."""
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 
@@ -128,7 +136,8 @@ def _terminated(number: int, frame: object) -> None:
 
 def _consent(args: argparse.Namespace) -> Callable[[Entry, Source], bool]:
     def ask(found: Entry, source: Source) -> bool:
-        lines = _about(found, source)
+        if not args.json:
+            print("\n".join(_about(found, source)), file=sys.stderr)
         if args.yes:
             return True
         if args.json or not sys.stdin.isatty():
@@ -137,7 +146,6 @@ def _consent(args: argparse.Namespace) -> Callable[[Entry, Source], bool]:
                 hint=f"Read 'agent-kernel model list --json', then: agent-kernel model pull {found.name} --yes",
                 details={"consent": source_to_json(source), "licence": found.licence},
             )
-        print("\n".join(lines), file=sys.stderr)
         print("Download it? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -154,6 +162,76 @@ def _about(found: Entry, source: Source) -> list[str]:
     ]
 
 
+# ---------------------------------------------------------------------------------------------------- sessions, doctor
+
+
+def sessions_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--namespace", help="whose sessions (default: AGENT_KERNEL_NAMESPACE, or local)")
+    parser.add_argument("--limit", type=int, default=50, help="how many, the most recently used first")
+    parser.add_argument("--json", action="store_true", help="a JSON array instead of a table")
+
+
+def sessions_list(args: argparse.Namespace) -> int:
+    settings = Settings.from_env(namespace=args.namespace)
+    found = asyncio.run(_sessions(settings, args.limit))
+    if args.json:
+        facts = ("title", "turns", "head", "created", "updated")
+        print(json.dumps([{"id": it.key.id} | {name: getattr(it, name) for name in facts} for it in found], indent=2))
+        return 0
+    for session in found:
+        used = datetime.fromtimestamp(session.updated).isoformat(" ", "minutes")
+        print(f"{session.key.id}  {used}  {session.turns:>4} turns  {session.title}")
+    return 0
+
+
+async def _sessions(settings: Settings, limit: int) -> list[Session]:
+    assembly = _assembly()
+    store: SessionStore = assembly.named(assembly.STORES, settings.store, settings)
+    try:
+        return await store.list(settings.namespace or LOCAL, limit)
+    finally:
+        await store.aclose()
+
+
+def doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="a JSON object instead of text")
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """1 when a required layer of the sandbox is missing: agent code then runs only in a kernel, and only when asked."""
+    settings = Settings.from_env()
+    layers = asyncio.run(_layers(settings))
+    models = [_state(found, settings.cache_dir) for found in catalog().values()]
+    missing = [name for name, layer in layers.items() if layer["required"] and not layer["active"]]
+    if args.json:
+        places = {"data_dir": str(settings.data_dir), "cache_dir": str(settings.cache_dir)}
+        print(json.dumps({"sandbox": layers, "missing": missing, "models": models, "python": sys.executable} | places))
+        return 1 if missing else 0
+    print(f"python     {sys.executable} ({platform.python_version()}, {platform.system()})")
+    print(f"sessions   {settings.data_dir}")
+    for model in models:
+        print(f"model      {model['name']}: {model['state']}, {model['path'] or model['problem'] or model['title']}")
+    for name, layer in layers.items():
+        state = "in force" if layer["active"] else "MISSING" if layer["required"] else "not here"
+        print(f"sandbox    {name:<14}{state:<10}{layer['detail']}")
+    print(f"sandbox    {'unusable: ' + ', '.join(missing) if missing else 'ready'}")
+    return 1 if missing else 0
+
+
+async def _layers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
+    runtime = _assembly().Runtime.build(settings)
+    try:
+        layers: Mapping[str, Mapping[str, Any]] = await runtime.sandbox.report()
+        return layers
+    finally:
+        await runtime.aclose()
+
+
+def _assembly() -> Any:
+    """By name and late: jsonschema, which it needs, takes 1.3 s to import where its format checkers are installed."""
+    return importlib.import_module("agent_kernel.assembly")
+
+
 # ---------------------------------------------------------------------------------------------------- the command
 
 
@@ -168,7 +246,11 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
     _add(parser.add_subparsers(metavar="COMMAND", required=True), MODEL_COMMANDS)
 
 
-COMMANDS = (Command("model", "models on this machine", model_arguments, lambda args: 2),)
+COMMANDS = (
+    Command("model", "models on this machine", model_arguments, lambda args: 2),
+    Command("sessions", "conversations that are stored here", sessions_arguments, sessions_list),
+    Command("doctor", "what works here: models, and the layers of the sandbox", doctor_arguments, doctor),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.sqlite import SqliteStore
 from tests.engines.local.model_sources import (
     HUB_PATH,
     ROOT,
@@ -225,6 +228,38 @@ def test_a_stopped_pull_says_how_to_go_on_and_does(tmp_path: Path, number: signa
         assert hub.ranges_asked[-1] != ""
 
 
+def test_stored_sessions_are_listed(tmp_path: Path) -> None:
+    env = environment() | {"AGENT_KERNEL_DATA_DIR": str(tmp_path / "data")}
+    asyncio.run(_store_session(tmp_path / "data"))
+    command = [sys.executable, "-m", "agent_kernel", "sessions"]
+    listed = json.loads(run([*command, "--json"], env).stdout)
+    assert [(session["id"], session["title"]) for session in listed] == [("s1", "Rain in Seattle")]
+    assert "Rain in Seattle" in run(command, env).stdout
+    assert run([*command, "--namespace", "somebody-else"], env).stdout == ""
+
+
+async def _store_session(data_dir: Path) -> None:
+    store = SqliteStore(data_dir / "sessions.db")
+    await store.create(SessionKey("local", "s1"), "Rain in Seattle")
+    await store.aclose()
+
+
+def test_the_doctor_tells_the_layers_in_force_and_fails_when_a_required_one_is_missing(tmp_path: Path) -> None:
+    env = environment() | {"AGENT_KERNEL_DATA_DIR": str(tmp_path), "AGENT_KERNEL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "agent_kernel", "doctor"]
+    told = run([*command, "--json"], env)
+    report = json.loads(told.stdout)
+    missing = [name for name, layer in report["sandbox"].items() if layer["required"] and not layer["active"]]
+    assert report["sandbox"]
+    assert report["missing"] == missing
+    assert told.returncode == (1 if missing else 0)
+    lines = run(command, env).stdout.splitlines()
+    assert {name for name in report["sandbox"] if any(line.split()[1:2] == [name] for line in lines)} == set(
+        report["sandbox"]
+    )
+    assert any(line.startswith("model      default: missing") for line in lines)
+
+
 def test_the_module_and_the_command_are_the_same(tmp_path: Path) -> None:
     env = environment() | {"AGENT_KERNEL_CACHE_DIR": str(tmp_path)}
     listed = run([sys.executable, "-m", "agent_kernel", "model", "list"], env)
@@ -234,6 +269,6 @@ def test_the_module_and_the_command_are_the_same(tmp_path: Path) -> None:
 
 
 def test_the_command_starts_without_anything_heavy() -> None:
-    heavy = {"numpy", "gguf", "httpx", "torch", "openvino"}
+    heavy = {"numpy", "gguf", "httpx", "torch", "openvino", "jsonschema"}
     code = f"import sys, agent_kernel.cli; print(sorted({heavy!r} & set(sys.modules)))"
     assert run([sys.executable, "-c", code], environment()).stdout == "[]\n"

@@ -21,21 +21,22 @@ class Bar:
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._bar: Any = None
-        self._stage = ""
+        self._stage = self._note = ""
 
     def show(self, progress: Progress) -> None:
-        if progress.stage == "done":
+        if progress.note != self._note and not progress.total:
+            tqdm.write(progress.note, self._file)  # why nothing is counted: another process, or another source
+        self._note = progress.note
+        if not progress.total or progress.stage == "done":
             return
         if progress.stage != self._stage:
             self.close()
             self._stage = progress.stage
-            columns = (
-                shutil.get_terminal_size().columns
-            )  # 80 where the terminal does not know: tqdm would print nothing
-            self._bar = tqdm(desc=STAGES[progress.stage], unit="B", unit_scale=True, file=self._file, ncols=columns)
-        if progress.note and progress.note != self._bar.postfix:
-            self._bar.set_postfix_str(progress.note, refresh=False)
-        self._bar.total = progress.total or None
+            size = shutil.get_terminal_size()  # 80 x 24 where the terminal says 0 x 0: tqdm would then print nothing
+            shape = {"ncols": size.columns, "nrows": size.lines}
+            self._bar = tqdm(desc=STAGES[progress.stage], unit="B", unit_scale=True, file=self._file, **shape)
+        self._bar.set_postfix_str(progress.note, refresh=False)
+        self._bar.total = progress.total
         self._bar.update(progress.done - self._bar.n)
 
     def close(self) -> None:
