@@ -1,0 +1,88 @@
+"""The model worker dies, or its server does."""
+
+from __future__ import annotations
+
+import signal
+
+import httpx
+import pytest
+
+from tests.jupyter_ext.conftest import ServerFactory
+from tests.processes import Process, descendants, survivors
+from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
+
+pytestmark = pytest.mark.model("tiny")
+LOCAL = {"engine": "local", "model": "tiny"}
+LONG = {"temperature": 0, "max_tokens": 600}
+SHORT = {"temperature": 0, "max_tokens": 8}
+BEFORE_LOADING = ("looking for the model", "starting")
+COUNT = "Write a very long story about a lighthouse keeper, a storm and a ship. Do not stop."
+
+
+def model_worker(server: AgentServer) -> Process:
+    assert server.process is not None
+    [worker] = [one for one in descendants(server.process.pid) if "agent_kernel.engines.local.worker" in one.command]
+    return worker
+
+
+async def items(client: httpx.AsyncClient, session: str) -> list[Json]:
+    found: list[Json] = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
+    return found
+
+
+async def test_a_killed_worker_fails_its_turn_and_the_next_turn_gets_a_new_one(agent_server: ServerFactory) -> None:
+    server = await agent_server(traits=LOCAL)
+    async with server.client() as client:
+        other = await start_turn(client, "Say hello.", sampling=SHORT, max_tool_rounds=0)
+        assert (await followed(client, other["turn"]))[-1]["data"]["state"] == "committed"
+        before = await items(client, other["session"])
+        worker = model_worker(server)
+
+        started = await start_turn(client, COUNT, sampling=LONG, max_tool_rounds=0)
+        await wait_for_event(client, started["turn"], "text.delta")
+        worker.send(signal.SIGKILL)
+        events = await followed(client, started["turn"])
+        assert events[-1]["data"]["state"] == "failed"
+        assert events[-1]["data"]["error"]["code"] == "engine_crashed"
+        assert await survivors([worker], 10) == []
+
+        again = await start_turn(client, "Say hello.", session=started["session"], sampling=SHORT, max_tool_rounds=0)
+        replied = await followed(client, again["turn"])
+        assert replied[-1]["data"]["state"] == "committed"
+        assert text_of(replied)
+        assert model_worker(server).pid != worker.pid
+        assert await items(client, other["session"]) == before
+
+        said = await items(client, started["session"])
+        cut = next(item for item in said if item["turn"] == started["turn"] and item["message"]["role"] == "assistant")
+        assert cut["message"]["status"] == "interrupted"
+        assert cut["message"]["content"] == text_of(events)
+    new = model_worker(server)
+    await server.stop()
+    assert await survivors([new], 10) == []
+
+
+async def test_the_worker_ends_with_a_server_that_was_killed(agent_server: ServerFactory) -> None:
+    server = await agent_server(traits=LOCAL)
+    async with server.client() as client:
+        started = await start_turn(client, COUNT, sampling=LONG, max_tool_rounds=0)
+        await wait_for_event(client, started["turn"], "text.delta")
+        worker = model_worker(server)
+        await server.kill()
+    # The promise is two seconds; a machine that is busy with other tests is given some more.
+    assert await survivors([worker], 6) == []
+
+
+async def test_a_worker_killed_while_it_loads_fails_those_who_wait_for_it(agent_server: ServerFactory) -> None:
+    server = await agent_server(traits=LOCAL)
+    async with server.client() as client:
+        started = await start_turn(client, "Say hello.", sampling=SHORT, max_tool_rounds=0)
+        worker: Process | None = None
+        async for event in follow(client, started["turn"]):
+            stage = event["data"].get("stage", "")
+            if worker is None and event["type"] == "model.loading" and stage not in BEFORE_LOADING:
+                worker = model_worker(server)
+                worker.send(signal.SIGKILL)
+        assert event["data"]["error"]["code"] == "engine_crashed", event
+        again = await start_turn(client, "Say hello.", session=started["session"], sampling=SHORT, max_tool_rounds=0)
+        assert (await followed(client, again["turn"]))[-1]["data"]["state"] == "committed"

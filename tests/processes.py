@@ -1,0 +1,63 @@
+"""Processes as the system sees them, told apart from later ones with the same number."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_kernel.sessions import process
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """``command`` is its command line, arguments joined by spaces, as it was when it was met."""
+
+    pid: int
+    parent: int
+    started: str
+    command: str
+
+    @property
+    def alive(self) -> bool:
+        """A zombie is not: it holds nothing any more."""
+        return process.alive(self.pid, self.started)
+
+    def send(self, what: signal.Signals) -> None:
+        if self.alive:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, what)
+
+
+def descendants(pid: int) -> list[Process]:
+    """Children, their children and so on."""
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    everything = [one for entry in entries if (one := _process(entry)) is not None]
+    family, below = {pid}, list[Process]()
+    while more := [one for one in everything if one.parent in family and one.pid not in family]:
+        family |= {one.pid for one in more}
+        below += more
+    return below
+
+
+def _process(entry: Path) -> Process | None:
+    try:
+        fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return None
+    return Process(int(entry.name), int(fields[1]), fields[19], command)
+
+
+async def survivors(found: list[Process], within_s: float) -> list[Process]:
+    """Those that still live after ``within_s`` seconds; returns as soon as none does."""
+    until = time.monotonic() + within_s
+    while alive := [one for one in found if one.alive]:
+        if time.monotonic() > until:
+            return alive
+        await asyncio.sleep(0.05)
+    return []
