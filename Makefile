@@ -10,6 +10,8 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+SOAK_MINUTES ?= 40
+SEED ?=
 PYTHON ?= $(shell packaging/find-python)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -34,8 +36,8 @@ test: $(VENV)/.test chromium ## Install what tests need and run them all
 bench: $(VENV)/.test ## Measure turn overhead, streaming lag and time to first token (minutes)
 	$(BIN)/pytest tests/benchmarks $(ARGS)
 
-soak: $(VENV)/.test ## Faults, over and over, with a seed (up to 40 minutes)
-	$(BIN)/pytest tests/soak $(ARGS)
+soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
+	$(BIN)/pytest tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lowest: ## Run the tests with the oldest dependencies that pyproject.toml allows, in build/lowest
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
