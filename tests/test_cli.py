@@ -41,7 +41,7 @@ sys.exit(main())
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -110,7 +110,7 @@ def test_a_person_is_shown_publisher_licence_and_hash_and_asked(shell: Shell, an
         text=True,
     )
     os.write(person, answer.encode())
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=120)
     os.close(person)
     os.close(terminal)
     assert process.returncode == status, told
@@ -134,7 +134,7 @@ def test_a_terminal_gets_a_progress_bar(shell: Shell) -> None:
     while chunk := _read(person):
         told += chunk
     os.close(person)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=120) == 0
     assert b"downloading: 100%" in told
     assert b"rewriting as Q8_0: " in told
 
@@ -219,7 +219,7 @@ def test_a_stopped_pull_says_how_to_go_on_and_does(tmp_path: Path, number: signa
         assert process.stdout
         process.stdout.readline()
         process.send_signal(number)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=120)
         assert process.returncode == 130
         assert told == "agent-kernel: stopped. Run the same command to go on.\n"
         hub.hang_after = 0

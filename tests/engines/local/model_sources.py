@@ -289,5 +289,5 @@ class PullProcess:
         self.finish()
 
     def finish(self) -> list[dict[str, Any]]:
-        output, _ = self.process.communicate(timeout=60)
+        output, _ = self.process.communicate(timeout=120)
         return [json.loads(line) for line in output.splitlines()]
