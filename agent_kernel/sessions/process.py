@@ -57,8 +57,8 @@ def alive(pid: int, start: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
-        pass  # it runs as somebody else, or its number is out of range for this system
+    except (OSError, OverflowError):
+        pass  # it runs as somebody else, or has a number that this system does not
     state, now_started = _stat(pid)
     return state not in _GONE and not (start and now_started and start != now_started)
 

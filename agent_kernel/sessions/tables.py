@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agent_kernel.errors import Conflict, LeaseLost, SequenceConflict, SessionBusy, SessionNotFound
 from agent_kernel.events import TurnState
-from agent_kernel.messages import Message
+from agent_kernel.messages import Media, Message
 from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn
 
@@ -122,21 +122,18 @@ def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> T
 def append(
     db: sqlite3.Connection, turn: Turn, owner: Owner, messages: Sequence[Message], *, expect_seq: int, now: float
 ) -> list[Item]:
-    pending = _leased(db, turn, owner)
-    if pending is None:
+    lease = _leased(db, turn, owner)
+    if lease is None:
         raise LeaseLost("This turn is closed or another process's.", details={"turn": turn.id})
-    head = found(db, turn.key).head
-    if head != expect_seq:
+    if lease.head != expect_seq:
         raise SequenceConflict(
-            f"The session is at item {head}, not {expect_seq}.", hint="Read what is new.", details={"head": head}
+            f"The session is at item {lease.head}, not {expect_seq}.",
+            hint="Read what is new.",
+            details={"head": lease.head},
         )
-    waiting = pairs.unanswered(pending, messages)
-    carried = stored.media(messages, lambda digest: _names(db, turn.key, digest))
-    db.executemany(
-        "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        [(turn.key.namespace, m.hash, m.mime, m.size, m.data) for m in carried.values()],
-    )
-    items = _insert(db, turn, messages, head, now)
+    waiting = pairs.unanswered(lease.pending, messages)
+    _keep(db, turn.key, stored.media(messages, lambda digest: _names(db, turn.key, digest)))
+    items = _insert(db, turn, lease, messages, now)
     db.execute(
         f"UPDATE turns SET pending = ?, heartbeat = ? WHERE {_HERE} AND id = ?",
         (json.dumps(waiting), now, *_pair(turn.key), turn.id),
@@ -162,10 +159,10 @@ def close_turn(
     usage: Mapping[str, float],
     now: float,
 ) -> bool:
-    pending = _leased(db, turn, owner)
-    if pending is None:
+    lease = _leased(db, turn, owner)
+    if lease is None:
         return False
-    _insert(db, turn, pairs.answers(pending, reason), found(db, turn.key).head, now)
+    _insert(db, turn, lease, pairs.answers(lease.pending, reason), now)
     db.execute(
         "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {_HERE} AND id = ?",
         (state, reason, stored.encode_json(usage), now, *_pair(turn.key), turn.id),
@@ -191,39 +188,58 @@ def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, 
     return _turn(db, turn.key, turn.id)
 
 
-def _leased(db: sqlite3.Connection, turn: Turn, owner: Owner) -> dict[str, str] | None:
-    """The turn's unanswered calls, or None when it is not open and this owner's."""
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """An open turn, held by who asks, and the head of its session; ``pending`` are the calls without a result."""
+
+    pending: Mapping[str, str]
+    cell: str
+    epoch: str
+    head: int
+
+
+def _leased(db: sqlite3.Connection, turn: Turn, owner: Owner) -> _Lease | None:
+    """None when the turn is not open and this owner's."""
     row = db.execute(
-        f"SELECT pending FROM turns WHERE {_HERE} AND id = ? AND state = 'open' AND instance = ?",
+        "SELECT pending, cell, epoch, head FROM turns AS t JOIN sessions AS s"
+        " ON s.namespace = t.namespace AND s.id = t.session"
+        " WHERE t.namespace = ? AND t.session = ? AND t.id = ? AND t.state = 'open' AND t.instance = ?",
         (*_pair(turn.key), turn.id, owner.instance),
     ).fetchone()
-    return dict(json.loads(row[0])) if row else None
+    return _Lease(json.loads(row[0]), *row[1:]) if row else None
 
 
-def _insert(db: sqlite3.Connection, turn: Turn, messages: Sequence[Message], head: int, now: float) -> list[Item]:
+def _keep(db: sqlite3.Connection, key: SessionKey, media: Mapping[str, Media]) -> None:
+    rows = [(key.namespace, medium.hash, medium.mime, medium.size, medium.data) for medium in media.values()]
+    if rows:
+        db.executemany(
+            "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows
+        )
+
+
+def _insert(db: sqlite3.Connection, turn: Turn, lease: _Lease, messages: Sequence[Message], now: float) -> list[Item]:
     if not messages:
         return []
-    bodies = [stored.encode(message) for message in messages]
-    numbered = list(enumerate(zip(messages, bodies, strict=True), start=head + 1))
-    opened = db.execute(f"SELECT cell, epoch FROM turns WHERE {_HERE} AND id = ?", (*_pair(turn.key), turn.id))
-    cell, epoch = opened.fetchone()
+    here = _pair(turn.key)
+    numbered = [(seq, said, stored.encode(said)) for seq, said in enumerate(messages, start=lease.head + 1)]
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (*_pair(turn.key), seq, turn.id, message.role, _kind(message), message.call_id, body, cell, epoch, now)
-            for seq, (message, body) in numbered
+            (*here, seq, turn.id, said.role, _kind(said), said.call_id, body, lease.cell, lease.epoch, now)
+            for seq, said, body in numbered
         ],
     )
-    db.executemany(
-        "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        [(*_pair(turn.key), medium.hash, seq) for seq, (message, _) in numbered for medium in message.media],
-    )
+    named = [(*here, medium.hash, seq) for seq, said, _ in numbered for medium in said.media]
+    if named:
+        db.executemany(
+            "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", named
+        )
     db.execute(
         "UPDATE sessions SET head = ?, revision = revision + 1, updated = ? WHERE namespace = ? AND id = ?",
-        (head + len(messages), now, *_pair(turn.key)),
+        (lease.head + len(messages), now, *here),
     )
-    return [Item(seq, turn.id, stored.decode(body), now) for seq, (_, body) in numbered]
+    return [Item(seq, turn.id, stored.decode(body), now) for seq, _, body in numbered]
 
 
 def _kind(message: Message) -> str:

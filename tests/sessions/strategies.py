@@ -24,38 +24,39 @@ json_values = st.recursive(
 media = st.builds(
     Media.of,
     st.sampled_from(["image/png", "image/jpeg", "text/html"]),
-    st.binary(max_size=40) | st.sampled_from([b"same", bytes(300_000)]),
+    st.binary(max_size=40) | st.sampled_from([4, 300_000]).map(bytes),
 )
 
 
 @st.composite
-def parts(draw: st.DrawFn, images: bool = True) -> tuple[Part, ...]:
+def parts(draw: st.DrawFn, shown: st.SearchStrategy[Media] = media) -> tuple[Part, ...]:
     """Canonical: no empty text, and no two texts unless a medium is among the parts."""
     said: list[Part] = [Text(text) for text in draw(st.lists(texts.filter(bool), max_size=3))]
-    shown = draw(st.lists(media, max_size=2)) if images else []
-    if not shown:
+    pictures = draw(st.lists(shown, max_size=2))
+    if not pictures:
         return tuple(said[:1])
-    return tuple(draw(st.permutations([*said, *shown])))
+    return tuple(draw(st.permutations([*said, *pictures])))
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> list[Message]:
+def rounds(draw: st.DrawFn, shown: st.SearchStrategy[Media] = media) -> list[Message]:
     """One message, or an assistant's calls with some or all of their results."""
     role: Role = draw(st.sampled_from(get_args(Role)))
     if role != "tool":
-        return [Message(role, draw(parts()), hidden=draw(st.booleans()), name=draw(st.none() | texts.filter(bool)))]
+        return [
+            Message(role, draw(parts(shown)), hidden=draw(st.booleans()), name=draw(st.none() | texts.filter(bool)))
+        ]
     names = draw(st.lists(ids, min_size=1, max_size=3, unique=True))
     calls = tuple(ToolCall(id, draw(ids), draw(st.dictionaries(texts, json_values, max_size=3))) for id in names)
-    asked = Message(
-        "assistant", draw(parts()), calls, reasoning=draw(texts), status=draw(st.sampled_from([None, "interrupted"]))
-    )
+    cut: Status | None = draw(st.sampled_from([None, "interrupted"]))
+    asked = Message("assistant", draw(parts(shown)), calls, reasoning=draw(texts), status=cut)
     answered = draw(st.permutations(calls))[: draw(st.integers(0, len(calls)))]
-    return [asked, *[_result(draw, call) for call in answered]]
+    return [asked, *[_result(draw, call, shown) for call in answered]]
 
 
-def _result(draw: st.DrawFn, call: ToolCall) -> Message:
+def _result(draw: st.DrawFn, call: ToolCall, shown: st.SearchStrategy[Media]) -> Message:
     status: Status = draw(st.sampled_from(get_args(Status)))
-    return Message("tool", draw(parts()), call_id=call.id, name=call.name, status=status)
+    return Message("tool", draw(parts(shown)), call_id=call.id, name=call.name, status=status)
 
 
 messages = rounds().map(lambda batch: batch[0])
