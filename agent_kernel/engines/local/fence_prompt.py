@@ -17,24 +17,48 @@ OPEN, CLOSE = "```python\n", "```"
 
 RULES = (
     "To do something, write one ```python code block: it runs in the user's notebook and you see its output. "
-    "Variables stay. np, pd, plt, math, json, re, os, csv and datetime are imported. "
+    "Variables stay: use those that exist, never load or define them again. "
+    "np, pd, plt, math, json, re, os, csv and datetime are imported. "
     "Let Python compute every value and print it; never write results yourself. "
     "If no code is needed, answer in plain text."
 )
 ANSWER = "Answer my question in one plain sentence from this output."
 
+
+def _example(asked: str, code: str, output: str, answer: str) -> tuple[ChatMessage, ...]:
+    return (
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": f"{OPEN}{code}\n{CLOSE}"},
+        {"role": "user", "content": f"Output:\n{output}\n\n{ANSWER}"},
+        {"role": "assistant", "content": answer},
+    )
+
+
 EXAMPLES: tuple[ChatMessage, ...] = (
-    {
-        "role": "user",
-        "content": "Variables: cars: DataFrame 406 rows x 3 columns: name (str), mpg (float), year (int).\n\n"
-        "What is the average mpg of cars?",
-    },
-    {"role": "assistant", "content": "```python\nprint(cars['mpg'].mean())\n```"},
-    {"role": "user", "content": f"Output:\n23.51\n\n{ANSWER}"},
-    {"role": "assistant", "content": "The average mpg is 23.51."},
+    *_example(
+        "Variables: path: str of 14 characters: '/data/cars.csv'\n\nRead path into cars. The column sold holds dates.",
+        "cars = pd.read_csv(path, parse_dates=['sold'])\nprint(cars.shape)",
+        "(406, 3)",
+        "I loaded path into cars: it has 406 rows and 3 columns.",
+    ),
+    *_example(
+        "Variables: cars: DataFrame, 406 rows x 3 columns: sold datetime64[ns], mpg float64, color str\n\n"
+        "Plot the mean mpg of cars for each year.",
+        "cars.groupby(cars['sold'].dt.year)['mpg'].mean().plot(marker='o')\nplt.ylabel('mean mpg')\nplt.show()",
+        "[1 figure(s) shown]",
+        "The plot shows the mean mpg of each year.",
+    ),
+    *_example(
+        "Which year is the worst?",
+        "by_year = cars.groupby(cars['sold'].dt.year)['mpg'].mean()\nprint(by_year.idxmin(), by_year.min())",
+        "1973 17.1",
+        "1973 is the worst year, with a mean mpg of 17.1.",
+    ),
     {"role": "user", "content": "Thanks! What does mpg stand for?"},
     {"role": "assistant", "content": "It stands for miles per gallon."},
 )
+"""Idioms that a small model lacks: a file with dates, a group by a part of a date, a picture, and a question about
+what came before, which is computed and not guessed. The last one shows that not every question needs code."""
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ SILENT_S = 120.0
 LOADING_SILENT_S = 900.0
 """Building a large model's graph for the first time takes minutes in which the library says nothing."""
 CHECK_S = 1.0
+END_S = 2.0
 LOG_TAIL = 2000
 
 
@@ -114,14 +115,10 @@ class WorkerProcess:
         return await answer
 
     async def aclose(self) -> None:
-        """Ends the worker: end of file first, two seconds later SIGKILL."""
+        """Ends the worker: end of file first, END_S later SIGKILL."""
         self._closing = True
         self._writer.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), 2.0)
-        except TimeoutError:
-            self._kill()
-            await self._process.wait()
+        await self._ended()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -153,8 +150,7 @@ class WorkerProcess:
                 self._deliver(frame)
         except EngineCrashed as error:
             self._fail(error)
-        self._kill()
-        code = await self._process.wait()
+        code = await self._ended()
         self._fail(EngineCrashed(*self._epitaph(code)))
 
     def _deliver(self, frame: Frame) -> None:
@@ -196,9 +192,19 @@ class WorkerProcess:
                 if not answer.done():
                     answer.set_exception(error)
 
+    async def _ended(self) -> int:
+        """The exit code. A worker whose pipe was closed has END_S to go by itself."""
+        try:
+            return await asyncio.wait_for(self._process.wait(), END_S)
+        except TimeoutError:
+            self._kill()
+            return await self._process.wait()
+
     def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        # Not Process.kill: it polls first, and so may take the exit code away from asyncio's own watcher.
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     def _epitaph(self, code: int) -> tuple[str]:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
