@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 from agent_kernel.messages import Status
 
 HEAD = 5
-MAX_JSON = 4 << 20
+MAX_JSON = 1 << 20
 IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n"}
 _STATUS = ("success", "error", "interrupted")
 

@@ -46,6 +46,7 @@ class Place:
     lost: str = ""
     used: float = 0.0
     timer: asyncio.TimerHandle | None = None
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class LinuxSandbox:
         self._stops: set[asyncio.Future[StopReason]] = set()
         self._most = policy.max_sessions or max(4, _memory_gb())
         self._running = asyncio.Semaphore(self._most)
+        self._filling = asyncio.Lock()
         self._closing = False
 
     def workdir(self, session: SessionKey) -> Path:
@@ -123,7 +125,8 @@ class LinuxSandbox:
         """Ends the session's process; with ``remove`` its work directory goes too."""
         place = self._places.pop(session, None)
         if place is not None:
-            await self._end(place, "")
+            place.closed = True
+            await self._end(place, "the session was closed")
         if remove:
             await asyncio.to_thread(shutil.rmtree, self.workdir(session), ignore_errors=True)
 
@@ -137,7 +140,6 @@ class LinuxSandbox:
             if place.process is not None:
                 await place.process.kill("the sandbox was closed")
         if self._found is not None:
-            self._found.cancel()
             await asyncio.gather(self._found, return_exceptions=True)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for place in self._places.values():
@@ -175,11 +177,16 @@ class LinuxSandbox:
             if process.ended:
                 await self._end(place, process.ended)
             self._touch(place)
+        # Only now: a start beside the run would slow it down on a small machine.
+        if len(self._warm) < self.policy.warm:
+            self._spawn(self._fill())
         return replace(result, lost=lost)
 
     async def _process_of(self, place: Place, read: Sequence[Path]) -> JailedProcess:
         if place.process is not None and place.process.ended:
             await self._end(place, place.process.ended)
+        if place.closed:
+            raise SandboxUnavailable("The session was closed.")
         if place.process is None:
             found = await self._probed()
             if found.plan is None:
@@ -188,7 +195,6 @@ class LinuxSandbox:
             process = await self._take()
             await process.enter(self._spec(found.plan, place.workdir, place.uid, read))
             place.process = process
-            self._spawn(self._fill())
         return place.process
 
     def _spec(self, plan: Plan, workdir: Path, uid: int, read: Sequence[Path]) -> Spec:
@@ -243,9 +249,9 @@ class LinuxSandbox:
         return await JailedProcess.start(self._interpreter, self.policy)
 
     async def _fill(self) -> None:
-        while len(self._warm) < self.policy.warm and not self._closing:
-            process = await JailedProcess.start(self._interpreter, self.policy)
-            self._warm.append(process)
+        async with self._filling:
+            while len(self._warm) < self.policy.warm and not self._closing:
+                self._warm.append(await JailedProcess.start(self._interpreter, self.policy))
 
     async def _probed(self) -> Found:
         if self._found is None:

@@ -42,6 +42,7 @@ StopReason: TypeAlias = Literal["interrupted", "output", "disk", "timeout"]
 ENTER_S = 60.0
 """Guard for starting and jailing a process on a machine that is very busy."""
 END_S = 2.0
+MAX_ERROR = 50_000
 
 _START = """
 import sys, types
@@ -200,11 +201,20 @@ class JailedProcess:
         if run.done.done():
             return None
         reason: StopReason = run.stop.result() if run.stop.done() else "timeout"
-        self._tell({"do": "interrupt"})
-        await asyncio.wait({run.done}, timeout=self._policy.grace_s)
+        await self._interrupt(run)
         if not run.done.done():
             await self.kill("it did not react to an interrupt and was ended")
         return reason
+
+    async def _interrupt(self, run: Run) -> None:
+        """Twice: one that arrives before the code has begun is not heard."""
+        grace = self._policy.grace_s
+        for wait in (grace / 3, grace - grace / 3):
+            self._tell({"do": "interrupt"})
+            await asyncio.wait({run.done}, timeout=wait)
+            if run.done.done():
+                # The signal may be on its way still, if the code ended just now; it is not for the next run.
+                return await asyncio.sleep(0.02)
 
     def _heard(self, run: Run, name: str, text: str) -> None:
         run.written += len(text)
@@ -242,7 +252,7 @@ class JailedProcess:
         status: Status = done.status if done else "error"
         if reason is not None:
             status = reason if reason in ("timeout", "interrupted") else "error"
-        notes = [done.error] if done and done.error else []
+        notes = [done.error[:MAX_ERROR]] if done and done.error else []
         if reason is not None:
             notes.append(self._explain(reason, timeout_s))
         if self.ended:
@@ -250,7 +260,8 @@ class JailedProcess:
         if run.dropped:
             notes.append(f"{run.dropped} image(s) were not kept: too large together.")
         texts = {name: output.text() for name, output in run.outputs.items()}
-        value = done.value if done else None
+        # What a worker sends is shorter than this; what code forges need not be.
+        value = done.value[: 2 * self._policy.value_chars] if done and done.value else None
         return RunResult(
             status, texts["stdout"], texts["stderr"], value, "\n".join(notes) or None, tuple(run.media), seconds
         )

@@ -317,15 +317,38 @@ async def test_nonsense_on_the_protocol_channel_ends_the_worker_and_never_the_se
     assert (await sandbox.run(KEY, "1 + 1")).value == "2"
 
 
-async def test_a_forged_result_ends_nothing_but_its_own_run(sandbox: LinuxSandbox) -> None:
+async def test_a_forged_result_harms_nothing_but_its_own_session(sandbox: LinuxSandbox) -> None:
     forge = (
         "import struct, stat, time\nbody = json.dumps({'type': 'done', 'id': 1, 'status': 'success', 'value': 'forged',"
         " 'error': None}).encode()\nfor fd in range(3, 64):\n    try:\n"
         "        if stat.S_ISSOCK(os.fstat(fd).st_mode): os.write(fd, b'J' + struct.pack('>I', len(body)) + body)\n"
         "    except OSError: pass\n"
     )
+    await sandbox.run(TWO, "x = 1")
     assert (await sandbox.run(KEY, forge)).value in (None, "forged")
+    await sandbox.run(KEY, "1")  # may meet the true result of the run before, which nobody waits for any more
     assert (await sandbox.run(KEY, "1 + 1")).value == "2"
+    assert (await sandbox.run(TWO, "x")).value == "1"
+
+
+async def test_a_session_closed_while_its_code_runs_leaves_nothing(sandbox: LinuxSandbox) -> None:
+    runs = [asyncio.create_task(sandbox.run(KEY, "while True: pass")) for _ in range(2)]
+    await asyncio.sleep(1)
+    await sandbox.close(KEY)
+    first, second = await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 20)
+    assert "closed" in str(first)
+    assert isinstance(second, SandboxUnavailable)
+
+
+async def test_a_run_cancelled_at_any_moment_leaves_the_session_whole(sandbox: LinuxSandbox) -> None:
+    await sandbox.run(KEY, "x = 1")
+    for pause in (0, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.02, 0.05):
+        run = asyncio.create_task(sandbox.run(KEY, "import time\nfor _ in range(10): time.sleep(0.001)"))
+        await asyncio.sleep(pause)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        result = await sandbox.run(KEY, "x")
+        assert (result.value, result.lost) == ("1", "")
 
 
 async def test_waiting_processes_are_taken_and_replaced(make: Make) -> None:
