@@ -163,8 +163,8 @@ def test_an_install_enables_the_server_extension(base: Environment) -> None:
     listed = base("jupyter", "server", "extension", "list")
     assert "jupyter_ext" in listed
     lines = [line for line in listed.splitlines() if "jupyter_ext" in line]
-    assert "enabled" in lines[0]
-    assert "OK" in lines[-1]
+    assert any("enabled" in line for line in lines), listed
+    assert any("OK" in line for line in lines), listed
 
 
 PROBE = """
@@ -190,7 +190,7 @@ async def ask_kernel(environment: Environment, folder: Path) -> tuple[int | None
             message["content"]["text"] async for message in kernel.execute(PROBE) if message["msg_type"] == "stream"
         ]
     mine, extensions, magic = json.loads("".join(printed))
-    return mine, set(extensions), magic
+    return mine, {name.rpartition(".")[2] for name in extensions}, magic
 
 
 @pytest.mark.slow
