@@ -29,13 +29,15 @@ KERNEL_HEADER = "X-Agent-Kernel-Token"
 PLAIN: Any = {"trust_env": False, "verify": False}
 """No proxy, and no certificates to load: that alone takes half a second."""
 
+OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
+
 Json = dict[str, Any]
 
 
 @dataclass
 class AgentServer:
     """``directory`` holds everything of it; ``traits`` are of AgentKernel, ``server`` of ServerApp and others by full
-    name. Servers that share ``data_dir`` share one session store."""
+    name. Servers that share ``data_dir`` share one session store. ``lab``: with JupyterLab (a second slower)."""
 
     directory: Path
     script: Sequence[Json] = ()
@@ -43,6 +45,7 @@ class AgentServer:
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     data_dir: Path | None = None
+    lab: bool = False
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
 
@@ -138,7 +141,7 @@ class AgentServer:
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.root_dir={self.root}",
             f"--IdentityProvider.token={TOKEN}",
-            "--ServerApp.jpserver_extensions={'jupyter_ext': True}",
+            f"--ServerApp.jpserver_extensions={dict.fromkeys(OTHERS, self.lab) | {'jupyter_ext': True}}",
             *(f"--AgentKernel.{name}={value}" for name, value in {**traits, **self.traits}.items()),
             *self.options,
         ]

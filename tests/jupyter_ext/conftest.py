@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,4 +25,23 @@ async def agent_server(tmp_path: Path) -> AsyncIterator[ServerFactory]:
 
     yield start
     for server in servers:
+        server.sweep()
+
+
+HANG = {"text": "It begins", "fault": "hang", "when": "hang", "loop": True}
+SLOW = {"text": "word " * 40, "deltas": 40, "delay": 0.05, "when": "slow", "loop": True}
+FAST = {"text": "x" * 600, "deltas": 600, "delay": 0.001, "when": "fast", "loop": True}
+CODE = {"name": "python", "arguments": {"code": "1 + 1"}}
+LIVE = {"text": "", "calls": [CODE], "when": "live"}
+HELLO = {"text": "Hello.", "loop": True}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+    """One server for the tests of a module that do not end it: prompts with ``hang``, ``slow``, ``fast`` or ``live``
+    (once) get those answers, others ``Hello.``"""
+    server = AgentServer(tmp_path_factory.mktemp("server"), [HANG, SLOW, FAST, LIVE, HELLO])
+    try:
+        yield asyncio.run(server.start())
+    finally:
         server.sweep()

@@ -90,7 +90,7 @@ async def _prepare(server: AgentServer) -> World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    script = [
+    script: list[Json] = [
         {"text": "", "calls": [{"name": "python", "arguments": {"code": "1"}}], "when": "ask"},
         {"text": "ok", "loop": True},
     ]

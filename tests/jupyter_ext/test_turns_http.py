@@ -1,20 +1,271 @@
+"""Turns as clients meet them: over HTTP, on a server in a process of its own."""
+
 from __future__ import annotations
 
-from tests.jupyter_ext.conftest import ServerFactory
-from tests.server import followed, start_turn, text_of
+import asyncio
+import itertools
+
+import httpx
+
+from tests.jupyter_ext.conftest import HANG, HELLO, SLOW, ServerFactory
+from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
 
 
-async def test_a_turn_runs_through_http_and_its_answer_is_stored(agent_server: ServerFactory) -> None:
-    server = await agent_server([{"text": "Four words of answer.", "deltas": 4}])
+def end_of(events: list[Json]) -> tuple[str, str]:
+    assert events[-1]["type"] == "turn.finished"
+    return events[-1]["data"]["state"], events[-1]["data"]["reason"]
+
+
+async def messages(client: httpx.AsyncClient, session: str) -> list[tuple[str, str]]:
+    items = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
+    return [(item["message"]["role"], item["message"]["content"]) for item in items]
+
+
+async def test_a_turn_runs_through_http_and_its_answer_is_stored(server: AgentServer) -> None:
     async with server.client() as client:
         started = await start_turn(client, "hello")
         events = await followed(client, started["turn"])
-        assert text_of(events) == "Four words of answer."
+        assert text_of(events) == "Hello."
         assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-        assert events[-1]["type"] == "turn.finished"
-        assert events[-1]["data"]["state"] == "committed"
-        items = (await client.get(f"agent/v1/sessions/{started['session']}/items")).json()["items"]
-        assert [(item["message"]["role"], item["message"]["content"]) for item in items] == [
-            ("user", "hello"),
-            ("assistant", "Four words of answer."),
-        ]
+        assert end_of(events) == ("committed", "")
+        assert await messages(client, started["session"]) == [("user", "hello"), ("assistant", "Hello.")]
+
+
+async def test_a_client_that_was_lost_resumes_without_a_gap_or_a_repeat(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn = (await start_turn(client, "slow"))["turn"]
+        before: list[Json] = []
+        async for event in follow(client, turn):
+            before.append(event)
+            if len(before) == 8:
+                break
+        await asyncio.sleep(0.3)
+        after = [event async for event in follow(client, turn, last_event_id=before[-1]["seq"])]
+        assert text_of([*before, *after]) == SLOW["text"]
+        assert end_of(after) == ("committed", "")
+        whole = await followed(client, turn)
+        assert text_of(whole) == SLOW["text"]
+
+
+async def test_a_reader_that_leaves_does_not_end_the_turn(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn = (await start_turn(client, "slow"))["turn"]
+        async for _ in follow(client, turn):
+            break
+    async with server.client() as client:
+        assert end_of(await followed(client, turn)) == ("committed", "")
+
+
+async def test_two_readers_see_the_same_numbering(server: AgentServer) -> None:
+    async with server.client() as one, server.client() as two:
+        turn = (await start_turn(one, "slow"))["turn"]
+        early = asyncio.create_task(followed(one, turn))
+        await asyncio.sleep(0.7)
+        late = await followed(two, turn)
+        assert await early == late
+
+
+async def test_a_cancelled_turn_keeps_its_partial_answer_and_the_reason(server: AgentServer) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "hang")
+        await wait_for_event(client, started["turn"], "text.delta")
+        path = f"agent/v1/turns/{started['turn']}/cancel"
+        assert (await client.post(path, json={"reason": "not now"})).json() == {"state": "cancelled"}
+        assert (await client.post(path, json={"reason": "again"})).json() == {"state": "cancelled"}
+        assert end_of(await followed(client, started["turn"])) == ("cancelled", "not now")
+        assert await messages(client, started["session"]) == [("user", "hang"), ("assistant", "It begins")]
+        seen = (await client.get(f"agent/v1/turns/{started['turn']}")).json()
+        assert (seen["state"], seen["reason"], seen["running"]) == ("cancelled", "not now", False)
+
+
+async def test_turns_of_a_session_run_one_at_a_time_in_the_order_they_came(server: AgentServer) -> None:
+    async with server.client() as client:
+        first = await start_turn(client, "hang")
+        session = first["session"]
+        await wait_for_event(client, first["turn"], "text.delta")
+        second = await start_turn(client, "second", session=session)
+        third = await start_turn(client, "third", session=session)
+        refused = await client.post("agent/v1/turns", json={"prompt": "now", "session": session, "queue": False})
+        assert refused.status_code == 409
+        assert refused.json()["error"]["code"] == "session_busy"
+        other = await start_turn(client, "elsewhere")
+        assert end_of(await followed(client, other["turn"])) == ("committed", "")
+        await client.post(f"agent/v1/turns/{first['turn']}/cancel", json={})
+        queued = await followed(client, third["turn"])
+        positions = [event["data"]["position"] for event in queued if event["type"] == "queued"]
+        assert positions == [2, 1]
+        assert end_of(queued) == ("committed", "")
+        said = [text for role, text in await messages(client, session) if role == "user"]
+        assert said == ["hang", "second", "third"]
+        assert end_of(await followed(client, second["turn"])) == ("committed", "")
+
+
+async def test_a_queued_turn_can_be_cancelled_and_leaves_nothing_behind(server: AgentServer) -> None:
+    async with server.client() as client:
+        first = await start_turn(client, "hang")
+        await wait_for_event(client, first["turn"], "text.delta")
+        second = await start_turn(client, "never", session=first["session"])
+        reply = await client.post(f"agent/v1/turns/{second['turn']}/cancel", json={"reason": "changed my mind"})
+        assert reply.json() == {"state": "cancelled"}
+        assert end_of(await followed(client, second["turn"])) == ("cancelled", "changed my mind")
+        await client.post(f"agent/v1/turns/{first['turn']}/cancel", json={})
+        assert ("user", "never") not in await messages(client, first["session"])
+
+
+async def test_a_server_killed_in_a_turn_leaves_it_closed_as_interrupted_and_the_session_goes_on(
+    agent_server: ServerFactory,
+) -> None:
+    server = await agent_server([HANG, HELLO])
+    await server.save_notebook("analysis.ipynb")
+    async with server.client() as client:
+        session = (await client.post("agent/v1/sessions?path=analysis.ipynb", json={})).json()["id"]
+        broken = await start_turn(client, "hang", session=session)
+        await wait_for_event(client, broken["turn"], "text.delta")
+    await server.kill()
+    await server.start()
+    async with server.client() as client:
+        bound = (await client.get("agent/v1/binding?path=analysis.ipynb")).json()
+        assert bound["session"]["id"] == session
+        found = (await client.get(f"agent/v1/turns/{broken['turn']}")).json()
+        assert (found["state"], found["running"]) == ("interrupted", False)
+        replayed = await followed(client, broken["turn"])
+        assert replayed[-1]["data"]["state"] == "interrupted"
+        resumed = await followed(client, broken["turn"], after=7)
+        assert [(event["seq"], event["type"]) for event in resumed] == [(8, "notice"), (9, "turn.finished")]
+        again = await start_turn(client, "hello", session=session)
+        assert end_of(await followed(client, again["turn"])) == ("committed", "")
+
+
+async def test_a_turn_that_waits_for_another_server_begins_when_that_one_ends(agent_server: ServerFactory) -> None:
+    one = await agent_server([HANG, HELLO], "one")
+    two = await agent_server([HELLO], "two", data_dir=one.directory / "data")
+    async with one.client() as first, two.client() as second:
+        running = await start_turn(first, "hang")
+        session = running["session"]
+        await wait_for_event(first, running["turn"], "text.delta")
+        refused = await second.post("agent/v1/turns", json={"prompt": "now", "session": session, "queue": False})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
+        waiting = await start_turn(second, "after you", session=session)
+        told = await wait_for_event(second, waiting["turn"], "queued")
+        assert "another server" in told["data"]["reason"]
+        await first.post(f"agent/v1/turns/{running['turn']}/cancel", json={})
+        assert end_of(await followed(second, waiting["turn"])) == ("committed", "")
+
+
+async def test_two_servers_with_an_untitled_notebook_each_keep_apart_and_one_restarts_without_the_other_noticing(
+    agent_server: ServerFactory,
+) -> None:
+    one = await agent_server([SLOW], "one")
+    two = await agent_server([HELLO], "two", data_dir=one.directory / "data")
+    kernels = [await server.start_kernel("Untitled.ipynb") for server in (one, two)]
+    async with one.client() as first:
+        running = await start_turn(first, "slow", kernel=kernels[0])
+        async with two.client() as second:
+            other = await start_turn(second, "hello", kernel=kernels[1])
+            assert running["notebook"] == other["notebook"] == "Untitled.ipynb"
+            assert running["session"] != other["session"]
+        assert await two.stop() == 0
+        await two.start()
+        events = await followed(first, running["turn"])
+        assert end_of(events) == ("committed", "")
+        assert text_of(events) == SLOW["text"]
+
+
+async def test_live_code_is_claimed_once_and_its_output_reaches_the_readers(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn = (await start_turn(client, "live", client_tools=["python"], answers=["python.live"]))["turn"]
+        asked = await wait_for_event(client, turn, "approval.required")
+        assert asked["data"]["code"] == "1 + 1"
+        approval = f"agent/v1/agent/approvals/{asked['data']['approval']}"
+        assert (await client.post(approval, json={"decision": "approve"})).json() == {"status": "resolved"}
+        offered = await wait_for_event(client, turn, "call.offered")
+        call = offered["data"]["call"]
+        claims = f"agent/v1/turns/{turn}/claims"
+        claim = (await client.post(claims, json={"call": call, "client": "test"})).json()
+        assert (claim["name"], claim["arguments"]) == ("python", {"code": "1 + 1"})
+        assert (await client.post(claims, json={"call": call, "client": "late"})).status_code == 409
+        token = {"token": claim["token"]}
+        said = {"action": "output", "stream": "stdout", "text": "counting\n", **token}
+        assert (await client.post(f"{claims}/{call}", json=said)).json() == {}
+        assert (await client.post(f"{claims}/{call}", json={"action": "renew", "token": "wrong"})).status_code == 409
+        done = {"action": "finish", "status": "success", "text": "2", "media": [], "shown": True, **token}
+        assert (await client.post(f"{claims}/{call}", json=done)).json() == {}
+        events = await followed(client, turn)
+        assert text_of(events) == "Hello."
+        outputs = [event["data"] for event in events if event["type"] in ("call.output", "call.finished")]
+        assert [output["text"] for output in outputs] == ["counting\n", "2"]
+
+
+async def test_a_turn_gives_no_more_than_twenty_deltas_a_second(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn = (await start_turn(client, "fast"))["turn"]
+        events = await followed(client, turn)
+    times = [event["time"] for event in events if event["type"] == "text.delta"]
+    assert text_of(events) == "x" * 600
+    assert all(later - earlier > 0.04 for earlier, later in itertools.pairwise(times[:-1]))
+
+
+async def test_the_mistakes_of_a_client_are_told_in_words(server: AgentServer) -> None:
+    cases: list[tuple[bytes, str]] = [
+        (b"{", "body"),
+        (b"[]", "body"),
+        (b'{"prompt": ""}', "prompt"),
+        (b'{"prompt": "x", "wherever": 1}', "wherever"),
+        (b'{"prompt": "x", "where": "moon"}', "where"),
+        (b'{"prompt": "x", "sampling": {"temperature": -1}}', "temperature"),
+        (b'{"prompt": "x", "session": "a\\u0000b"}', "session id"),
+        (b'{"prompt": "x", "model": "gpt-9"}', "gpt-9"),
+        (b'{"prompt": "\xff"}', "body"),
+    ]
+    async with server.client() as client:
+        for body, word in cases:
+            reply = await client.post("agent/v1/turns", content=body)
+            assert reply.status_code == 400, body
+            assert reply.json()["error"]["code"] == "invalid_request"
+            assert word in reply.json()["error"]["message"], reply.text
+        assert (await client.post("agent/v1/turns", json={"prompt": "x", "kernel": "none"})).status_code == 404
+        assert (await client.get("agent/v1/turns/none/events?after=x")).status_code == 400
+        assert (await client.get("agent/v1/sessions?limit=-1")).status_code == 400
+        assert (await client.put("agent/v1/turns", json={})).status_code == 405
+        assert (await client.post("agent/v1/turns", content=b" " * (33 << 20))).status_code == 413
+        named = await client.get("agent/v1/sessions/none", headers={"X-Request-ID": "mine-1"})
+        assert named.json()["error"] | {"message": ""} == {
+            "code": "session_not_found",
+            "message": "",
+            "hint": "",
+            "request_id": "mine-1",
+            "details": {},
+        }
+    assert "Traceback" not in server.log.read_text()
+
+
+async def test_a_server_that_is_stopped_closes_its_turns_and_leaves_no_process(agent_server: ServerFactory) -> None:
+    server = await agent_server([HANG, HELLO])
+    kernel = await server.start_kernel("a.ipynb")
+    assert await server.run_in_kernel(kernel, "print('up')") == "up\n"
+    async with server.client() as client:
+        started = await start_turn(client, "hang")
+        await wait_for_event(client, started["turn"], "text.delta")
+    assert await server.stop() == 0
+    assert server.processes() == []
+    log = server.log.read_text()
+    assert "Traceback" not in log
+    assert "was destroyed but it is pending" not in log
+    await server.start()
+    async with server.client() as client:
+        found = (await client.get(f"agent/v1/turns/{started['turn']}")).json()
+        assert (found["state"], found["reason"]) == ("cancelled", "the server was stopped")
+
+
+async def test_a_running_turn_counts_as_activity_of_the_server(server: AgentServer) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "hang")
+        first = (await client.get("api/status")).json()["last_activity"]
+        await asyncio.sleep(2.5)
+        later = (await client.get("api/status?no_track_activity=1")).json()["last_activity"]
+        assert later > first
+        await client.post(f"agent/v1/turns/{started['turn']}/cancel", json={})
+        await asyncio.sleep(1.5)
+        quiet = (await client.get("api/status?no_track_activity=1")).json()["last_activity"]
+        await asyncio.sleep(2.5)
+        assert (await client.get("api/status?no_track_activity=1")).json()["last_activity"] == quiet
