@@ -27,6 +27,9 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
     13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 15: ("Q8_K", 256, 292), 30: ("BF16", 1, 2),
 }  # fmt: skip
 """Tensor type: name, weights in a block, bytes of a block. Types that are not listed are named by number."""
+_DAMAGE = (struct.error, IndexError, OverflowError, UnicodeDecodeError, TypeError, ZeroDivisionError, RecursionError)
+"""What reading a header that lies raises: cut off, or a number where text should be, an alignment of 0, arrays in
+arrays in arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def read_header(path: Path) -> Header:
             return _Reader(data, path).header()
     except (OSError, ValueError) as error:  # an empty file can not be mapped: ValueError
         raise ModelBroken(f"{path} can not be read: {error}.") from error
-    except (struct.error, IndexError, OverflowError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise _broken(path, "its header is damaged or cut off") from error
 
 

@@ -30,7 +30,7 @@ def decode_frame(body: bytes) -> Frame:
     """Raises EngineCrashed for bytes that are no JSON object: the pipe can not be trusted from here on."""
     try:
         frame = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EngineCrashed("The model worker's pipe carries something that is not a frame.") from error
     if not isinstance(frame, dict):
         raise EngineCrashed("The model worker's pipe carries something that is not a frame.")
