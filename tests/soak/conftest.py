@@ -1,0 +1,93 @@
+"""Soaks: the same faults over and over, for as long as they are given, drawn from a seed.
+
+    pytest tests/soak --soak-minutes 40 --seed 7
+
+Not part of a plain ``pytest`` (norecursedirs). The time is shared out by ``@pytest.mark.soak(share)``; what starting
+servers and browsers takes comes on top. A soak that fails says the seed that it ran with.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.jupyter_ext.conftest import agent_server
+
+__all__ = ["agent_server"]
+
+SEED = 20_260_726
+MINUTES = 40.0
+CLOSING = pytest.StashKey[list[str]]()
+
+
+@dataclass
+class Soak:
+    """``running`` until its time is over; ``counts`` are what it did, for its closing line."""
+
+    name: str
+    seed: int
+    seconds: float
+    random: random.Random
+    counts: Counter[str] = field(default_factory=Counter)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def running(self) -> bool:
+        return self.elapsed < self.seconds
+
+    def begin(self) -> None:
+        """What was set up until now does not count."""
+        self.started = time.monotonic()
+
+    @property
+    def closing_line(self) -> str:
+        counts = ", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items()))
+        return f"soak {self.name}: seed {self.seed}, {self.elapsed:.0f} s: {counts or 'nothing was done'}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("soak")
+    group.addoption("--soak-minutes", type=float, default=MINUTES, help=f"for all soaks together (default {MINUTES:g})")
+    group.addoption("--seed", type=int, default=SEED, help=f"the same seed draws the same faults (default {SEED})")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[CLOSING] = []
+
+
+def share_of(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("soak")
+    assert mark is not None, f"{item.nodeid} says no share of the time: @pytest.mark.soak(0.1)"
+    return float(mark.args[0])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A soak may take its time, and what a slow machine needs to start and to clean up."""
+    for item in items:
+        if "tests/soak" in item.path.as_posix():
+            seconds = config.getoption("--soak-minutes") * 60 * share_of(item)
+            item.add_marker(pytest.mark.timeout(2 * seconds + 600))
+
+
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> Iterator[Soak]:
+    seed = int(request.config.getoption("--seed"))
+    seconds = request.config.getoption("--soak-minutes") * 60 * share_of(request.node)
+    name = request.node.name.removeprefix("test_")
+    one = Soak(name, seed, seconds, random.Random(f"{seed} {name}"))
+    yield one
+    request.config.stash[CLOSING].append(one.closing_line)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[CLOSING]:
+        terminalreporter.write_line(line, bold=True)

@@ -1,0 +1,85 @@
+"""What must hold of a server's files and processes, looked at from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.sessions.transcript import Transcript, parse
+
+RECOVERY_S = 95.0
+"""A lease (60 s), the wait for the next look (30 s), and a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    session: str
+    turn: str
+    heartbeat: float
+
+
+def check_store(path: Path) -> Counter[str]:
+    """Raises AssertionError: damage, gaps, unanswered calls, counts that do not fit. How much there was."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+        db.execute("BEGIN")  # one moment of the store for all that follows
+        sessions = db.execute("SELECT namespace, id, head, turns FROM sessions").fetchall()
+        for namespace, session, head, turns in sessions:
+            _check_session(db, (namespace, session), head, turns)
+        items, stored = (db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("items", "turns"))
+        return Counter({"sessions checked": len(sessions), "items checked": items, "turns checked": stored})
+
+
+def _check_session(db: sqlite3.Connection, key: tuple[str, str], head: int, turns: int) -> None:
+    here = "WHERE namespace = ? AND session = ?"
+    items = db.execute(f"SELECT seq, turn, body FROM items {here} ORDER BY seq", key).fetchall()
+    assert [seq for seq, _, _ in items] == list(range(1, head + 1)), f"{key}: numbers have gaps or go beyond the head"
+    states = db.execute(f"SELECT id, state, ordinal FROM turns {here} ORDER BY ordinal", key).fetchall()
+    assert [ordinal for _, _, ordinal in states] == list(range(1, turns + 1)), f"{key}: turns have gaps"
+    is_open = {turn for turn, state, _ in states if state == "open"}
+    order = {turn: ordinal for turn, _, ordinal in states}
+    assert [order[turn] for _, turn, _ in items] == sorted(order[turn] for _, turn, _ in items), f"{key}: turns mix"
+    _check_pairs(key, [(turn, json.loads(body)) for _, turn, body in items], is_open)
+
+
+def _check_pairs(key: tuple[str, str], items: list[tuple[str, dict[str, Any]]], is_open: set[str]) -> None:
+    """Every call has one result before anything else of its turn follows, but for those of a turn that runs."""
+    waiting: dict[str, str] = {}
+    for turn, body in items:
+        if body["role"] == "tool":
+            assert waiting.pop(body["tool_call_id"], None) == turn, f"{key}: a result without its call"
+        else:
+            assert not waiting, f"{key}: {turn} goes on while calls have no result"
+            waiting = {call["id"]: turn for call in body.get("tool_calls", ())}
+    assert set(waiting.values()) <= is_open, f"{key}: a closed turn has calls without a result"
+
+
+def open_turns(path: Path) -> list[OpenTurn]:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
+        return [OpenTurn(*row) for row in db.execute("SELECT session, id, heartbeat FROM turns WHERE state = 'open'")]
+
+
+def check_sidecars(root: Path) -> list[Transcript]:
+    """Every sidecar below ``root`` reads back, and nothing half-written lies about."""
+    assert not list(root.rglob(".*.tmp")), "a temporary file was left"
+    assert not list(root.rglob("*.conflict.json")), "a server took its own sidecar for another one's"
+    return [parse(path.read_bytes()) for path in root.rglob("*.agent.json")]
+
+
+def memory_mb(pid: int) -> float:
+    """Resident, as the process itself."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(pid)
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
