@@ -14,6 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Status: TypeAlias = Literal["success", "error", "denied", "timeout", "interrupted"]
+MAX_ARGUMENT_DEPTH = 100
+"""Levels of lists and objects in the arguments of a call."""
+_CONTAINERS = (dict, list, tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +131,27 @@ def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media
 
 
 def parse_arguments(raw: str) -> dict[str, Any]:
-    """Arguments as the model wrote them; text that is no JSON object is kept under ``_raw``, never dropped."""
+    """Arguments as the model wrote them; text that is no JSON object is kept under ``_raw``, never dropped.
+
+    So is what a store would refuse: NaN, infinity (also written 1e999) and more than MAX_ARGUMENT_DEPTH levels.
+    """
     try:
         value = json.loads(raw, strict=False)
-    except ValueError:
+        storable = not too_deep(value, MAX_ARGUMENT_DEPTH) and bool(json.dumps(value, allow_nan=False))
+    except (ValueError, RecursionError):
         return {"_raw": raw}
-    return value if isinstance(value, dict) else {"_raw": raw}
+    return value if storable and isinstance(value, dict) else {"_raw": raw}
+
+
+def too_deep(value: Any, levels: int) -> bool:
+    """True when lists and objects nest deeper than ``levels`` (a value that contains itself does)."""
+    layer = [value] if isinstance(value, _CONTAINERS) else []
+    for _ in range(levels + 1):
+        if not layer:
+            return False
+        children = [child for item in layer for child in (item.values() if isinstance(item, dict) else item)]
+        layer = list({id(child): child for child in children if isinstance(child, _CONTAINERS)}.values())
+    return True
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:

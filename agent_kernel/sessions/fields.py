@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.sessions.stored import too_deep
+from agent_kernel.messages import too_deep
 
 T = TypeVar("T")
 _REQUIRED: Any = object()

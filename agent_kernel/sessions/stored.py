@@ -13,13 +13,12 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Media, Message, Role
+from agent_kernel.messages import Media, Message, Role, too_deep
 from agent_kernel.sessions.model import Turn, valid_id
 
 MAX_DEPTH = 200
 """Levels of lists and objects in one JSON value; Python's own codec gives up at about 1000."""
 MAX_PATH = 4096
-_CONTAINERS = (dict, list, tuple)
 _ROLES = frozenset(get_args(Role))
 
 
@@ -36,23 +35,13 @@ def decode(body: str) -> Message:
 
 def encode_json(value: Mapping[str, Any]) -> str:
     """Readable text (é stays é, so that it can be searched), escaped only where UTF-8 can not hold it."""
-    if too_deep(value):
+    if too_deep(value, MAX_DEPTH):
         raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels are not stored.")
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"This can not be stored as JSON: {error}.") from error
     return text if _utf8(text) else json.dumps(value, separators=(",", ":"))
-
-
-def too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
-    """True when lists and objects nest deeper than that (a value that contains itself does)."""
-    layer = [value]
-    for _ in range(levels + 1):
-        layer = [child for item in layer if isinstance(item, _CONTAINERS) for child in _children(item)]
-        if not layer:
-            return False
-    return True
 
 
 def media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:
@@ -97,10 +86,6 @@ def checked_limit(limit: int | None) -> int | None:
     if limit is not None and limit < 0:
         raise InvalidRequest("A limit is None (all) or a number from 0.")
     return limit
-
-
-def _children(value: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    return (child for child in (value.values() if isinstance(value, dict) else value) if isinstance(child, _CONTAINERS))
 
 
 def _utf8(value: str) -> bool:

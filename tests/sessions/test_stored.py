@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Message, Text, ToolCall, assistant
+from agent_kernel.messages import Message, Text, ToolCall, assistant, parse_arguments
 from agent_kernel.sessions import stored
 from tests.sessions.strategies import messages
 
@@ -38,3 +38,13 @@ def test_arguments_as_deep_as_the_limit_are_stored_and_deeper_ones_refused() -> 
         value = [value]
     with pytest.raises(InvalidRequest, match="levels"):
         stored.encode(assistant("", [ToolCall("c", "python", {"x": value})]))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ['{"x": NaN}', '{"x": -Infinity}', '{"x": 1e999}', "[" * 100_000, '{"a":' * 500 + "1" + "}" * 500, "[1]", "x = 1"],
+)
+def test_whatever_arguments_a_model_writes_can_be_stored(raw: str) -> None:
+    said = assistant("", [ToolCall("c", "python", parse_arguments(raw))])
+    assert said.calls[0].arguments == {"_raw": raw}
+    assert stored.decode(stored.encode(said)) == said
