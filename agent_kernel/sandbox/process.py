@@ -357,7 +357,7 @@ class JailedProcess:
         self._pipes["stderr"].attach(heard.keep)
         self._pipes["stderr"].drain()
         self._pipes["stderr"].pause()
-        return heard.text().strip()
+        return heard.text().strip().rpartition("\n")[2]
 
     async def _clean(self) -> None:
         for task in self._tasks:
