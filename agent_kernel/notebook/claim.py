@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.errors import AgentKernelError, Conflict, NotFound, ServerUnreachable
@@ -18,7 +18,7 @@ TRIES = 3
 
 
 class Claim:
-    """``with`` it while the code runs. Its thread does HTTP and nothing else."""
+    """``with`` it while the code runs. Its thread does HTTP, and calls ``tick`` each COALESCE_S seconds."""
 
     def __init__(self, server: Server, turn: str, call: str, grant: Mapping[str, Any]) -> None:
         self._server = server
@@ -29,6 +29,7 @@ class Claim:
         self._unsent: list[tuple[str, str]] = []
         self._passed = 0
         self._done = threading.Event()
+        self.tick: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._keep, name=f"agent-claim-{call}", daemon=True)
 
     @classmethod
@@ -75,6 +76,7 @@ class Claim:
         renewed = time.monotonic()
         with contextlib.suppress(AgentKernelError):  # the answer tells; here nobody could be told
             while not self._done.wait(COALESCE_S):
+                self.tick()
                 self._pass_on()
                 if time.monotonic() - renewed >= self._renew_s:
                     self._post({"action": "renew"})

@@ -84,7 +84,7 @@ class Summary:
                 f"{usage['prompt_tokens']:,.0f} tokens read, {usage.get('reused_tokens', 0):,.0f} of them reused"
             )
             parts.append(f"{usage.get('completion_tokens', 0):,.0f} written")
-        if usage.get("first_token_s"):
+        if usage.get("first_token_s", 0) >= 0.005:
             parts.append(f"first after {_seconds(usage['first_token_s'])}")
         if usage.get("seconds"):
             parts.append(f"{_seconds(usage['seconds'])} in all")
@@ -103,7 +103,7 @@ class Summary:
             "usage": dict(self.usage),
         }
         return {
-            "text/html": f"<div style='{QUIET};opacity:0.8'>{html.escape(self.line)}</div>",
+            "text/html": f"<div style='{QUIET}'>{html.escape(self.line)}</div>",
             "text/plain": self.line,
             TURN_MIME: record,
         }
@@ -114,7 +114,7 @@ def text_bundle(text: str) -> Bundle:
 
 
 def reasoning_bundle(text: str, *, is_open: bool) -> Bundle:
-    body = f"<div style='white-space:pre-wrap;opacity:0.8'>{html.escape(text)}</div>"
+    body = f"<div style='white-space:pre-wrap;{QUIET}'>{html.escape(text)}</div>"
     return {"text/html": _details("reasoning", body, is_open=is_open), "text/plain": f"[reasoning]\n{text}"}
 
 

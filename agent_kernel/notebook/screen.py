@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -54,6 +55,10 @@ class Screen(Protocol):
         """Sends what is due; everything when forced."""
         ...
 
+    def flush_from_aside(self, card: Card) -> None:
+        """What was added to a card, sent by another thread while the main thread is busy."""
+        ...
+
 
 class Segment:
     """One output that is replaced as it grows, at most each INTERVAL_S seconds."""
@@ -66,18 +71,35 @@ class Segment:
         self._sent = 0.0
         self._pause = 0.0
         self._dirty = False
+        # While the agent's code holds the main thread, the claim's thread sends what is due. Reentrant, because an
+        # interrupt may leave it locked by the main thread.
+        self._lock = threading.RLock()
 
     def touch(self, *, force: bool = False) -> None:
         self._dirty = True
         self.flush(force=force)
 
     def flush(self, *, force: bool = False) -> None:
-        if self._dirty and (force or time.monotonic() - self._sent >= self._pause):
-            bundle = self.bundle()
-            transient = {"display_id": self.display_id}
-            self._publisher.publish(bundle, {}, transient=transient, update=self._shown)
-            self._shown, self._dirty, self._sent = True, False, time.monotonic()
-            self._pause = max(INTERVAL_S, len(bundle["text/plain"]) / CHARS_PER_SECOND)
+        with self._lock:
+            if self._dirty and (force or time.monotonic() - self._sent >= self._pause):
+                self._send()
+
+    def flush_from_aside(self) -> None:
+        """From another thread: never waits for the main thread."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._dirty:
+                    self._send()
+            finally:
+                self._lock.release()
+
+    def _send(self) -> None:
+        self._dirty = False
+        bundle = self.bundle()
+        transient = {"display_id": self.display_id}
+        self._publisher.publish(bundle, {}, transient=transient, update=self._shown)
+        self._shown, self._sent = True, time.monotonic()
+        self._pause = max(INTERVAL_S, len(bundle["text/plain"]) / CHARS_PER_SECOND)
 
 
 class CellScreen:
@@ -132,6 +154,10 @@ class CellScreen:
         for segment in (self._current, self._waiting, *self._cards.values()):
             if segment is not None:
                 segment.flush(force=force)
+
+    def flush_from_aside(self, card: Card) -> None:
+        if segment := self._cards.get(card.call):
+            segment.flush_from_aside()
 
     def _grow(self, kind: str, delta: str, bundle: Callable[[], Bundle]) -> None:
         if self._kind != kind or self._current is None:
@@ -207,6 +233,9 @@ class TerminalScreen:
 
     def flush(self, *, force: bool = False) -> None:
         self._out.flush()
+
+    def flush_from_aside(self, card: Card) -> None:
+        """Lines were printed when they came."""
 
     def _open(self, kind: str) -> None:
         if self._kind and self._kind != kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -179,24 +180,28 @@ class CellTurn:
         card.code = self._around.code.prepared(code)
 
         def listen(stream: str, text: str) -> None:
-            claim.output(stream, text)
+            claim.output("stderr" if stream == "stderr" else "stdout", text)
             card.add(text)
             self._screen.card(card)
 
+        claim.tick = lambda: self._screen.flush_from_aside(card)
+        started = time.monotonic()
         with claim:
             outcome = self._around.code.run(card.code, listen, self._screen.show)
+            card.seconds = time.monotonic() - started
             card.add(outcome.traceback)
             self._screen.card(card)
             claim.finish(outcome.status, outcome.text, outcome.media, patient=not outcome.interrupted)
         if outcome.interrupted:
-            card.close(WORDS["interrupted"])
+            card.close(WORDS["interrupted"], card.seconds)
             raise KeyboardInterrupt
 
     def _finished(self, body: CallFinished) -> None:
         card = self._cards[body.call]
         if body.call not in self._mine and not card.output.strip():
             card.add(body.text)
-        card.close(WORDS.get(body.status, body.status), body.seconds)
+        # The server's time of a live call includes the person's, so the card keeps its own.
+        card.close(WORDS.get(body.status, body.status), body.seconds if card.seconds is None else card.seconds)
         self._screen.card(card)
         for number, media in enumerate(body.media, 1):
             if media.get("data") and body.call not in self._mine:
@@ -225,7 +230,7 @@ class CellTurn:
     def _close(self, state: str) -> None:
         for card in self._cards.values():
             if card.open:
-                card.close(WORDS["interrupted"])
+                card.close(WORDS["interrupted"], card.seconds)
                 self._screen.card(card)
         if self._words and state in ("cancelled", "stopped", "failed", "lost"):
             self._screen.text(" *(cut short)*")

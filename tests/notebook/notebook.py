@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from tests.server import AgentServer
 
 CELL_S = 60.0
+CONNECT_TRIES = 5
 Json = dict[str, Any]
 
 
@@ -79,14 +79,47 @@ class Ran:
 
 
 class Notebook:
-    def __init__(self, server: AgentServer, kernel: str, client: AsyncKernelClient) -> None:
+    """``with`` it; a cell is run by a client of the kernel, as a front end is one."""
+
+    def __init__(self, server: AgentServer, kernel: str) -> None:
         self.server = server
         self.kernel = kernel
-        self._client = client
+        self._running = Ran()
+        self._client = AsyncKernelClient()
+
+    async def __aenter__(self) -> Notebook:
+        await self._connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._client.stop_channels()
+
+    async def _connect(self) -> None:
+        """A kernel that still starts may miss heartbeats and be taken for dead; then it is tried again."""
+        file = self.server.directory / "runtime" / f"kernel-{self.kernel}.json"
+        for attempt in range(CONNECT_TRIES):
+            self._client = AsyncKernelClient(connection_file=str(file))
+            self._client.load_connection_file()
+            self._client.start_channels()
+            try:
+                await self._client.wait_for_ready(timeout=CELL_S)
+                return
+            except RuntimeError:
+                self._client.stop_channels()
+                await asyncio.sleep(attempt)
+        raise AssertionError("the kernel did not come up")
+
+    async def until_shown(self, words: str) -> None:
+        """Until the cell that runs shows these words."""
+        for _ in range(int(CELL_S / 0.05)):
+            if any(words in shown for shown in self._running.history):
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{words!r} was not shown; there is {self._running.history}")
 
     async def run(self, code: str, answers: Sequence[str] | None = None, cell: str = "") -> Ran:
         """``answers`` are what a person types, in order; None: a front end without input."""
-        ran = Ran()
+        ran = self._running = Ran()
         typed = list(answers or [])
 
         def answer(message: Json) -> None:
@@ -112,14 +145,19 @@ class Notebook:
         async with self.server.client() as http:
             (await http.post(f"api/kernels/{self.kernel}/interrupt")).raise_for_status()
 
+    async def messages(self) -> list[Json]:
+        """What the session of this notebook has stored, hidden context included."""
+        async with self.server.client() as http:
+            binding = (await http.get("agent/v1/binding", params={"kernel": self.kernel})).json()
+            items = await http.get(f"agent/v1/sessions/{binding['session']['id']}/items")
+        return [item["message"] for item in items.json()["items"]]
+
+    async def shut_down(self) -> None:
+        async with self.server.client() as http:
+            await http.delete(f"api/kernels/{self.kernel}")
+
     async def restart(self) -> None:
+        self._client.stop_channels()
         async with self.server.client() as http:
             (await http.post(f"api/kernels/{self.kernel}/restart")).raise_for_status()
-        await self._client.wait_for_ready(timeout=CELL_S)
-
-
-@asynccontextmanager
-async def opened(server: AgentServer, path: str = "notes.ipynb") -> AsyncIterator[Notebook]:
-    kernel = await server.start_kernel(path)
-    async with server.kernel(kernel) as client:
-        yield Notebook(server, kernel, client)
+        await self._connect()

@@ -1,0 +1,99 @@
+"""JupyterLab in a headless Chromium, driven as a person would: keys pressed, output read from the page."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+SLOW_MS = 60_000
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+SETTLED = "() => [...document.querySelectorAll('.jp-StatusBar-Item, .jp-StatusBar-TextItem')]" + (
+    ".some(item => /\\| Idle/.test(item.innerText))"
+)
+
+
+class Lab:
+    """One notebook in one page. Cells count from 0."""
+
+    def __init__(self, page: Page, url: str, token: str) -> None:
+        self.page = page
+        self._url = url
+        self._token = token
+
+    def open(self, notebook: str) -> None:
+        """Until the kernel's session is connected: a key pressed before that is lost."""
+        self.page.goto(f"{self._url}lab/tree/{notebook}?token={self._token}&reset")
+        self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
+        self.wait_idle()
+        with contextlib.suppress(PlaywrightTimeout):  # the question about news is not asked in every version
+            self.page.locator(".Toastify button:has-text('No')").first.click(timeout=500)
+
+    def wait_idle(self) -> None:
+        self.page.wait_for_function(SETTLED, timeout=SLOW_MS)
+
+    def cell(self, number: int) -> Locator:
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(number)
+
+    def output(self, number: int) -> Locator:
+        return self.cell(number).locator(".jp-OutputArea-output")
+
+    def run(self, number: int, *, wait: bool = True) -> None:
+        self.cell(number).locator(".cm-content").first.click()
+        self.page.keyboard.press("Control+Enter")
+        if wait:
+            self.page.wait_for_timeout(400)
+            self.wait_idle()
+
+    def answer(self, typed: str) -> None:
+        """Types into the input that a cell waits with."""
+        box = self.page.locator(".jp-Stdin-input")
+        box.wait_for(timeout=SLOW_MS)
+        box.fill(typed)
+        box.press("Enter")
+
+    def interrupt(self) -> None:
+        self.page.keyboard.press("Escape")
+        self.page.keyboard.press("i")
+        self.page.keyboard.press("i")
+
+    def save(self) -> None:
+        self.page.keyboard.press("Control+s")
+        expect(self.page.locator(".jp-mod-dirty, .jp-mod-saving")).to_have_count(0, timeout=SLOW_MS)
+
+    def picture(self, name: str) -> Path:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{re.sub(r'[^a-z0-9-]', '-', name)}.png"
+        self.page.screenshot(path=path)
+        return path
+
+
+@contextlib.contextmanager
+def browser(chromium: str, url: str, token: str, *, size: tuple[int, int] = (1400, 1000)) -> Iterator[Lab]:
+    """A fresh profile each time."""
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory(prefix="chromium-") as profile:
+        context = playwright.chromium.launch_persistent_context(
+            profile,
+            executable_path=chromium,
+            headless=True,
+            args=list(FLAGS),
+            viewport={"width": size[0], "height": size[1]},
+        )
+        try:
+            yield Lab(context.pages[0] if context.pages else context.new_page(), url, token)
+        finally:
+            context.close()

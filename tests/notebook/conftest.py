@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.notebook.notebook import Notebook
+from tests.server import AgentServer
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+    """One server for the module, playing its SCRIPT. Rounds are played once, so each test has words of its own."""
+    directory = tmp_path_factory.mktemp("server")
+    server = AgentServer(directory, request.module.SCRIPT, getattr(request.module, "TRAITS", {}))
+    asyncio.run(server.start())
+    yield server
+    server.sweep()
+
+
+@pytest.fixture(scope="module")
+def shared_kernel(server: AgentServer) -> str:
+    return asyncio.run(server.start_kernel("shared.ipynb"))
+
+
+@pytest.fixture
+async def notebook(server: AgentServer, shared_kernel: str) -> AsyncIterator[Notebook]:
+    """The module's kernel, with a session of its own for each test."""
+    async with Notebook(server, shared_kernel) as notebook:
+        assert (await notebook.run("%agent new")).status == "ok"
+        yield notebook
+
+
+@pytest.fixture
+async def fresh_notebook(server: AgentServer, request: pytest.FixtureRequest) -> AsyncIterator[Notebook]:
+    """A kernel of its own, and a notebook that has no session yet."""
+    kernel = await server.start_kernel(f"{request.node.name[:60]}.ipynb")
+    async with Notebook(server, kernel) as notebook:
+        yield notebook
+        await notebook.shut_down()
