@@ -24,7 +24,8 @@ from tests.test_layers import ROOT, imports
 BASE_LIMIT = 450_000_000
 """Bytes of wheels that a plain install downloads at most."""
 NEVER_IN_BASE = {"torch", "accelerate", "bitsandbytes", "triton", "jupyterlab", "pandas"}
-USER_CONFIG = 'c.InteractiveShellApp.exec_lines = ["mine = 1"]\nc.InteractiveShellApp.extensions = ["autoreload"]\n'
+PROFILE = 'c.InteractiveShellApp.extensions = ["autoreload"]\n'
+SHARED = '{"InteractiveShellApp": {"exec_lines": ["mine = 1"]}}\n'
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +201,7 @@ async def test_a_persons_own_kernel_configuration_survives_install_use_and_unins
     base("python", "-m", "pip", "uninstall", "-q", "-y", "agent-kernel")
     profile = base.home / "ipythondir" / "profile_default" / "ipython_kernel_config.py"
     shared = base.prefix / "etc" / "ipython" / "ipython_kernel_config.json"
-    theirs = {profile: USER_CONFIG, shared: '{"IPKernelApp": {"extensions": ["storemagic"]}}'}
+    theirs = {profile: PROFILE, shared: SHARED}
     for path, text in theirs.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
