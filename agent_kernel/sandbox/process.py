@@ -35,6 +35,7 @@ from agent_kernel.sandbox.frames import (
     size_of,
 )
 from agent_kernel.sandbox.jail import Spec
+from agent_kernel.sandbox.launch import command, environment
 from agent_kernel.sandbox.output import Output, Pipe
 from agent_kernel.sandbox.policy import SandboxPolicy
 
@@ -43,17 +44,6 @@ ENTER_S = 60.0
 """Guard for starting and jailing a process on a machine that is very busy."""
 END_S = 2.0
 MAX_ERROR = 50_000
-
-_START = """
-import sys, types
-package, protocol, control = sys.argv[1:4]
-for name, path in (("agent_kernel", package), ("agent_kernel.sandbox", package + "/sandbox")):
-    module = sys.modules[name] = types.ModuleType(name)
-    module.__path__ = [path]
-from agent_kernel.sandbox.supervisor import main
-main(int(protocol), int(control))
-"""
-"""The interpreter may be that of another environment: it gets our sandbox modules without the package around them."""
 
 
 @dataclass(slots=True)
@@ -99,9 +89,8 @@ class JailedProcess:
         control, supervisor = socket.socketpair()
         with theirs, supervisor:
             fds = (theirs.fileno(), supervisor.fileno())
-            package = str(Path(__file__).parents[1])
             process = subprocess.Popen(  # noqa: ASYNC220 - a few ms, and no thread is left behind
-                [str(interpreter), "-E", "-c", _START, package, *map(str, fds)],
+                command(interpreter, *fds),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -375,13 +364,6 @@ class JailedProcess:
             pipe.pause()
             if self._run is None:
                 pipe.close()
-
-
-def environment(interpreter: Path) -> dict[str, str]:
-    """All that jailed code inherits of our environment: no secret has a way in."""
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE", "TZ") if name in os.environ}
-    # HOME tells the interpreter where the person's own packages are; the worker has its work directory instead.
-    return {"PATH": f"{interpreter.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(Path.home())} | kept
 
 
 def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
