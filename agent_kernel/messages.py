@@ -173,6 +173,15 @@ def _call_from_json(body: Mapping[str, Any]) -> ToolCall:
     return ToolCall(body["id"], function["name"], parsed)
 
 
+def shortened(text: str, limit: int) -> str:
+    """Head and tail of a long text, with what is missing between them said."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit * 2 // 3]
+    tail = text[-(limit - len(head)) :]
+    return f"{head}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a round or a turn cost. Tokens are the model's; times are seconds of wall clock.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import jsonschema
 
 from agent_kernel.events import CallFinished, CallStarted, Emit
-from agent_kernel.messages import Message, ToolCall, tool_result
+from agent_kernel.messages import Message, ToolCall, shortened, tool_result
 from agent_kernel.permissions import Gate
 from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.model import SessionKey
@@ -101,15 +101,6 @@ def _invalid(call: ToolCall, spec: ToolSpec) -> str:
         jsonschema.Draft202012Validator(dict(spec.parameters)).iter_errors(dict(call.arguments))
     )
     return f"The arguments of {call.name} do not fit: {error.message}." if error else ""
-
-
-def shortened(text: str, limit: int) -> str:
-    """Head and tail of a long text, with what is missing between them said."""
-    if len(text) <= limit:
-        return text
-    head = text[: limit * 2 // 3]
-    tail = text[-(limit - len(head)) :]
-    return f"{head}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
 
 
 def _shown(output: ToolOutput) -> list[dict[str, object]]:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.events import Body, CallFinished
-from agent_kernel.messages import Media, Message, ToolCall
+from agent_kernel.messages import Media, Message, ToolCall, shortened
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.toolbox import Place, Toolbox, shortened
+from agent_kernel.toolbox import Place, Toolbox
 from tests.turns import KEY, SCHEMA, Recorder
 
 PLACE = Place(KEY, "t1", 1)

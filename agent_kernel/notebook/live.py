@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.messages import shortened
 from agent_kernel.notebook.capture import Listener, Said, Show, capturing
 from agent_kernel.notebook.imports import missing_imports
 
@@ -121,14 +122,6 @@ def _told(said: Said, error: BaseException | None) -> str:
     parts = ["".join(said.out).rstrip(), "".join(said.err).rstrip(), *said.values, left_out]
     parts += [_short_traceback(error) if error else "", figures]
     return shortened("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
-
-
-def shortened(text: str, limit: int) -> str:
-    """Head and tail of a long text, with what is missing between them said."""
-    if len(text) <= limit:
-        return text
-    head, tail = text[: limit * 2 // 3], text[-(limit // 3) :]
-    return f"{head}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
 
 
 def _short_traceback(error: BaseException) -> str:
