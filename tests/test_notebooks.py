@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import nbformat
@@ -42,6 +43,14 @@ def test_live_code_is_allowed_with_a_reason_before_the_first_turn(notebook: Note
     assert notebook.cells[allow - 1].cell_type == "markdown"
     assert "because" in sources[allow - 1]
     assert not [source for source in sources[:allow] if source.startswith("%%agent")]
+
+
+def test_every_turn_of_the_quickstart_is_among_the_tested_wordings() -> None:
+    """``make bench`` runs each in five wordings; this holds the notebook to the first of them."""
+    wordings = json.loads((ROOT / "tests" / "benchmarks" / "quickstart_wordings.json").read_text())["wordings"]
+    cells = code(nbformat.read(ROOT / "notebooks" / "quickstart.ipynb", as_version=4))
+    asked = {cell.source.partition("\n")[2] for cell in cells if cell.source.startswith("%%agent")}
+    assert not asked - {wording["prompt"] for wording in wordings}
 
 
 def test_the_quickstart_ends_with_a_plain_cell_that_uses_what_the_agent_made() -> None:
