@@ -142,6 +142,11 @@ def _one_line() -> Iterator[None]:
         raise AgentInterrupted("stopped.") from None
 
 
+def with_body(lines: list[str]) -> list[str]:
+    """IPython refuses a cell magic without a body; a prompt may stand in the first line alone."""
+    return [*lines, "\n"] if len(lines) == 1 and lines[0].startswith("%%agent") else lines
+
+
 def load(shell: Any) -> None:
     """Registers both magics and their completion; loading twice does nothing more."""
     if isinstance(shell.magics_manager.registry.get("AgentMagics"), AgentMagics):
@@ -149,6 +154,7 @@ def load(shell: Any) -> None:
     magics = AgentMagics(shell, server_of_this_kernel())
     shell.register_magics(magics)
     shell.Completer.custom_matchers.append(magics.completion.match)
+    shell.input_transformers_cleanup.append(with_body)
 
 
 def unload(shell: Any) -> None:
@@ -159,3 +165,4 @@ def unload(shell: Any) -> None:
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("agent", None)
     shell.Completer.custom_matchers.remove(magics.completion.match)
+    shell.input_transformers_cleanup.remove(with_body)

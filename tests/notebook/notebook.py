@@ -11,7 +11,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 
 from tests.server import AgentServer
 
-CELL_S = 60.0
+CELL_S = 20.0
 CONNECT_TRIES = 5
 Json = dict[str, Any]
 
@@ -73,6 +73,10 @@ class Ran:
         return "\n".join(self.of("text/plain"))
 
     @property
+    def all(self) -> str:
+        return "\n".join([self.plain, self.printed, self.error])
+
+    @property
     def turn(self) -> Json:
         record: Json = self.of("application/vnd.agent-kernel.turn+json")[-1]
         return record
@@ -108,6 +112,11 @@ class Notebook:
                 self._client.stop_channels()
                 await asyncio.sleep(attempt)
         raise AssertionError("the kernel did not come up")
+
+    @property
+    def shown(self) -> list[str]:
+        """By the cell that runs or ran last."""
+        return self._running.history
 
     async def until_shown(self, words: str) -> None:
         """Until the cell that runs shows these words."""
