@@ -18,7 +18,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class NoteBody(Body):
@@ -119,7 +119,7 @@ class FinishBody(Body):
 
 class ClaimActionBody(Body):
     action: Literal["renew", "output", "finish"]
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {

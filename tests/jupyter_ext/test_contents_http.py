@@ -1,0 +1,129 @@
+"""Notebooks saved, renamed, copied and deleted through Jupyter, and what their conversations do meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.jupyter_ext.conftest import HELLO, ServerFactory
+from tests.server import AgentServer, followed, start_turn
+
+SETTLE_S = 20.0
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SETTLE_S):
+        while not true():
+            await asyncio.sleep(0.05)
+
+
+async def converse(server: AgentServer, client: httpx.AsyncClient, notebook: str) -> str:
+    """A turn of a kernel of that notebook, whose sidecar is written then. The session."""
+    kernel = await server.start_kernel(notebook)
+    started = await start_turn(client, "hello", kernel=kernel)
+    await followed(client, started["turn"])
+    await until(sidecar(server, notebook).exists)
+    return str(started["session"])
+
+
+def sidecar(server: AgentServer, notebook: str) -> Path:
+    return server.root / f"{notebook.removesuffix('.ipynb')}.agent.json"
+
+
+async def bound(client: httpx.AsyncClient, path: str) -> str | None:
+    session = (await client.get("agent/v1/binding", params={"path": path})).json()["session"]
+    return session["id"] if session else None
+
+
+async def test_a_rename_moves_the_binding_and_the_sidecar(server: AgentServer) -> None:
+    async with server.client() as client:
+        session = await converse(server, client, "old.ipynb")
+        (await client.patch("api/contents/old.ipynb", json={"path": "new.ipynb"})).raise_for_status()
+        await until(sidecar(server, "new.ipynb").exists)
+        assert not sidecar(server, "old.ipynb").exists()
+        assert await bound(client, "new.ipynb") == session
+        assert await bound(client, "old.ipynb") is None
+        kernel = (await client.get("api/sessions")).json()[0]["kernel"]["id"]
+        again = await start_turn(client, "hello", kernel=kernel)
+        assert (again["session"], again["notebook"]) == (session, "new.ipynb"), "before the client has told Jupyter"
+
+
+async def test_a_renamed_directory_takes_bindings_and_sidecars_along(server: AgentServer) -> None:
+    async with server.client() as client:
+        (await client.put("api/contents/folder", json={"type": "directory"})).raise_for_status()
+        session = await converse(server, client, "folder/inside.ipynb")
+        (await client.patch("api/contents/folder", json={"path": "moved"})).raise_for_status()
+        assert await bound(client, "moved/inside.ipynb") == session
+        assert sidecar(server, "moved/inside.ipynb").exists()
+
+
+async def test_a_copy_is_another_notebook(server: AgentServer) -> None:
+    async with server.client() as client:
+        session = await converse(server, client, "original.ipynb")
+        reply = await client.post("api/contents", json={"copy_from": "original.ipynb"})
+        copy = reply.json()["path"]
+        assert await bound(client, copy) is None
+        kernel = await server.start_kernel(copy)
+        other = await start_turn(client, "hello", kernel=kernel)
+        assert other["session"] != session
+        assert await bound(client, "original.ipynb") == session
+
+
+async def test_a_deleted_notebook_takes_its_sidecar_along_and_the_next_of_that_name_begins_anew(
+    server: AgentServer,
+) -> None:
+    async with server.client() as client:
+        session = await converse(server, client, "gone.ipynb")
+        (await client.delete("api/contents/gone.ipynb")).raise_for_status()
+        await until(lambda: not sidecar(server, "gone.ipynb").exists())
+        await server.save_notebook("gone.ipynb")
+        assert await bound(client, "gone.ipynb") is None
+        assert (await client.get(f"agent/v1/sessions/{session}")).json()["notebooks"] == []
+
+
+async def test_saving_writes_the_sidecar_of_a_session_that_was_bound_later(server: AgentServer) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "hello", session="by hand")
+        await followed(client, started["turn"])
+        await server.save_notebook("late.ipynb")
+        assert (await client.put("agent/v1/binding?path=late.ipynb", json={"session": "by hand"})).status_code == 200
+        await server.save_notebook("late.ipynb")
+        await until(sidecar(server, "late.ipynb").exists)
+        document = json.loads(sidecar(server, "late.ipynb").read_bytes())
+        assert document["agent_kernel"]["session"]["id"] == "by hand"
+        assert [message["content"] for message in document["messages"]] == ["hello", "Hello."]
+
+
+async def test_a_full_disk_costs_the_sidecar_only_and_the_next_save_brings_it(agent_server: ServerFactory) -> None:
+    server = await agent_server([{"text": "x" * 30_000}, HELLO])
+    disk = server.root / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        async with server.client() as client:
+            await server.save_notebook("disk/a.ipynb")
+            (disk / "filler").write_bytes(b"x" * 40 * 1024)
+            kernel = await server.start_kernel("disk/a.ipynb")
+            first = await start_turn(client, "hello", kernel=kernel)
+            assert (await followed(client, first["turn"]))[-1]["data"]["state"] == "committed"
+            await until(lambda: "was not saved" in server.log.read_text())
+            assert sorted(path.name for path in disk.glob("[!.]*")) == ["a.ipynb", "filler"]
+            assert list(disk.glob(".*agent*")) == []
+            (disk / "filler").unlink()
+            second = await start_turn(client, "again", kernel=kernel)
+            notices = [event for event in await followed(client, second["turn"]) if event["type"] == "notice"]
+            assert "No space left" in notices[0]["data"]["text"]
+            await until(sidecar(server, "disk/a.ipynb").exists)
+            third = await followed(client, (await start_turn(client, "more", kernel=kernel))["turn"])
+            assert "notice" not in [event["type"] for event in third]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

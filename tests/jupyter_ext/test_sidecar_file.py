@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_ext.sidecar_file import SidecarFile
+
+
+def anything(body: bytes) -> bool:
+    return True
+
+
+def nothing(body: bytes) -> bool:
+    return False
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> SidecarFile:
+    return SidecarFile(tmp_path / "a.agent.json")
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_first_write_makes_the_file_and_the_next_keeps_the_one_before(file: SidecarFile) -> None:
+    assert file.write(b"one", {}, nothing) == "written"
+    assert file.write(b"two", {}, anything) == "written"
+    assert file.write(b"three", {}, anything) == "written"
+    assert (file.main.read_bytes(), file.bak.read_bytes()) == (b"three", b"two")
+    assert names(file.main.parent) == ["a.agent.json", "a.agent.json.bak"]
+
+
+def test_nothing_is_written_when_nothing_changed(file: SidecarFile) -> None:
+    file.write(b"one", {}, anything)
+    before = file.main.stat()
+    assert file.write(b"one", {}, nothing) == "unchanged"
+    after = file.main.stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_an_unknown_file_is_never_written_over(file: SidecarFile) -> None:
+    file.main.write_bytes(b"somebody else's")
+    assert file.write(b"ours", {}, nothing) == "conflict"
+    assert file.write(b"ours", {}, nothing) == "conflict"
+    assert file.main.read_bytes() == b"somebody else's"
+    assert file.conflict.read_bytes() == b"ours"
+    assert names(file.main.parent) == ["a.agent.conflict.json", "a.agent.json"]
+
+
+def test_large_media_lie_in_a_directory_beside_the_file(file: SidecarFile) -> None:
+    file.write(b"one", {"abc": b"image"}, anything)
+    assert (file.blobs / "abc").read_bytes() == b"image"
+    assert file.blobs.name == "a.agent"
+
+
+def test_a_move_takes_everything_and_stops_before_another_sidecar(file: SidecarFile, tmp_path: Path) -> None:
+    file.write(b"one", {"abc": b"image"}, anything)
+    file.write(b"two", {"abc": b"image"}, anything)
+    new = SidecarFile(tmp_path / "b.agent.json")
+    file.move(new)
+    assert names(tmp_path) == ["b.agent", "b.agent.json", "b.agent.json.bak"]
+    other = SidecarFile(tmp_path / "c.agent.json")
+    other.main.write_bytes(b"unknown")
+    new.move(other)
+    assert (new.main.read_bytes(), other.main.read_bytes()) == (b"two", b"unknown")
+
+
+def test_a_removal_leaves_what_is_unknown(file: SidecarFile) -> None:
+    file.write(b"one", {"abc": b"image"}, anything)
+    file.remove(nothing)
+    assert file.main.exists()
+    file.remove(anything)
+    assert names(file.main.parent) == []
+    file.remove(anything)
+
+
+def test_a_directory_that_is_gone_is_an_error_and_is_not_made_again(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        SidecarFile(tmp_path / "gone" / "a.agent.json").write(b"x", {}, anything)
+    assert SidecarFile(tmp_path / "made" / "a.agent.json", make_parents=True).write(b"x", {}, anything) == "written"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_sidecar_and_nothing_half_written(small_disk: Path) -> None:
+    file = SidecarFile(small_disk / "a.agent.json")
+    file.write(b"old", {}, anything)
+    (small_disk / "filler").write_bytes(b"x" * 48 * 1024)
+    with pytest.raises(OSError, match="No space left"):
+        file.write(b"n" * 40 * 1024, {}, anything)
+    assert file.main.read_bytes() == b"old"
+    assert names(small_disk) == ["a.agent.json", "filler"]
+    (small_disk / "filler").unlink()
+    assert file.write(b"n" * 40 * 1024, {}, anything) == "written"
+    assert file.bak.read_bytes() == b"old"
