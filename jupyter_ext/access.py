@@ -11,7 +11,7 @@ from agent_kernel.sessions.model import Session, SessionKey, Turn
 from jupyter_ext.archive import find_turn
 from jupyter_ext.callers import Caller
 from jupyter_ext.kernels import Kernel, Kernels
-from jupyter_ext.notebooks import KERNEL, Notebooks
+from jupyter_ext.notebooks import Notebooks, is_notebook
 from jupyter_ext.turns import LiveTurn, Turns
 
 
@@ -37,9 +37,10 @@ class Access:
         """The notebook or kernel a request is about, if it is about one."""
         if found := self.kernel(caller, kernel):
             return await self.notebooks.place(found.id)
-        if path.startswith(KERNEL):
-            raise InvalidRequest("A path names a notebook.")
-        return path.strip("/") or None
+        path = path.strip("/")
+        if path and not is_notebook(path):
+            raise InvalidRequest("path names a notebook below the contents root.")
+        return path or None
 
     async def may_use(self, caller: Caller, session: str) -> bool:
         """Whether the caller may read and write the session, which need not exist."""

@@ -32,8 +32,7 @@ class AgentKernel(ExtensionApp):
     value, or the default of ``agent_kernel.settings``."""
 
     name = "agent_kernel"
-    extension_url = "/agent/v1/health"
-    load_other_extensions = True
+    loaded = False
 
     model = Unicode(None, allow_none=True, config=True, help="A model of the catalog, or the path of a GGUF file.")
     engine = Unicode(None, allow_none=True, config=True, help="local, scripted, or package.module:Class.")
@@ -74,6 +73,7 @@ class AgentKernel(ExtensionApp):
         assert server.event_logger is not None
         self.watch = ContentsWatch(server.event_logger, self)
         contents.register_post_save_hook(self._notebook_saved)
+        self.loaded = True
 
     def initialize_handlers(self) -> None:
         self.handlers.extend(ROUTES)
@@ -85,10 +85,13 @@ class AgentKernel(ExtensionApp):
 
     def current_activity(self) -> list[str] | None:
         """What keeps a server with ``shutdown_no_activity_timeout`` up."""
-        return [turn.id for turn in self.turns.running] or None
+        return [turn.id for turn in self.turns.running] or None if self.loaded else None
 
     async def stop_extension(self) -> None:
-        """Turns end as cancelled and saved, then everything that was started stops; nothing is left running."""
+        """Turns end as cancelled and saved, then everything that was started stops; nothing is left running. Jupyter
+        calls this also for an extension that could not be loaded."""
+        if not self.loaded:
+            return
         self.kernels.close()
         self.watch.close()
         await self.turns.aclose()

@@ -12,6 +12,7 @@ from agent_kernel.sessions.model import SessionKey, new_id
 
 KERNEL = "kernel:"
 DELETED = "deleted:"
+SUFFIX = ".ipynb"
 MAX_RENAMES = 200
 TITLE_CHARACTERS = 60
 
@@ -39,7 +40,8 @@ class Notebooks:
         """The notebook that a kernel runs now, or the kernel itself."""
         for session in await self._sessions.list_sessions():
             if session["kernel"] and session["kernel"]["id"] == kernel and session["type"] == "notebook":
-                return self._renamed(str(session["path"]).strip("/"))
+                path = self._renamed(str(session["path"]).strip("/"))
+                return path if is_notebook(path) else KERNEL + kernel
         return KERNEL + kernel
 
     def directory(self, place: str) -> Path | None:
@@ -92,6 +94,12 @@ class Notebooks:
                 return path
             path = self._renames[following] + path[len(following) :]
         return path
+
+
+def is_notebook(path: str) -> bool:
+    """A path below the contents root, as clients write it; any other text names no file."""
+    parts = path.split("/")
+    return path.endswith(SUFFIX) and not {"", ".", ".."} & set(parts) and "\\" not in path and "\0" not in path
 
 
 def title_of(place: str, said: str) -> str:

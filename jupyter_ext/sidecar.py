@@ -22,11 +22,10 @@ from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.snapshot import snapshot
 from agent_kernel.sessions.transcript import Exported, Transcript, export, parse
 from agent_kernel.settings import Settings
-from jupyter_ext.notebooks import Notebooks
+from jupyter_ext.notebooks import SUFFIX, Notebooks
 from jupyter_ext.sidecar_file import SidecarFile
 
 log = logging.getLogger(__name__)
-SUFFIX = ".ipynb"
 SETTLE_S = 0.2
 """Saves and ends of turns that come together are written once."""
 

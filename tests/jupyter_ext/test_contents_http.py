@@ -101,6 +101,13 @@ async def test_saving_writes_the_sidecar_of_a_session_that_was_bound_later(serve
         assert [message["content"] for message in document["messages"]] == ["hello", "Hello."]
 
 
+async def test_a_binding_names_a_notebook_below_the_root(server: AgentServer) -> None:
+    async with server.client() as client:
+        for path in ("../outside.ipynb", "notes.txt", "kernel:1"):
+            reply = await client.put("agent/v1/binding", params={"path": path}, json={"session": "s"})
+            assert reply.status_code == 400, path
+
+
 async def test_a_full_disk_costs_the_sidecar_only_and_the_next_save_brings_it(agent_server: ServerFactory) -> None:
     server = await agent_server([{"text": "x" * 30_000}, HELLO])
     disk = server.root / "disk"

@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
-from jupyter_ext.notebooks import Notebooks, title_of
+from jupyter_ext.notebooks import Notebooks, is_notebook, title_of
 
 
 class Documents:
@@ -33,6 +35,14 @@ async def test_a_console_is_no_notebook() -> None:
     documents = Documents(k1="a.ipynb")
     documents.kind = "console"
     assert await Notebooks(MemoryStore(), documents, "/root").place("k1") == "kernel:k1"
+
+
+@pytest.mark.parametrize(
+    "path", ["../a.ipynb", "a/../../b.ipynb", "a.txt", "", "a//b.ipynb", "a\\..\\b.ipynb", "kernel:k1"]
+)
+async def test_what_names_no_notebook_below_the_root_is_no_place_for_files(path: str) -> None:
+    assert not is_notebook(path)
+    assert await desk(k1=path).place("k1") == "kernel:k1"
 
 
 async def test_two_cells_that_start_together_share_the_new_session() -> None:
