@@ -43,16 +43,16 @@ EXAMPLES: tuple[ChatMessage, ...] = (
     ),
     *_example(
         "Variables: cars: DataFrame, 406 rows x 3 columns: sold datetime64[ns], mpg float64, color str\n\n"
-        "Plot the mean mpg of cars for each year.",
-        "cars.groupby(cars['sold'].dt.year)['mpg'].mean().plot(marker='o')\nplt.ylabel('mean mpg')\nplt.show()",
+        "Draw a line chart of the mean mpg of cars per calendar month.",
+        "cars.groupby(cars['sold'].dt.month)['mpg'].mean().plot(kind='line')\nplt.ylabel('mean mpg')\nplt.show()",
         "[1 figure(s) shown]",
-        "The plot shows the mean mpg of each year.",
+        "The line chart shows the mean mpg of each calendar month.",
     ),
     *_example(
-        "Which year is the worst?",
-        "by_year = cars.groupby(cars['sold'].dt.year)['mpg'].mean()\nprint(by_year.idxmin(), by_year.min())",
-        "1973 17.1",
-        "1973 is the worst year, with a mean mpg of 17.1.",
+        "And which one is the worst?",
+        "by_month = cars.groupby(cars['sold'].dt.month)['mpg'].mean()\nprint(by_month.idxmin(), by_month.min())",
+        "11 17.1",
+        "Month 11 is the worst, with a mean mpg of 17.1.",
     ),
     {"role": "user", "content": "Thanks! What does mpg stand for?"},
     {"role": "assistant", "content": "It stands for miles per gallon."},
