@@ -1,0 +1,275 @@
+"""Hostile words in every place that is shown, in what notebooks are shown with: nothing runs, nothing is fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import nbformat
+import pytest
+from nbconvert import HTMLExporter
+from playwright.sync_api import Dialog, Page, Request
+
+from agent_kernel.notebook import render
+from tests.browser.lab import Lab, browser
+from tests.conftest import chromium
+from tests.jupyter_ext.conftest import ServerFactory
+from tests.server import TOKEN, AgentServer, Json, followed, start_turn
+from tests.soak.conftest import Soak
+from tests.soak.payloads import hostile
+
+BATCH = 25
+LINKS = ("http:", "https:", "mailto:")
+SCRIPTED = 12
+FORBIDDEN = "script, iframe, object, embed, link, meta, base, style, form, input, video, audio, svg, math, template"
+FOUND = """(root) => {
+    const inside = [...document.querySelectorAll(root)].flatMap(place => [...place.querySelectorAll('*')]);
+    const told = node => node.outerHTML.slice(0, 300);
+    const handlers = inside.filter(node => [...node.attributes].some(one => /^on/i.test(one.name)));
+    const links = inside.filter(node => node.hasAttribute('href') || node.hasAttribute('xlink:href'))
+        .map(node => node.getAttribute('href') ?? node.getAttribute('xlink:href'));
+    const images = inside.filter(node => node.tagName === 'IMG' && !/^(data:|blob:)/.test(node.src));
+    return {handlers: handlers.map(told), links, images: images.map(told)};
+}"""
+
+
+@dataclass
+class Watch:
+    """Everything a page does that it should not."""
+
+    page: Page
+    origin: str
+    dialogs: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        self.page.on("dialog", self._on_dialog)
+        self.page.on("request", self._on_request)
+        try:
+            yield
+        finally:
+            self.page.remove_listener("dialog", self._on_dialog)
+            self.page.remove_listener("request", self._on_request)
+
+    def _on_dialog(self, dialog: Dialog) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def _on_request(self, request: Request) -> None:
+        where = urlsplit(request.url)
+        if where.scheme not in ("data", "blob", "about") and f"{where.scheme}://{where.netloc}/" != self.origin:
+            self.strangers.append(request.url)
+
+    def check(self, shown: object, root: str = "body") -> None:
+        """``root``: what holds our words; the front end's own elements outside of it are its business."""
+        told = f"\nshown: {shown!r}"[:6000]
+        assert self.page.evaluate("window.pwned") is None, "a script ran" + told
+        assert not self.dialogs, f"{self.dialogs}{told}"
+        assert not self.strangers, f"{self.strangers}{told}"
+        found = self.page.evaluate(FOUND, root)
+        assert not found["handlers"], f"{found['handlers']}{told}"
+        assert not found["images"], f"{found['images']}{told}"
+        bad = [link for link in found["links"] if not harmless(link)]
+        assert not bad, f"{bad}{told}"
+
+
+def harmless(link: str) -> bool:
+    """As a browser reads it: white space and control characters in front and within do not count."""
+    plain = "".join(char for char in link if char > " ").lower()
+    scheme, colon, _ = plain.partition(":")
+    return not colon or not scheme.replace("+", "").replace(".", "").replace("-", "").isalnum() or f"{scheme}:" in LINKS
+
+
+def bundles(words: str, chance: random.Random) -> Iterator[render.Bundle]:
+    """``words`` wherever the notebook surface puts words that are not its own."""
+    card = render.Card(words, words, chance.choice(["live", "sandbox", words]), words)
+    card.add(words)
+    card.close(words, 0.1)
+    summary = render.Summary(words, words, words, words, True, words, words, {"seconds": 1.0})
+    yield render.text_bundle(words)
+    yield render.reasoning_bundle(words, is_open=True)
+    yield card.bundle()
+    yield summary.bundle()
+    yield render.line_bundle(words)
+    yield render.table_bundle([words, "b"], [[words, words]])
+    yield render.image_bundle("image/png", "iVBORw0KGgo=", words)
+
+
+def notebook_of(texts: list[str], chance: random.Random) -> Json:
+    """One cell per text; trusted, as the cells of a person's own kernel are."""
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"c{number}",
+            "metadata": {"trusted": True},
+            "source": "",
+            "execution_count": 1,
+            "outputs": [
+                {"output_type": "display_data", "data": savable(bundle), "metadata": {}}
+                for bundle in bundles(words, chance)
+            ],
+        }
+        for number, words in enumerate(texts)
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def savable(bundle: render.Bundle) -> Json:
+    """As a front end saves it: JSON in UTF-8 has no lone surrogates."""
+    found: Json = json.loads(json.dumps(bundle).encode("utf-8", "replace").decode("utf-8").replace("\\ud800", "?"))
+    return found
+
+
+def printed(watch: Watch, texts: list[str], soak: Soak) -> None:
+    """The notebook as nbconvert prints it: nothing is sanitised there."""
+    notebook = nbformat.from_dict(notebook_of(texts, soak.random))
+    exporter = HTMLExporter(template_name="basic")  # type: ignore[no-untyped-call]
+    body, _ = exporter.from_notebook_node(notebook)
+    watch.page.set_content(f"<!DOCTYPE html><html><body>{body}</body></html>", wait_until="load")
+    watch.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    watch.check(texts, ".output_area, .jp-OutputArea-output, .output")
+    forbidden = watch.page.evaluate("([where, what]) => [...document.querySelectorAll(where)].flatMap(place => "
+                                    "[...place.querySelectorAll(what)]).map(node => node.outerHTML.slice(0, 300))",
+                                    [".output_area, .jp-OutputArea-output", FORBIDDEN])  # fmt: skip
+    own = [one for one in forbidden if not one.startswith(("<style>pre { line-height", "<style></style>"))]
+    assert not own, f"{own}\nshown: {texts!r}"[:6000]
+    soak.counts["texts printed by nbconvert"] += len(texts)
+
+
+def opened(watch: Watch, lab: Lab, texts: list[str], soak: Soak, http: httpx.Client) -> None:
+    """The same in JupyterLab, trusted."""
+    body = notebook_of(texts, soak.random)
+    http.put("api/contents/hostile.ipynb", json={"type": "notebook", "content": body}).raise_for_status()
+    lab.open("hostile.ipynb")
+    last = lab.cell(len(texts) - 1)
+    last.scroll_into_view_if_needed()
+    for number in range(0, len(texts), 5):
+        lab.cell(number).scroll_into_view_if_needed()
+        watch.page.wait_for_timeout(100)
+    watch.page.evaluate("document.querySelectorAll('.jp-OutputArea details').forEach(one => one.open = true)")
+    watch.check(texts, ".jp-OutputArea-output")
+    assert watch.page.locator(".jp-OutputArea-output details").count() > 0, "nothing was shown"
+    soak.counts["texts opened in JupyterLab"] += len(texts)
+
+
+def run_live(watch: Watch, lab: Lab, count: int, soak: Soak, http: httpx.Client) -> None:
+    """Agent cells whose model says it, calls tools named so, with such arguments and results; in a notebook and with
+    sessions that are named so."""
+    asked = soak.random.sample(range(SCRIPTED), count)
+    cells = [f"%%agent --in sandbox --rounds 1\nround {number} it is" for number in asked] + [
+        "%agent sessions",
+        "%agent status",
+    ]
+    body: Json = {
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": f"c{n}",
+                "metadata": {},
+                "source": source,
+                "outputs": [],
+                "execution_count": None,
+            }
+            for n, source in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    name = "live <img src=x onerror=window.pwned=1>.ipynb"
+    http.put(f"api/contents/{quote(name)}", json={"type": "notebook", "content": body}).raise_for_status()
+    lab.open(quote(name))
+    for number in range(len(cells)):
+        lab.run(number)
+        watch.check(cells[number], ".jp-OutputArea-output")
+        assert lab.output(number).count() > 0, f"{cells[number]} showed nothing"
+        soak.counts["agent cells run in JupyterLab"] += 1
+
+
+async def title_sessions(server: AgentServer, titles: list[str]) -> None:
+    async with server.client() as client:
+        for number, title in enumerate(titles):
+            reply = await client.post("agent/v1/sessions", json={"id": f"titled-{number}", "title": title[:500]})
+            assert reply.status_code in (201, 400), reply.text
+
+
+async def ask_to_bind(server: AgentServer, sessions: list[str]) -> list[str]:
+    """Pages where a person confirms a bind: they hold the notebook's name and the session's title."""
+    kernel = await server.start_kernel("<img src=x onerror=window.pwned=1>.ipynb")
+    token = await server.kernel_token(kernel)
+    async with server.client() as client:
+        started = await start_turn(client, "hello", session="elsewhere")
+        await followed(client, started["turn"])
+    pages = []
+    async with server.kernel_client(token) as client:
+        for session in sessions:
+            reply = await client.put("agent/v1/binding", json={"session": session})
+            if reply.status_code == 202:
+                pages.append(str(reply.json()["url"]))
+    assert pages
+    return pages
+
+
+def confirm(watch: Watch, pages: list[str], soak: Soak) -> None:
+    for url in pages:
+        watch.page.goto(f"{url}?token={TOKEN}")
+        assert watch.page.locator("button").count() == 2
+        watch.check(url)
+        others = watch.page.locator("script, img, iframe, svg, style, link").count()
+        assert others == 0, watch.page.content()
+        soak.counts["confirm pages"] += 1
+
+
+def drive(server: AgentServer, pages: list[str], soak: Soak) -> None:
+    path = chromium()
+    assert path is not None
+    login = {"Authorization": f"token {TOKEN}"}
+    with (
+        browser(path, server.url, TOKEN) as lab,
+        httpx.Client(base_url=server.url, headers=login, trust_env=False, timeout=60) as http,
+    ):
+        watch = Watch(lab.page, server.url)
+        with watch.watching():
+            soak.begin()
+            confirm(watch, pages, soak)
+            number = 0
+            while soak.running or not number:
+                for _ in range(8):
+                    printed(watch, [hostile(soak.random) for _ in range(BATCH)], soak)
+                opened(watch, lab, [hostile(soak.random) for _ in range(BATCH)], soak, http)
+                if number % 4 == 0:
+                    run_live(watch, lab, 3, soak, http)
+                number += 1
+
+
+def script(chance: random.Random) -> list[Json]:
+    """Rounds whose every word is hostile; the arguments become the code of a card, its output and its traceback."""
+    rounds: list[Json] = []
+    for number in range(SCRIPTED):
+        words = [hostile(chance) for _ in range(6)]
+        call: dict[str, Any] = {"name": "python", "arguments": {"code": f"print({words[2]!r})\n{words[3]!r}"}}
+        other = {"name": words[4] or "x", "arguments": {words[5]: words[5]}}
+        rounds.append(
+            {"when": f"round {number} it", "text": words[0], "deltas": 20, "delay": 0.01, "reasoning": words[1],
+             "calls": [call, other], "loop": True}
+        )  # fmt: skip
+    return [*rounds, {"text": "Hello.", "loop": True}]
+
+
+@pytest.mark.browser
+@pytest.mark.soak(0.15)
+async def test_xss(soak: Soak, agent_server: ServerFactory) -> None:
+    server = await agent_server(script(soak.random), lab=True, options=("--LabApp.news_url=None",))
+    titles = [hostile(soak.random) for _ in range(10)]
+    await title_sessions(server, titles)
+    pages = await ask_to_bind(server, [f"titled-{number}" for number in range(len(titles))])
+    await asyncio.to_thread(drive, server, pages, soak)
