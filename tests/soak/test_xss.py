@@ -29,6 +29,9 @@ BATCH = 25
 LINKS = ("http:", "https:", "mailto:")
 SCRIPTED = 12
 FORBIDDEN = "script, iframe, object, embed, link, meta, base, style, form, input, video, audio, svg, math, template"
+FORBIDDEN_IN = """([root, forbidden]) => [...document.querySelectorAll(root)]
+    .flatMap(place => [...place.querySelectorAll(forbidden)]).map(node => node.outerHTML.slice(0, 300))"""
+PRINTED = ".jp-OutputArea-output, .output_area"
 FOUND = """(root) => {
     const inside = [...document.querySelectorAll(root)].flatMap(place => [...place.querySelectorAll('*')]);
     const told = node => node.outerHTML.slice(0, 300);
@@ -60,6 +63,9 @@ class Watch:
             self.page.remove_listener("request", self._on_request)
 
     def _on_dialog(self, dialog: Dialog) -> None:
+        if dialog.type == "beforeunload":  # JupyterLab's own, before it leaves an unsaved notebook
+            dialog.accept()
+            return
         self.dialogs.append(dialog.message)
         dialog.dismiss()
 
@@ -79,6 +85,24 @@ class Watch:
         assert not found["images"], f"{found['images']}{told}"
         bad = [link for link in found["links"] if not harmless(link)]
         assert not bad, f"{bad}{told}"
+
+
+def notices(lab: Lab) -> None:
+    """The watch is awake: what would be wrong is seen to be wrong, each in its own way."""
+    for bad in (
+        "<script>window.pwned = 1</script>",
+        "<img src='https://evil.example/pixel.png'>",
+        "<a href='java\tscript:1'>x</a>",
+        "<p onclick='1'>x</p>",
+        "<script>alert(1)</script>",
+    ):
+        watch = Watch(lab.page, "http://127.0.0.1:1/")
+        with watch.watching():
+            lab.page.goto("about:blank")
+            lab.page.set_content(f"<body>{bad}</body>", wait_until="load")
+            with pytest.raises(AssertionError):
+                watch.check(bad)
+    lab.page.goto("about:blank")
 
 
 def harmless(link: str) -> bool:
@@ -136,12 +160,10 @@ def printed(watch: Watch, texts: list[str], soak: Soak) -> None:
     body, _ = exporter.from_notebook_node(notebook)
     watch.page.set_content(f"<!DOCTYPE html><html><body>{body}</body></html>", wait_until="load")
     watch.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    watch.check(texts, ".output_area, .jp-OutputArea-output, .output")
-    forbidden = watch.page.evaluate("([where, what]) => [...document.querySelectorAll(where)].flatMap(place => "
-                                    "[...place.querySelectorAll(what)]).map(node => node.outerHTML.slice(0, 300))",
-                                    [".output_area, .jp-OutputArea-output", FORBIDDEN])  # fmt: skip
-    own = [one for one in forbidden if not one.startswith(("<style>pre { line-height", "<style></style>"))]
-    assert not own, f"{own}\nshown: {texts!r}"[:6000]
+    watch.check(texts, PRINTED)
+    assert watch.page.locator(PRINTED).locator("details").count() >= len(texts), "nothing was printed"
+    forbidden = watch.page.evaluate(FORBIDDEN_IN, [PRINTED, FORBIDDEN])
+    assert not forbidden, f"{forbidden}\nshown: {texts!r}"[:6000]
     soak.counts["texts printed by nbconvert"] += len(texts)
 
 
@@ -237,6 +259,7 @@ def drive(server: AgentServer, pages: list[str], soak: Soak) -> None:
         browser(path, server.url, TOKEN) as lab,
         httpx.Client(base_url=server.url, headers=login, trust_env=False, timeout=60) as http,
     ):
+        notices(lab)
         watch = Watch(lab.page, server.url)
         with watch.watching():
             soak.begin()
