@@ -11,8 +11,8 @@ from agent_kernel.events import Event
 KEEP_ALIVE = b": keep-alive\n\n"
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
-"""No line ends in server-sent events, but for many readers (``str.splitlines``, httpx). In JSON they can only stand in a
-text, so they are escaped there."""
+"""No line ends in server-sent events, but for many readers (``str.splitlines``, httpx). In JSON they can only stand in
+a text, so they are escaped there."""
 
 
 def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -> bytes:
