@@ -200,6 +200,8 @@ async def keep_inside(server: AgentServer) -> None:
             "api/sessions",
             json={"path": "../outside.ipynb", "name": "n", "type": "notebook", "kernel": {"name": "python3"}},
         )
+        if reply.status_code != 201:
+            return  # refused by Jupyter itself
         kernel = reply.json()["kernel"]["id"]
         started = await start_turn(client, "hello", kernel=kernel, where="sandbox")
         await followed(client, started["turn"])

@@ -187,15 +187,18 @@ class Party:
         self.soak.counts["checks"] += 1
 
     async def _until_closed(self) -> None:
-        """Turns nobody follows any more are stopped; those of a killed server have to be closed in RECOVERY_S."""
-        for server in self.servers:
-            async with server.client() as client:
-                for turn in open_turns(self.store):
-                    await client.post(f"agent/v1/turns/{turn.turn}/cancel", params={"session": turn.session}, json={})
-        for _ in range(int(RECOVERY_S * 5)):
-            if not open_turns(self.store):
+        """Turns nobody follows any more are stopped, also those that were queued behind them; those of a killed server
+        have to be closed in RECOVERY_S."""
+        for _ in range(int(RECOVERY_S)):
+            left = open_turns(self.store)
+            for server in self.servers:
+                async with server.client() as client:
+                    for turn in left:
+                        path = f"agent/v1/turns/{turn.turn}/cancel"
+                        await client.post(path, params={"session": turn.session}, json={})
+            if not left:
                 return
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1)
         raise AssertionError(f"still open after {RECOVERY_S} s: {open_turns(self.store)}")
 
     async def go_on(self, sessions: Sequence[str]) -> None:
