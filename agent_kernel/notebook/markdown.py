@@ -21,7 +21,7 @@ CODE_SPAN = re.compile(r"(?<![\\`])(?P<ticks>`+)(?!`)(?P<code>[^\n]*?[^`\n])(?P=
 MATH = re.compile(r"(?<![\\$])\$\$[^$`]+\$\$|(?<![\\$])\$[^\s$`](?:[^$`\n]*[^\s$`\\])?\$(?![\d$])")
 ENVIRONMENT = re.compile(r"\\begin(?=\{(?P<name>[^}\n]*)\})")
 AUTOLINK = re.compile(r"<(https?://[^\s<>()\[\]\\`]+)>")
-LINK = re.compile(r"\](?=\(\s*(?P<target>[^)\s>]*))")
+LINK = re.compile(r"\]\((?=\s*(?P<target>[^)\s>]*))")
 REFERENCE = re.compile(r"^(?P<label>[ \t>]*\[[^\]\n]+\]):(?=\s*(?P<target>[^\s>]*))", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 SAFE_SCHEMES = ("http:", "https:", "mailto:")
@@ -82,7 +82,7 @@ def _outdented(line: str, width: int) -> str:
 
 
 def _prose(block: Block) -> str:
-    text = _closed_math("\n".join(block.lines))
+    text = _closed("\n".join(block.lines))
     parts: list[str] = []
     end = 0
     for match in CODE_SPAN.finditer(text):
@@ -91,11 +91,12 @@ def _prose(block: Block) -> str:
     return "".join([*parts, _words(text[end:])])
 
 
-def _closed_math(text: str) -> str:
-    """Math that is opened here and not closed would, for nbconvert, reach into the next fence."""
+def _closed(text: str) -> str:
+    """What is opened here and not closed would, for nbconvert, reach into the next fence."""
+    text = re.sub(r"\[(?=[^\]]*\Z)", "&#91;", text)
     if text.count("$$") % 2:
         before, _, after = text.rpartition("$$")
-        text = rf"{before}\$\${after}"
+        text = f"{before}&#36;&#36;{after}"
     return ENVIRONMENT.sub(
         lambda match: match[0] if f"\\end{{{match['name']}}}" in text[match.end() :] else "&#92;begin", text
     )
@@ -108,11 +109,23 @@ def _code_span(match: re.Match[str]) -> str:
 
 
 def _words(text: str) -> str:
-    text = MATH.sub(lambda match: match[0].replace("<", r"\lt "), text)
-    text = AUTOLINK.sub(r"[\1](\1)", text).replace("\\<", "<").replace("<", "&lt;")
-    text = LINK.sub(lambda match: match[0] if _is_safe(match["target"]) else r"\]", text)
-    text = REFERENCE.sub(lambda match: match[0] if _is_safe(match["target"]) else rf"{match['label']}\:", text)
+    parts: list[str] = []
+    end = 0
+    for match in MATH.finditer(text):
+        parts += [_plain(text[end : match.start()]), match[0].replace("<", r"\lt ")]
+        end = match.end()
+    text = "".join([*parts, _plain(text[end:])])
+    text = LINK.sub(lambda match: match[0] if _is_safe(match["target"]) else "]&#40;", text)
+    text = REFERENCE.sub(lambda match: match[0] if _is_safe(match["target"]) else f"{match['label']}&#58;", text)
     return re.sub(r"!(?=\[)", "", text)
+
+
+def _plain(text: str) -> str:
+    text = AUTOLINK.sub(r"[\1](\1)", text).replace("\\<", "<")
+    if "<" not in text:
+        return text
+    # A renderer that takes these dollars for math would show the escapes.
+    return re.sub(r"(?<!\\)\$", r"\$", text).replace("<", "&lt;")
 
 
 def _is_safe(target: str) -> bool:

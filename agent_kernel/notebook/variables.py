@@ -121,11 +121,11 @@ def _column(name: Any, column: Any) -> str:
     if kind.startswith(("datetime", "date")):
         return f"{name}: from {column.min()} to {column.max()}"
     if kind.startswith(("object", "str", "category", "utf8", "cat")):
-        values = list(
-            itertools.islice(
-                column.drop_nulls().unique() if hasattr(column, "drop_nulls") else column.dropna().unique(), 9
-            )
-        )
+        known = column.drop_nulls() if hasattr(column, "drop_nulls") else column.dropna()
+        try:
+            values = list(itertools.islice(known.unique(), 9))
+        except TypeError:  # cells that can not be compared, lists for example
+            return ""
         if values and len(values) <= 8:
             return f"{name} values: " + ", ".join(_cut(str(value)) for value in values)
     return ""

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import agent_kernel
+
+HEAVY = {"pydantic", "httpx", "numpy", "pandas", "matplotlib", "tornado", "jupyter_server", "transformers", "openvino"}
+TERMINAL = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "agent_kernel")
+shell.run_line_magic("reload_ext", "agent_kernel")
+result = shell.run_cell("%%agent\\nhello")
+print(type(result.error_in_exec).__name__)
+shell.run_line_magic("unload_ext", "agent_kernel")
+import sys
+print(*sorted(name for name in sys.modules if "." not in name))
+"""
+
+
+def test_the_extension_loads_in_plain_ipython_and_brings_no_library() -> None:
+    done = subprocess.run([sys.executable, "-c", TERMINAL], capture_output=True, text=True, check=True)
+    *said, modules = done.stdout.strip().splitlines()
+    assert said[0].startswith("Agent: This kernel was not started by a Jupyter server with agent-kernel.")
+    assert said[1:] == ["AgentError"], done.stdout
+    assert not HEAVY & set(modules.split())
+
+
+@pytest.mark.parametrize("name", [name for name in agent_kernel.__all__ if not name.endswith("extension")])
+def test_every_public_name_is_where_it_is_said_to_be(name: str) -> None:
+    value = getattr(agent_kernel, name)
+    assert value.__name__ == name
+    assert getattr(importlib.import_module(value.__module__), name) is value
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        _ = agent_kernel.nothing_like_this
