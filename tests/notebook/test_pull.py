@@ -1,0 +1,55 @@
+"""The first turn on a machine that has no model yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.notebook.notebook import Notebook
+from tests.server import AgentServer
+
+SCRIPT: list[dict[str, str]] = []
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+    """The local engine with an empty cache; the only source is a hub that does not answer."""
+    directory = tmp_path_factory.mktemp("server")
+    traits = {"engine": "local", "model": "tiny", "cache_dir": str(directory / "cache"), "sources": "hub"}
+    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
+    server = AgentServer(directory, SCRIPT, traits, env=nowhere)
+    asyncio.run(server.start())
+    yield server
+    server.sweep()
+
+
+async def test_without_a_person_the_line_names_the_command(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent\nhello")
+    assert ran.status == "error"
+    assert "agent-kernel model pull tiny" in ran.error
+    assert "\n" not in ran.error
+    assert ran.asked == []
+
+
+async def test_a_person_is_told_size_source_publisher_and_licence_and_may_refuse(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent\nhello", ["n"])
+    assert ran.asked == ["Download it now? [y]es / [n]o: "]
+    offer = " ".join(ran.plain.split())
+    assert "MB from" in offer
+    assert "published by" in offer
+    assert "licence Apache-2.0" in offer
+    assert "agent-kernel model pull tiny" in ran.error
+
+
+async def test_a_download_that_fails_is_one_line(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent\nhello", ["y"])
+    assert ran.status == "error"
+    assert "\n" not in ran.error
+    assert ran.error.startswith("Agent: ")
+    assert "is not on this machine" not in ran.error, "it was tried"
+
+
+async def test_the_list_says_what_is_missing(notebook: Notebook) -> None:
+    assert "missing" in (await notebook.run("%agent model")).plain
