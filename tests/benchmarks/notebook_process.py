@@ -132,7 +132,10 @@ def _figures() -> list[list[list[float]]]:
         series: list[list[float]] = []
         for axes in plt.figure(number).axes:
             series += [[float(y) for y in line.get_ydata()] for line in axes.get_lines()]
-            series += [[float(bar.get_height()) for bar in axes.patches], [float(bar.get_width()) for bar in axes.patches]]
+            series += [
+                [float(bar.get_height()) for bar in axes.patches],
+                [float(bar.get_width()) for bar in axes.patches],
+            ]
             series += [[float(y) for _, y in points.get_offsets()] for points in axes.collections]
         found.append([values for values in series if values])
     plt.close("all")

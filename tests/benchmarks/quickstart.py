@@ -70,7 +70,9 @@ async def tried(engine: Engine, wording: Mapping[str, str], turns: Mapping[str, 
         right = await _right(turn, answer, notebook)
     codes = tuple(str(call.arguments.get("code")) for message in messages for call in message.calls)
     outputs = tuple(message.text for message in messages if message.role == "tool")
-    return Outcome(wording["turn"], wording["prompt"], right, seconds, answer, tuple(map("\n-> ".join, zip(codes, outputs))))
+    return Outcome(
+        wording["turn"], wording["prompt"], right, seconds, answer, tuple(map("\n-> ".join, zip(codes, outputs)))
+    )
 
 
 async def _right(turn: Mapping[str, str], answer: str, notebook: NotebookProcess) -> bool:
@@ -94,5 +96,8 @@ async def called(engine: Engine, prompt: str) -> bool:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    lines = [f"{'right' if item.right else 'WRONG':5}  {item.seconds:5.1f} s  {item.turn:10} {item.prompt}" for item in outcomes]
+    lines = [
+        f"{'right' if item.right else 'WRONG':5}  {item.seconds:5.1f} s  {item.turn:10} {item.prompt}"
+        for item in outcomes
+    ]
     return "\n".join([*lines, f"{sum(item.right for item in outcomes)} of {len(outcomes)} right"])

@@ -17,7 +17,7 @@ OPEN, CLOSE = "```python\n", "```"
 
 RULES = (
     "To do something, write one ```python code block: it runs in the user's notebook and you see its output. "
-    "Variables stay: use those that exist, never load or define them again. "
+    "Use exactly the names the user gives. Variables stay: never load or define them again. "
     "np, pd, plt, math, json, re, os, csv and datetime are imported. "
     "Let Python compute every value and print it; never write results yourself. "
     "If no code is needed, answer in plain text."
@@ -36,10 +36,11 @@ def _example(asked: str, code: str, output: str, answer: str) -> tuple[ChatMessa
 
 EXAMPLES: tuple[ChatMessage, ...] = (
     *_example(
-        "Variables: path: str of 14 characters: '/data/cars.csv'\n\nRead path into cars. The column sold holds dates.",
-        "cars = pd.read_csv(path, parse_dates=['sold'])\nprint(cars.shape)",
+        "Variables: sales_csv: str of 20 characters: '/data/sales-2024.csv'\n\n"
+        "Make df from sales_csv. The column sold holds dates.",
+        "df = pd.read_csv(sales_csv, parse_dates=['sold'])\nprint(df.shape)",
         "(406, 3)",
-        "I loaded path into cars: it has 406 rows and 3 columns.",
+        "I read sales_csv into df: it has 406 rows and 3 columns.",
     ),
     *_example(
         "Variables: cars: DataFrame, 406 rows x 3 columns: sold datetime64[ns], mpg float64, color str\n\n"
@@ -53,6 +54,12 @@ EXAMPLES: tuple[ChatMessage, ...] = (
         "by_month = cars.groupby(cars['sold'].dt.month)['mpg'].mean()\nprint(by_month.idxmin(), by_month.min())",
         "11 17.1",
         "Month 11 is the worst, with a mean mpg of 17.1.",
+    ),
+    *_example(
+        "Make a bar plot with color on the x axis and the mean mpg of cars on the y axis.",
+        "cars.groupby('color')['mpg'].mean().plot(kind='bar')\nplt.ylabel('mean mpg')\nplt.show()",
+        "[1 figure(s) shown]",
+        "The bar plot shows the mean mpg of each color.",
     ),
     {"role": "user", "content": "Thanks! What does mpg stand for?"},
     {"role": "assistant", "content": "It stands for miles per gallon."},

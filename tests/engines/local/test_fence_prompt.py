@@ -1,0 +1,67 @@
+"""How the code-fence protocol shows a conversation to a model."""
+
+from __future__ import annotations
+
+from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, RULES, chat
+from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
+
+
+def call(code: str, key: str = "c1") -> ToolCall:
+    return ToolCall(key, "python", {"code": code})
+
+
+def said(*messages: Message, retry: bool = False) -> list[str]:
+    """Contents after the rules and the examples."""
+    return [item["content"] for item in chat(messages, tools=True, retry=retry)][1 + len(EXAMPLES) :]
+
+
+def test_a_call_is_a_fence_and_its_result_an_output() -> None:
+    shown = said(user("How many?"), assistant("", [call("print(1)")]), tool_result(call(""), "1\n", "success"))
+
+    assert shown == ["How many?", "```python\nprint(1)\n```", f"Output:\n1\n\n{ANSWER}"]
+
+
+def test_hidden_context_stands_before_the_question() -> None:
+    assert said(user("Variables: x: int = 3", hidden=True), user("Double it.")) == [
+        "Variables: x: int = 3\n\nDouble it."
+    ]
+
+
+def test_rules_and_examples_come_only_with_tools() -> None:
+    with_tools = chat([system("Be brief."), user("Hi")], tools=True)
+    without = chat([system("Be brief."), user("Hi")], tools=False)
+
+    assert with_tools[0]["content"] == f"Be brief. {RULES}"
+    assert [dict(item) for item in without] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+    ]
+
+
+def test_a_failed_call_that_is_tried_again_leaves_only_its_last_line() -> None:
+    failed = tool_result(call(""), "Traceback ...\nNameError: name 'x' is not defined", "error")
+
+    shown = said(user("Go."), assistant("", [call("x")]), failed, retry=True)
+
+    assert shown == ["Go.\n\n(Note: an earlier try ended with: NameError: name 'x' is not defined)"]
+
+
+def test_history_shows_a_retried_call_as_the_retry_did() -> None:
+    first = [user("Go."), assistant("", [call("x", "c1")]), tool_result(call("", "c1"), "KeyError: 'a'", "error")]
+    second = [assistant("", [call("y", "c2")]), tool_result(call("", "c2"), "2", "success"), assistant("It is 2.")]
+
+    retry, later = said(*first, retry=True), said(*first, *second, user("Thanks"))
+
+    assert later[: len(retry)] == retry
+    assert later[1:] == ["```python\ny\n```", f"Output:\n2\n\n{ANSWER}", "It is 2.", "Thanks"]
+
+
+def test_a_failure_that_is_not_tried_again_is_shown() -> None:
+    shown = said(user("Go."), assistant("", [call("x")]), tool_result(call(""), "not allowed", "denied"))
+
+    assert shown[-1] == f"Output (denied):\nnot allowed\n\n{ANSWER}"
+
+
+def test_code_is_shown_byte_for_byte_as_it_was_generated() -> None:
+    """Otherwise the ids of the turn before would not be found again."""
+    assert said(user("Go."), assistant("", [call("\n  x = 1\n\n")]))[1] == "```python\n\n  x = 1\n\n```"
