@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
@@ -90,6 +92,7 @@ class AgentHandler(APIHandler):
     caller: Caller
     request_id: str
     _pump: asyncio.Task[None] | None = None
+    _written = 0.0
 
     @property
     def app(self) -> AgentKernel:
@@ -181,6 +184,7 @@ class AgentHandler(APIHandler):
         self.set_header("Cache-Control", "no-cache, no-store")
         self.set_header("X-Accel-Buffering", "no")
         self.set_header("Content-Type", sse.CONTENT_TYPE)
+        self._written = time.monotonic()
         self._pump = asyncio.create_task(self._write_frames(frames))
         await asyncio.wait([self._pump])
         if self._pump.cancelled():
@@ -198,22 +202,26 @@ class AgentHandler(APIHandler):
 
     async def _write_frames(self, frames: AsyncIterator[bytes]) -> None:
         await self.flush()
-        async with aclosing(frames):  # type: ignore[type-var]  # frames come from async generators
-            following = asyncio.ensure_future(anext(frames, None))
-            try:
-                while True:
-                    done, _ = await asyncio.wait([following], timeout=KEEP_ALIVE_S)
-                    if not done:
-                        self.write(sse.KEEP_ALIVE)
-                    elif (frame := following.result()) is not None:
-                        self.write(frame)
-                        following = asyncio.ensure_future(anext(frames, None))
-                    else:
-                        return
+        beat = asyncio.create_task(self._keep_alive())
+        try:
+            async with aclosing(frames):  # type: ignore[type-var]  # frames come from async generators
+                async for frame in frames:
+                    self.write(frame)
                     await self.flush()
-            finally:
-                following.cancel()
-                await asyncio.wait([following])
+                    self._written = time.monotonic()
+        finally:
+            beat.cancel()
+
+    async def _keep_alive(self) -> None:
+        """A comment when nothing was written for KEEP_ALIVE_S, so that proxies and clients know the stream lives."""
+        while True:
+            idle = time.monotonic() - self._written
+            if idle >= KEEP_ALIVE_S:
+                self.write(sse.KEEP_ALIVE)
+                self._written, idle = time.monotonic(), 0.0
+                with contextlib.suppress(StreamClosedError):  # the writer hears of it by on_connection_close
+                    await self.flush()
+            await asyncio.sleep(KEEP_ALIVE_S - idle)
 
 
 def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:

@@ -40,9 +40,9 @@ class TurnsHandler(AgentHandler):
             notice=self.app.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": body.client_tools},
         )
-        turn = await self.app.turns.start(order, queue=body.queue)
         found = await self.app.runtime.store.info(key)
         title = found.title if found else ""
+        turn = await self.app.turns.start(order, queue=body.queue)
         reply = {"turn": turn.id, "session": key.id, "title": title, "created": created, "notebook": notebook}
         self.reply(reply, 202)
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 
 import httpx
+import pytest
 
 from tests.jupyter_ext.conftest import HANG, HELLO, SLOW, ServerFactory
 from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
@@ -203,6 +204,20 @@ async def test_a_turn_gives_no_more_than_twenty_deltas_a_second(server: AgentSer
     times = [event["time"] for event in events if event["type"] == "text.delta"]
     assert text_of(events) == "x" * 600
     assert all(later - earlier > 0.04 for earlier, later in itertools.pairwise(times[:-1]))
+
+
+@pytest.mark.slow
+async def test_a_silent_stream_shows_that_it_lives(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn = (await start_turn(client, "hang"))["turn"]
+        async with client.stream("GET", f"agent/v1/turns/{turn}/events") as reply:
+            assert reply.headers["X-Accel-Buffering"] == "no"
+            assert reply.headers["Content-Type"].startswith("text/event-stream")
+            async with asyncio.timeout(40):
+                async for line in reply.aiter_lines():
+                    if line == ": keep-alive":
+                        break
+        await client.post(f"agent/v1/turns/{turn}/cancel", json={})
 
 
 async def test_the_mistakes_of_a_client_are_told_in_words(server: AgentServer) -> None:
