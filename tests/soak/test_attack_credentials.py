@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import random
 import re
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +18,7 @@ import pytest
 
 from jupyter_ext.handlers import ROUTES
 from tests.jupyter_ext.conftest import ServerFactory
+from tests.processes import descendants
 from tests.server import KERNEL_HEADER, AgentServer, Json, followed, start_turn, wait_for_event
 from tests.soak.conftest import Soak
 
@@ -189,15 +193,30 @@ def near(right: str, chance: random.Random) -> list[str]:
     return [one for one in found if one not in (right, "")]
 
 
-async def attack_old_credential(server: AgentServer, kernel: str, soak: Soak) -> str:
+def credentials(server: AgentServer, kernel: str) -> set[str]:
+    """What the kernel's processes were started with, read from outside: a kernel that restarts answers nobody."""
+    assert server.process is not None
+    mine = [one for one in descendants(server.process.pid) if f"kernel-{kernel}.json" in one.command]
+    found = set()
+    for one in mine:
+        with contextlib.suppress(OSError):
+            pairs = Path(f"/proc/{one.pid}/environ").read_bytes().decode(errors="replace").split("\0")
+            found |= {pair.partition("=")[2] for pair in pairs if pair.startswith("AGENT_KERNEL_TOKEN=")}
+    return found
+
+
+async def attack_old_credential(server: AgentServer, kernel: str, old: str, soak: Soak) -> str:
     """A restart makes another credential; the old one is worth nothing. The new one."""
-    old = await server.kernel_token(kernel)
     async with server.client() as client:
         (await client.post(f"api/kernels/{kernel}/restart")).raise_for_status()
     async with server.kernel_client(old) as client:
         assert (await client.get("agent/v1/binding")).status_code == 403
-    soak.counts["old credentials refused"] += 1
-    return await server.kernel_token(kernel)
+    for _ in range(300):
+        if new := credentials(server, kernel) - {old}:
+            soak.counts["old credentials refused"] += 1
+            return new.pop()
+        await asyncio.sleep(0.1)
+    raise AssertionError("a restarted kernel has no credential")
 
 
 @pytest.mark.soak(0.1)
@@ -217,7 +236,7 @@ async def test_attack_credentials(soak: Soak, agent_server: ServerFactory) -> No
         assert await state(server, target) == before, "something of B has changed"
         soak.counts["times that B was untouched"] += 1
         if soak.random.random() < 0.2:
-            token = await attack_old_credential(server, mine, soak)
+            token = await attack_old_credential(server, mine, token, soak)
     async with server.client() as client:
         await client.post(f"agent/v1/turns/{target.running}/cancel", json={})
         await client.post(f"agent/v1/turns/{target.asking}/cancel", json={})

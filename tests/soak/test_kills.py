@@ -131,7 +131,7 @@ class Party:
 
     async def disturb(self, chance: random.Random) -> None:
         while not self.over:
-            await asyncio.sleep(chance.uniform(0.3, 2.5))
+            await asyncio.sleep(chance.uniform(0.3, 1.5))
             await chance.choices([self._kill_server, self._kill_sandbox, self._kill_kernel], [2, 5, 1])[0](chance)
 
     async def _kill_server(self, chance: random.Random) -> None:
@@ -178,7 +178,9 @@ class Party:
             self.soak.counts[what] = max(self.soak.counts[what], count)
         with closing(sqlite3.connect(self.store)) as db:
             stored = dict(db.execute("SELECT id, state FROM turns").fetchall())
-        wrong = {turn: (state, stored.get(turn)) for turn, state in self.seen.items() if stored.get(turn) != state}
+        # One that was stopped in the queue was never opened.
+        expected = {turn: state for turn, state in self.seen.items() if turn in stored or state != "cancelled"}
+        wrong = {turn: (state, stored.get(turn)) for turn, state in expected.items() if stored.get(turn) != state}
         assert not wrong, f"turns that ended in another way than clients were told: {wrong}"
         assert await survivors(self.dead, 20) == [], "processes outlived their server"
         self.soak.counts["processes of killed servers gone"] += len(self.dead)
@@ -225,7 +227,7 @@ async def one_round(party: Party, number: int) -> None:
         _, late = await asyncio.wait({killer}, timeout=120)
         assert not late, "a server did not come up again"
         # A client may wait for a turn of another server that was killed; its place in the queue ends here.
-        await asyncio.wait(clients, timeout=10)
+        await asyncio.wait(clients, timeout=4)
     for task in tasks - done:
         task.cancel()
     for task in tasks:
