@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.messages import Media
+from agent_kernel.messages import Media, Status
 from agent_kernel.notebook.imports import missing_imports
 from agent_kernel.protocols import RunResult, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.python import SANDBOXED, told
@@ -63,7 +63,7 @@ class NotebookProcess:
     async def holds(self, expression: str) -> bool:
         """Whether an expression over the namespace is true; False where it raises."""
         answer = await self.run(f"bool({expression})")
-        return answer["value"] == "True"
+        return str(answer["value"]) == "True"
 
     async def notes(self, prompt: str) -> tuple[str, str]:
         """What the magic would send: the prompt without braces, and the facts about the variables it names."""
@@ -90,7 +90,7 @@ class NotebookPython:
         answer = await self._notebook.run(arguments["code"])
         self._notebook.figures += answer["figures"]
         media = tuple(Media.of("image/png", b"drawn") for _ in answer["figures"])
-        status = "error" if answer["error"] else "success"
+        status: Status = "error" if answer["error"] else "success"
         result = RunResult(status, answer["stdout"], "", answer["value"], answer["error"] or None, media)
         return ToolOutput(told(result), status, media)
 
@@ -116,7 +116,7 @@ def _run(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
             exec(compile(tree, "<cell>", "exec"), namespace)
             if isinstance(last, ast.Expr):
                 value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), namespace)
-        except BaseException as problem:  # the agent's code may do anything
+        except BaseException as problem:  # noqa: BLE001  the agent's code may do anything
             error = "".join(traceback.format_exception_only(problem)).strip()
     shown = None if value is None else repr(value)
     return {"stdout": out.getvalue(), "value": shown, "error": error, "figures": _figures()}

@@ -71,7 +71,12 @@ async def tried(engine: Engine, wording: Mapping[str, str], turns: Mapping[str, 
     codes = tuple(str(call.arguments.get("code")) for message in messages for call in message.calls)
     outputs = tuple(message.text for message in messages if message.role == "tool")
     return Outcome(
-        wording["turn"], wording["prompt"], right, seconds, answer, tuple(map("\n-> ".join, zip(codes, outputs)))
+        wording["turn"],
+        wording["prompt"],
+        right,
+        seconds,
+        answer,
+        tuple(map("\n-> ".join, zip(codes, outputs, strict=False))),
     )
 
 

@@ -66,7 +66,6 @@ class Piece:
 class Loaded:
     """``block`` tokens share one cache block, ``blocks`` of them fit (0 = prefixes are not kept)."""
 
-    context_length: int
     block: int
     blocks: int
     details: Mapping[str, Any]

@@ -33,12 +33,12 @@ class Completion:
 
 
 class Completer:
-    """Decodes prompts on one loaded model and remembers their ids."""
+    """Decodes prompts on one loaded model and remembers their ids. ``context_length`` 0: no limit is known."""
 
-    def __init__(self, decoder: Decoder, backend: Backend, loaded: Loaded) -> None:
+    def __init__(self, decoder: Decoder, backend: Backend, loaded: Loaded, context_length: int) -> None:
         self._decoder = decoder
         self._backend = backend
-        self._loaded = loaded
+        self._context_length = context_length
         self._chains = Chains()
         self._blocks = CachedBlocks(loaded.block, loaded.blocks)
 
@@ -98,7 +98,7 @@ class Completer:
         return ids + rest
 
     def _room(self, prompt: int, wanted: int) -> int:
-        length = self._loaded.context_length
+        length = self._context_length
         if length and prompt + 1 > length:
             raise ContextOverflow(
                 f"The conversation has {prompt} tokens; this model holds {length}.",

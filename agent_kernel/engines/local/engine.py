@@ -36,7 +36,6 @@ class LocalEngine:
         self._staged = asyncio.Event()
         self._state = "unloaded"
         self._model: LocalModel | None = None
-        self._context_length = 0
         self._details: dict[str, Any] = {}
 
     def info(self) -> EngineInfo:
@@ -45,7 +44,7 @@ class LocalEngine:
             self._state = "unloaded"
         if self._model is None:
             self._model = self._installed()
-        length = self._context_length or (self._model.context_length if self._model else 0)
+        length = self._model.context_length if self._model else 0
         return EngineInfo(self._name, True, length, False, self._state, self._details)
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
@@ -109,11 +108,10 @@ class LocalEngine:
             model = self._model = await asyncio.to_thread(catalog.resolve, self._name, self._cache_dir)
             self._at("starting", None)
             self._worker = await WorkerProcess.start(self._python, self._cache_dir, self._silent_s)
-            ready = await self._worker.load(model.path, model.protocol, self._at)
+            ready = await self._worker.load(model, self._at)
         except BaseException:
             await self._drop()
             raise
-        self._context_length = ready["context_length"] or model.context_length
         self._details = ready["details"] | {"revision": model.revision}
         self._state = "ready"
 

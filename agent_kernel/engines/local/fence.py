@@ -22,6 +22,9 @@ from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sa
 
 MARGIN = 4.5
 """With the worked examples, questions for code had margins up to 4.1 and chat from 5.0 on (Qwen2.5-Coder-0.5B)."""
+NAMED_MARGIN = 8.0
+"""For a question that names a variable of the notebook (its facts come with it): without code, a small model answers it
+from the one row it was shown."""
 MAX_CODE_TOKENS = 512
 RETRIES = 1
 NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
@@ -34,6 +37,7 @@ NameError is free to import."""
 @dataclass(frozen=True, slots=True)
 class Fence:
     margin: float = MARGIN
+    named_margin: float = NAMED_MARGIN
 
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
         """The chunks of one round, its EndChunk last."""
@@ -44,7 +48,8 @@ class Fence:
         prompt = await completer.render(fence_prompt.chat(request.messages, tools=offered, retry=retry))
         spent = Usage()
         if offered and result is None:
-            fits, spent = await self._calls(prompt, completer)
+            margin = self.named_margin if turns and turns[-1].names_variables else self.margin
+            fits, spent = await self._calls(prompt, completer, margin)
         else:
             fits = retry
         regex = None if retry and result is not None and "Error: name " in result.text else CODE
@@ -55,7 +60,7 @@ class Fence:
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
-    async def _calls(self, prompt: str, completer: Completer) -> tuple[bool, Usage]:
+    async def _calls(self, prompt: str, completer: Completer, margin: float) -> tuple[bool, Usage]:
         """Whether the model would rather run code than answer, and what asking cost."""
         free = await completer.first_token(prompt)
         if free.text.startswith(fence_prompt.CLOSE):
@@ -63,7 +68,7 @@ class Fence:
         bound = await completer.first_token(prompt, regex=fence_prompt.CLOSE)
         if free.logprob is None or bound.logprob is None:
             return False, free.usage
-        return free.logprob - bound.logprob <= self.margin, free.usage
+        return free.logprob - bound.logprob <= margin, free.usage
 
     async def _code(
         self, prompt: str, request: EngineRequest, completer: Completer, regex: str | None

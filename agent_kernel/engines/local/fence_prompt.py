@@ -13,6 +13,8 @@ from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.messages import Message
 
 TOOL = "python"
+VARIABLES = "Variables:"
+"""How the hidden context of a turn begins that has facts about variables the question names."""
 OPEN, CLOSE = "```python\n", "```"
 
 RULES = (
@@ -74,6 +76,10 @@ class Exchange:
 
     asked: list[str] = field(default_factory=list)
     replies: list[Message] = field(default_factory=list)
+
+    @property
+    def names_variables(self) -> bool:
+        return any(text.startswith(VARIABLES) for text in self.asked)
 
     @property
     def results(self) -> list[Message]:

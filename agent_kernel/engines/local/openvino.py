@@ -56,7 +56,7 @@ class OpenVino:
         progress("warming up", None)
         blocks = self._measure_blocks()
         details = {"backend": "openvino-genai", "version": openvino_genai.__version__, "device": "CPU"}
-        return Loaded(0, BLOCK, blocks, details | {"cache_gb": self._cache_gb})
+        return Loaded(BLOCK, blocks, details | {"cache_gb": self._cache_gb})
 
     def render(self, messages: Sequence[ChatMessage]) -> str:
         return str(self._tokenizer.apply_chat_template([dict(item) for item in messages], add_generation_prompt=True))

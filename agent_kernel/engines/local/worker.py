@@ -79,7 +79,7 @@ class Worker:
     async def _handle(self, frame: Frame) -> None:
         match frame["type"]:
             case "load":
-                task = asyncio.create_task(self._load(Path(frame["path"]), frame["protocol"]))
+                task = asyncio.create_task(self._load(Path(frame["path"]), frame["protocol"], frame["context_length"]))
                 self._requests[0] = task
             case "stream":
                 task = asyncio.create_task(self._stream(frame["id"], frame["request"]))
@@ -94,7 +94,7 @@ class Worker:
     def _forget(self, key: int, task: asyncio.Task[None]) -> None:
         self._requests.pop(key, None)
 
-    async def _load(self, path: Path, protocol: str) -> None:
+    async def _load(self, path: Path, protocol: str, context_length: int) -> None:
         loop = asyncio.get_running_loop()
 
         def progress(stage: str, fraction: float | None) -> None:
@@ -107,10 +107,9 @@ class Worker:
         except AgentKernelError as error:
             self._outbox.send({"type": "failed", "error": error.to_json()})
             return
-        self._completer = Completer(self._decoder, self._backend, loaded)
+        self._completer = Completer(self._decoder, self._backend, loaded, context_length)
         self._protocol = TOOL_PROTOCOLS[protocol]()
-        details = dict(loaded.details)
-        self._outbox.send({"type": "ready", "context_length": loaded.context_length, "details": details})
+        self._outbox.send({"type": "ready", "details": dict(loaded.details)})
 
     async def _stream(self, key: int, body: dict[str, Any]) -> None:
         assert self._protocol is not None, "the server streams after ready"

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from agent_kernel.engines.local.backend import ModelFile
 from agent_kernel.engines.local.wire import Frame, encode_frame, open_pipes, read_frames
 from agent_kernel.errors import AgentKernelError, EngineCrashed, from_json
 
@@ -95,10 +96,17 @@ class WorkerProcess:
             del self._inboxes[key]
             self.send({"type": "cancel", "id": key})
 
-    async def load(self, path: Path, protocol: str, on_loading: Callable[[str, float | None], None]) -> Frame:
+    async def load(self, model: ModelFile, on_loading: Callable[[str, float | None], None]) -> Frame:
         """The ``ready`` frame. Raises what loading failed with, or EngineCrashed."""
         inbox = self._inboxes[0] = asyncio.Queue()
-        self.send({"type": "load", "path": str(path), "protocol": protocol})
+        self.send(
+            {
+                "type": "load",
+                "path": str(model.path),
+                "protocol": model.protocol,
+                "context_length": model.context_length,
+            }
+        )
         while True:
             frame = await self._received(inbox)
             if frame["type"] == "ready":

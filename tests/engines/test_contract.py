@@ -1,0 +1,102 @@
+"""What every engine promises, over every engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+import pytest_asyncio
+
+from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.messages import Message, assistant, user
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, Engine, EngineRequest, Sampling, TextChunk, WaitChunk
+from agent_kernel.settings import Settings
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
+STORY = user("Tell a long story about a fox.")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["scripted", "local"])
+async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine, None]:
+    made: Engine
+    if request.param == "scripted":
+        made = ScriptedEngine([{"text": "once upon a time " * 8, "deltas": 16, "delay": 0.005, "loop": True}])
+    else:
+        made = LocalEngine("tiny", Settings.from_env().cache_dir)
+    yield made
+    await made.aclose()
+
+
+async def answered(engine: Engine, *messages: Message, tokens: int = 24) -> list[Chunk]:
+    request = EngineRequest(messages, sampling=Sampling(max_tokens=tokens), session="contract")
+    async with aclosing(engine.stream(request)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def text_of(chunks: list[Chunk]) -> str:
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
+
+
+async def test_an_answer_comes_in_pieces_and_ends_once(engine: Engine) -> None:
+    chunks = await answered(engine, STORY)
+
+    assert sum(isinstance(chunk, TextChunk) for chunk in chunks) > 1
+    assert [isinstance(chunk, EndChunk) for chunk in chunks].count(True) == 1
+    assert isinstance(chunks[-1], EndChunk)
+
+
+async def test_waiting_is_told_before_anything_else(engine: Engine) -> None:
+    chunks = await answered(engine, STORY)
+
+    waits = [isinstance(chunk, WaitChunk) for chunk in chunks]
+    assert waits == sorted(waits, reverse=True)
+
+
+async def test_usage_counts_what_was_read_and_written(engine: Engine) -> None:
+    end = (await answered(engine, STORY))[-1]
+
+    assert isinstance(end, EndChunk)
+    assert end.usage.prompt_tokens > 0
+    assert end.usage.completion_tokens > 0
+    assert 0 < end.usage.first_token_s <= end.usage.seconds
+
+
+async def test_without_tools_nothing_is_called(engine: Engine) -> None:
+    chunks = await answered(engine, user("Compute 2 + 2 with Python."))
+
+    assert not any(isinstance(chunk, CallChunk) for chunk in chunks)
+
+
+async def test_closing_the_stream_stops_it_and_the_next_one_works(engine: Engine) -> None:
+    request = EngineRequest((STORY,), sampling=Sampling(max_tokens=400))
+    async with aclosing(engine.stream(request)) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                break
+
+    assert text_of(await answered(engine, user("Hello")))
+
+
+async def test_the_second_turn_reuses_the_first(engine: Engine) -> None:
+    first = text_of(await answered(engine, STORY))
+    end = (await answered(engine, STORY, assistant(first), user("Go on.")))[-1]
+
+    assert isinstance(end, EndChunk)
+    assert 0 < end.usage.reused_tokens < end.usage.prompt_tokens
+
+
+async def test_requests_at_once_each_get_their_own_answer(engine: Engine) -> None:
+    answers = await asyncio.gather(*(answered(engine, user(f"Count from {n}.")) for n in range(4)))
+
+    assert all(text_of(chunks) and isinstance(chunks[-1], EndChunk) for chunks in answers)
+
+
+async def test_info_names_the_model(engine: Engine) -> None:
+    info = engine.info()
+
+    assert info.model
+    assert info.local
+    assert info.context_length > 0
