@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from agent_kernel.sessions import process
+
+LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
+"""Temporary files end with the pid of their writer."""
 
 Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
 
@@ -44,6 +51,7 @@ class SidecarFile:
             return "conflict"
         if self.make_parents:
             self.main.parent.mkdir(parents=True, exist_ok=True)
+        self._sweep()
         for name, data in blobs.items():
             self._write_blob(name, data)
         temporary = _write_temporary(target, body)
@@ -75,6 +83,14 @@ class SidecarFile:
         self.main.unlink(missing_ok=True)
         self.bak.unlink(missing_ok=True)
         shutil.rmtree(self.blobs, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Removes what a writer that was killed left half-written."""
+        stem = glob.escape(self.main.name.removesuffix(".json"))
+        for path in (*self.main.parent.glob(f".{stem}.*"), *self.blobs.glob(".*.tmp")):
+            writer = LEFT_OVER.search(path.name)
+            if writer is not None and not process.alive(int(writer[1]), ""):
+                path.unlink(missing_ok=True)
 
     def _write_blob(self, name: str, data: bytes) -> None:
         path = self.blobs / name

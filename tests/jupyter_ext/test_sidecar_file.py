@@ -108,3 +108,15 @@ def test_a_full_disk_leaves_the_old_sidecar_and_nothing_half_written(small_disk:
     (small_disk / "filler").unlink()
     assert file.write(b"n" * 40 * 1024, {}, anything) == "written"
     assert file.bak.read_bytes() == b"old"
+
+
+def test_what_a_killed_writer_left_is_taken_away_by_the_next_one(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    mine, theirs = os.getpid(), gone.pid
+    left = [f".nb.agent.json.{theirs}.tmp", f".nb.agent.conflict.json.{theirs}.tmp", f".nb.agent.json.bak.{theirs}"]
+    kept = [f".nb.agent.json.bak.{mine}", f".other.agent.json.{theirs}.tmp", ".nb.agent.notes"]
+    for name in (*left, *kept):
+        (tmp_path / name).write_text("half")
+    SidecarFile(tmp_path / "nb.agent.json").write(b"{}", {}, lambda body: True)
+    assert {path.name for path in tmp_path.iterdir()} == {"nb.agent.json", *kept}
