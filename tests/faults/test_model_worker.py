@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 import httpx
@@ -9,20 +10,32 @@ import pytest
 
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.processes import Process, descendants, survivors
-from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
+from tests.server import AgentServer, Json, followed, start_turn, text_of, wait_for_event
 
 pytestmark = pytest.mark.model("tiny")
 LOCAL = {"engine": "local", "model": "tiny"}
 LONG = {"temperature": 0, "max_tokens": 600}
 SHORT = {"temperature": 0, "max_tokens": 8}
-BEFORE_LOADING = ("looking for the model", "starting")
 COUNT = "Write a very long story about a lighthouse keeper, a storm and a ship. Do not stop."
 
 
-def model_worker(server: AgentServer) -> Process:
+def model_workers(server: AgentServer) -> list[Process]:
     assert server.process is not None
-    [worker] = [one for one in descendants(server.process.pid) if "agent_kernel.engines.local.worker" in one.command]
+    return [one for one in descendants(server.process.pid) if "agent_kernel.engines.local.worker" in one.command]
+
+
+def model_worker(server: AgentServer) -> Process:
+    [worker] = model_workers(server)
     return worker
+
+
+async def first_worker(server: AgentServer) -> Process:
+    """As soon as there is one: it loads for seconds."""
+    for _ in range(600):
+        if found := model_workers(server):
+            return found[0]
+        await asyncio.sleep(0.05)
+    raise AssertionError("no model worker was started")
 
 
 async def items(client: httpx.AsyncClient, session: str) -> list[Json]:
@@ -77,12 +90,8 @@ async def test_a_worker_killed_while_it_loads_fails_those_who_wait_for_it(agent_
     server = await agent_server(traits=LOCAL)
     async with server.client() as client:
         started = await start_turn(client, "Say hello.", sampling=SHORT, max_tool_rounds=0)
-        worker: Process | None = None
-        async for event in follow(client, started["turn"]):
-            stage = event["data"].get("stage", "")
-            if worker is None and event["type"] == "model.loading" and stage not in BEFORE_LOADING:
-                worker = model_worker(server)
-                worker.send(signal.SIGKILL)
-        assert event["data"]["error"]["code"] == "engine_crashed", event
+        (await first_worker(server)).send(signal.SIGKILL)
+        end = (await followed(client, started["turn"]))[-1]["data"]
+        assert end["error"]["code"] == "engine_crashed", end
         again = await start_turn(client, "Say hello.", session=started["session"], sampling=SHORT, max_tool_rounds=0)
         assert (await followed(client, again["turn"]))[-1]["data"]["state"] == "committed"

@@ -18,7 +18,7 @@ from tests.jupyter_ext.conftest import ServerFactory
 from tests.processes import Process, descendants, survivors
 from tests.server import AgentServer, Json, follow, followed, start_turn
 from tests.soak.conftest import Soak
-from tests.soak.server_state import RECOVERY_S, check_sidecars, check_store, open_turns
+from tests.soak.server_state import RECOVERY_S, check_sidecars, check_store, left_overs, open_turns
 
 CLIENTS = 6
 ROUND_S = 15.0
@@ -210,6 +210,17 @@ class Party:
                 assert (await followed(client, started["turn"]))[-1]["data"]["state"] == "committed"
                 self.soak.counts["sessions that went on"] += 1
 
+    async def tidy(self) -> None:
+        """One more turn in every notebook: its sidecar is whole, and nothing half-written lies beside it."""
+        for (which, _), kernel in self.kernels.items():
+            async with self.servers[which].client() as client:
+                started = await start_turn(client, "says hello", kernel=kernel, where="sandbox")
+                await followed(client, started["turn"])
+        await asyncio.sleep(2)
+        for server in self.servers:
+            self.soak.counts["sidecars read"] += len(check_sidecars(server.root))
+            assert left_overs(server.root) == []
+
     def sessions(self) -> list[str]:
         with closing(sqlite3.connect(self.store)) as db:
             return [session for (session,) in db.execute("SELECT id FROM sessions ORDER BY id")]
@@ -250,6 +261,7 @@ async def test_kills(soak: Soak, agent_server: ServerFactory, tmp_path: Path) ->
         await party.go_on(soak.random.sample(party.sessions(), 3))
         number += 1
     await party.go_on(party.sessions())
+    await party.tidy()
     families = [one for server in servers if server.process for one in descendants(server.process.pid)]
     for server in servers:
         await server.stop()
