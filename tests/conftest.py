@@ -10,12 +10,17 @@ import sys
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 UNPULLED = pytest.StashKey[dict[str, str]]()
 SKIPS = pytest.StashKey[list[str]]()
+
+# A busy machine is no bug; and what a run in CI draws, the next one draws too.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=CI)
+settings.load_profile("house")
 
 
 def chromium() -> str | None:
