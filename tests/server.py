@@ -198,7 +198,7 @@ class AgentServer:
         """A client that executes in the kernel."""
         client = AsyncKernelClient(connection_file=str(self.directory / "runtime" / f"kernel-{kernel}.json"))
         client.load_connection_file()
-        client.start_channels()
+        client.start_channels(hb=False)  # on a busy machine a late heartbeat is no dead kernel
         try:
             await client.wait_for_ready(timeout=START_S)
             yield client
