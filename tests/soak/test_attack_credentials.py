@@ -219,7 +219,7 @@ async def attack_old_credential(server: AgentServer, kernel: str, old: str, soak
     raise AssertionError("a restarted kernel has no credential")
 
 
-@pytest.mark.soak(0.1)
+@pytest.mark.soak(0.08)
 async def test_attack_credentials(soak: Soak, agent_server: ServerFactory) -> None:
     server = await agent_server(SCRIPT)
     mine = await server.start_kernel("a.ipynb")

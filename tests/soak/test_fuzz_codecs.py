@@ -162,7 +162,7 @@ def gguf_reader(folder: Path) -> Callable[[bytes], object]:
     return read
 
 
-@pytest.mark.soak(0.08)
+@pytest.mark.soak(0.07)
 def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
     right = document()
     parse(right)

@@ -219,7 +219,7 @@ def fuzz(soak: Soak, target: Target) -> None:
     until_over(soak, "requests", {"request": requests}, target.check, soak.seconds)
 
 
-@pytest.mark.soak(0.17)
+@pytest.mark.soak(0.15)
 async def test_fuzz_http(soak: Soak, agent_server: ServerFactory) -> None:
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
     server = await agent_server(SCRIPT, env=nowhere, traits={"sources": "hub"})

@@ -246,7 +246,7 @@ async def one_round(party: Party, number: int) -> None:
             await task
 
 
-@pytest.mark.soak(0.35)
+@pytest.mark.soak(0.3)
 async def test_kills(soak: Soak, agent_server: ServerFactory, tmp_path: Path) -> None:
     data = tmp_path / "data"
     servers = [await agent_server(SCRIPT, name, data_dir=data) for name in ("one", "two")]

@@ -129,7 +129,7 @@ async def slam(server: AgentServer, turns: Sequence[str], soak: Soak) -> None:
                 soak.counts["connections dropped"] += 1
 
 
-@pytest.mark.soak(0.15)
+@pytest.mark.soak(0.12)
 async def test_streams(soak: Soak, agent_server: ServerFactory) -> None:
     server = await agent_server(SCRIPT)
     assert server.process is not None
