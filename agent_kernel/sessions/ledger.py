@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agent_kernel.errors import LeaseLost, StoreError
+from agent_kernel.errors import LeaseLost, SessionBusy, StoreError
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
 from agent_kernel.protocols import SessionStore
@@ -55,12 +55,22 @@ class Ledger:
         """Takes the session's lease. Raises SessionBusy, SessionNotFound, StoreError."""
         await self.settle(turn.key)
         try:
-            opened = await settled(self.store.open_turn(turn, self.owner))
+            opened = await settled(self._opened(turn))
             session = await settled(self.store.info(turn.key))
         except asyncio.CancelledError:
             await settled(self.end(Ending(turn, "cancelled", "stopped before it began", Usage())))
             raise
         return OpenTurn(self, opened, session.head if session else 0)
+
+    async def _opened(self, turn: Turn) -> Turn:
+        """A session that a dead server left busy is freed first, so that nobody waits for the next recovery."""
+        try:
+            return await self.store.open_turn(turn, self.owner)
+        except SessionBusy:
+            closed = await self.store.recover()
+            if all(other.key != turn.key for other in closed):
+                raise
+        return await self.store.open_turn(turn, self.owner)
 
     async def end(self, ending: Ending) -> StoreError | None:
         """Closes the turn; an error of the store is returned, and the ending kept for ``settle``."""

@@ -76,10 +76,12 @@ async def lags_of(http: httpx.AsyncClient, prompt: str, **body: Any) -> tuple[li
     lags: list[float] = []
     state = ""
     async with http.stream("GET", f"agent/v1/turns/{turn}/events") as stream:
+        opened = time.time()
         async for line in stream.aiter_lines():
             if line.startswith("data: "):
                 event = json.loads(line[6:])
-                lags.append(time.time() - event["time"])
+                if event["time"] >= opened:  # earlier ones waited for this reader, not the reader for them
+                    lags.append(time.time() - event["time"])
                 state = event["data"].get("state", state)
     return lags, state
 

@@ -1,4 +1,7 @@
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +13,12 @@ from agent_kernel.sessions.ledger import Ledger, settled
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Owner, Turn
 from tests.turns import KEY
+
+OWNER = """
+import dataclasses, json
+from agent_kernel.sessions.model import Owner
+print(json.dumps(dataclasses.asdict(Owner.here())))
+"""
 
 
 class FullStore(MemoryStore):
@@ -86,3 +95,13 @@ async def test_a_lease_is_kept_while_the_turn_runs() -> None:
     await asyncio.sleep(0.05)
     assert seen >= 2
     assert beats <= seen + 1
+
+
+async def test_a_session_that_a_dead_process_left_busy_is_free_at_once() -> None:
+    store = MemoryStore()
+    await store.create(KEY)
+    gone = subprocess.run([sys.executable, "-c", OWNER], capture_output=True, text=True, check=True)
+    fields = json.loads(gone.stdout)
+    await store.open_turn(Turn("t1", KEY), Owner(**fields))
+    await Ledger(store).begin(Turn("t2", KEY))
+    assert [(turn.id, turn.state) for turn in await store.turns(KEY)] == [("t1", "interrupted"), ("t2", "open")]

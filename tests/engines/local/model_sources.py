@@ -30,7 +30,9 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_gguf(path: Path, kind: str = "Q8_0", rows: int = 64, columns: int = 256, seed: int = 7) -> dict[str, np.ndarray]:
+def write_gguf(
+    path: Path, kind: str = "Q8_0", rows: int = 64, columns: int = 256, seed: int = 7
+) -> dict[str, np.ndarray]:
     """A file as a converter writes it, with one large tensor of ``kind``; returns the weights before quantising."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("Test model")
@@ -268,7 +270,14 @@ class PullProcess:
     """A pull in another process. With ``stop_at`` it stands still in that stage until the file ``go`` appears."""
 
     def __init__(
-        self, catalog: Path, cache: Path, env: Mapping[str, str], stop_at: str = "", go: str = "/none", limit: int = 0
+        self,
+        catalog: Path,
+        cache: Path,
+        env: Mapping[str, str],
+        *,
+        stop_at: str = "",
+        go: str = "/none",
+        limit: int = 0,
     ) -> None:
         arguments = [str(catalog), str(cache), stop_at, go, str(limit)]
         self.process = subprocess.Popen(

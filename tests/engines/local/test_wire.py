@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ async def frames_of(data: bytes) -> list[dict[str, object]]:
 
 
 async def test_frames_come_out_as_they_went_in() -> None:
-    sent = [{"text": "é 😀\n"}, {"n": 1, "list": [None, True]}]
+    sent: list[dict[str, Any]] = [{"text": "é 😀\n"}, {"n": 1, "list": [None, True]}]
 
-    assert await frames_of(b"".join(map(encode_frame, sent))) == sent
+    assert await frames_of(b"".join(encode_frame(body) for body in sent)) == sent
 
 
 async def test_a_frame_cut_short_by_the_end_is_dropped() -> None:
