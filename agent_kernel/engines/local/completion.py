@@ -101,7 +101,8 @@ class Completer:
         length = self._context_length
         if length and prompt + 1 > length:
             raise ContextOverflow(
-                f"The conversation has {prompt} tokens; this model holds {length}.",
+                # The tokenizer cuts at the model's length, so it may be more.
+                f"The conversation has {prompt} tokens or more; this model holds {length} with the answer.",
                 hint="Start another session (%agent new) or choose a model with a longer context.",
                 details={"prompt_tokens": prompt, "context_length": length},
             )

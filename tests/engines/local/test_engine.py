@@ -126,7 +126,7 @@ async def test_a_conversation_that_does_not_fit_is_refused(engine: LocalEngine) 
     with pytest.raises(ContextOverflow) as raised:
         await answer(engine, user("word " * 9000))
 
-    assert raised.value.details["prompt_tokens"] > raised.value.details["context_length"]
+    assert raised.value.details["prompt_tokens"] >= raised.value.details["context_length"]
     assert (await answer(engine, user("Hello")))[0]
 
 
@@ -238,7 +238,7 @@ async def test_an_interpreter_without_the_package_says_what_is_missing(tmp_path:
     await engine.aclose()
 
 
-def test_the_server_never_imports_what_runs_models() -> None:
+async def test_the_server_never_imports_what_runs_models() -> None:
     heavy = "{'torch', 'openvino', 'openvino_genai', 'transformers', 'numpy', 'gguf'}"
     code = f"import sys, agent_kernel.engines.local.engine; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
