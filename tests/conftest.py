@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -37,6 +38,9 @@ def models_of(item: pytest.Item) -> set[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background of a script: all that tests start would be deaf to Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[UNPULLED] = {}
     config.stash[SKIPS] = []
 
