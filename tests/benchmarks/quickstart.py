@@ -101,8 +101,10 @@ async def called(engine: Engine, prompt: str) -> bool:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    lines = [
-        f"{'right' if item.right else 'WRONG':5}  {item.seconds:5.1f} s  {item.turn:10} {item.prompt}"
-        for item in outcomes
-    ]
+    """A line for each wording; what was run and said stands below those that came out wrong."""
+    lines = []
+    for item in outcomes:
+        lines.append(f"{'right' if item.right else 'WRONG':5}  {item.seconds:5.1f} s  {item.turn:10} {item.prompt}")
+        if not item.right:
+            lines += ["    " + line for text in (*item.codes, item.answer) for line in text.splitlines()]
     return "\n".join([*lines, f"{sum(item.right for item in outcomes)} of {len(outcomes)} right"])
