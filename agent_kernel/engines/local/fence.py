@@ -83,6 +83,10 @@ class Fence:
         async with aclosing(deltas):
             async for _ in deltas:
                 pass
+        if completion.finish == "length":  # half a program must not run; the person sees how far it came
+            yield TextChunk(fence_prompt.code_block(completion.text))
+            yield EndChunk("length", completion.usage)
+            return
         yield CallChunk(ToolCall(f"call_{os.urandom(8).hex()}", fence_prompt.TOOL, {"code": completion.text}))
         yield EndChunk("calls", completion.usage)
 

@@ -14,7 +14,7 @@ from agent_kernel.messages import Message
 
 TOOL = "python"
 VARIABLES = "Variables:"
-"""How the hidden context of a turn begins that has facts about variables the question names."""
+"""How the line of hidden context begins that has facts about variables the question names."""
 OPEN, CLOSE = "```python\n", "```"
 
 RULES = (
@@ -79,7 +79,7 @@ class Exchange:
 
     @property
     def names_variables(self) -> bool:
-        return any(text.startswith(VARIABLES) for text in self.asked)
+        return any(line.startswith(VARIABLES) for text in self.asked for line in text.splitlines())
 
     @property
     def results(self) -> list[Message]:

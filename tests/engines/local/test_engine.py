@@ -18,7 +18,7 @@ import pytest_asyncio
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.errors import ContextOverflow, EngineCrashed, EngineError, ModelBroken, UnknownModel
 from agent_kernel.messages import Message, assistant, user
-from agent_kernel.protocols import Chunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec, WaitChunk
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec, WaitChunk
 from agent_kernel.settings import Settings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
@@ -67,6 +67,17 @@ async def test_max_tokens_ends_with_length(engine: LocalEngine) -> None:
     _, end = await answer(engine, STORY, sampling=Sampling(max_tokens=5))
 
     assert (end.reason, end.usage.completion_tokens) == ("length", 5)
+
+
+async def test_a_call_cut_by_max_tokens_is_shown_and_not_made(engine: LocalEngine) -> None:
+    asked = user("Print the numbers from 1 to 100, each on its own line, with print.")
+    request = EngineRequest((asked,), (PYTHON,), Sampling(max_tokens=4))
+    async with aclosing(engine.stream(request)) as stream:
+        chunks = [chunk async for chunk in stream]
+
+    assert not any(isinstance(chunk, CallChunk) for chunk in chunks)
+    assert isinstance(chunks[-1], EndChunk)
+    assert chunks[-1].reason == "length"
 
 
 async def test_a_stop_string_ends_the_answer_before_it(engine: LocalEngine) -> None:
