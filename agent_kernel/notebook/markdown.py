@@ -18,12 +18,21 @@ FENCE = re.compile(
     r"(?P<fence>`{3,}(?=[^`]*$)|~{3,})[ \t]*(?P<info>[^\s`]*)(?P<more>.*)$"
 )
 CODE_SPAN = re.compile(r"(?<![\\`])(?P<ticks>`+)(?!`)(?P<code>[^\n]*?[^`\n])(?P=ticks)(?!`)")
-MATH = re.compile(r"(?<![\\$])\$\$[^$`]+\$\$|(?<![\\$])\$[^\s$`](?:[^$`\n]*[^\s$`\\])?\$(?![\d$])")
-ENVIRONMENT = re.compile(r"\\begin(?=\{(?P<name>[^}\n]*)\})")
+OPENER = re.compile(r"^(?P<lead>[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(?P<run>`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
+"""What only looks like a fence once the code spans of its line are gone."""
+MATH = re.compile(
+    r"(?<![\\$])\$\$[^$`\n]+\$\$(?!\$)"
+    r"|^[ ]{0,3}\$\$[ \t]*\n[^$`]+\n[ ]{0,3}\$\$[ \t]*$"
+    r"|(?<![\\$])\$[^\s$`](?:[^$`\n]*[^\s$`\\])?\$(?![\d$])",
+    re.MULTILINE,
+)
+ENVIRONMENT = re.compile(r"\\begin\{(?P<name>[^}]*)\}?")
 AUTOLINK = re.compile(r"<(https?://[^\s<>()\[\]\\`]+)>")
-LINK = re.compile(r"\]\((?=\s*(?P<target>[^)\s>]*))")
-REFERENCE = re.compile(r"^(?P<label>[ \t>]*\[[^\]\n]+\]):(?=\s*(?P<target>[^\s>]*))", re.MULTILINE)
+LINK = re.compile(r"\]\((?=\s*(?P<target>[^)\s>]{0,200}))")
+REFERENCE = re.compile(r"^(?P<label>[ \t>]*\[[^\]\n]+\]):(?=\s*(?P<target>[^\s>]{0,200}))", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+LONGEST_TARGET = 200
+"""Characters of a link that are looked at; a scheme does not begin after that, unless somebody hides it there."""
 SAFE_SCHEMES = ("http:", "https:", "mailto:")
 MEANT = re.compile(r"[^\w ,.=/'\"]")
 
@@ -82,37 +91,34 @@ def _outdented(line: str, width: int) -> str:
 
 
 def _prose(block: Block) -> str:
-    text = _closed("\n".join(block.lines))
+    """Nothing that a renderer may look for the end of in later lines: a bracket of nbconvert reaches into fences."""
+    text = "\n".join(_brackets_closed(line) for line in block.lines)
     parts: list[str] = []
     end = 0
     for match in CODE_SPAN.finditer(text):
         parts += [_words(text[end : match.start()]), _code_span(match)]
         end = match.end()
-    return "".join([*parts, _words(text[end:])])
+    whole = "".join([*parts, _words(text[end:])])
+    return OPENER.sub(lambda match: match["lead"] + f"&#{ord(match['run'][0])};" * len(match["run"]), whole)
 
 
-def _closed(text: str) -> str:
-    """What is opened here and not closed would, for nbconvert, reach into the next fence."""
-    text = re.sub(r"\[(?=[^\]]*\Z)", "&#91;", text)
-    if text.count("$$") % 2:
-        before, _, after = text.rpartition("$$")
-        text = f"{before}&#36;&#36;{after}"
-    return ENVIRONMENT.sub(
-        lambda match: match[0] if f"\\end{{{match['name']}}}" in text[match.end() :] else "&#92;begin", text
-    )
+def _brackets_closed(line: str) -> str:
+    end = line.rfind("]") + 1
+    return line[:end] + line[end:].replace("[", "&#91;")
 
 
 def _code_span(match: re.Match[str]) -> str:
-    if not re.search(r"[<\[\]]", match["code"]):
+    if not re.search(r"[<\[\]$\\]|&#91;", match["code"]):
         return match[0]
-    return f"<code>{MEANT.sub(lambda char: f'&#{ord(char[0])};', match['code'].strip())}</code>"
+    code = match["code"].strip().replace("&#91;", "[")
+    return f"<code>{MEANT.sub(lambda char: f'&#{ord(char[0])};', code)}</code>"
 
 
 def _words(text: str) -> str:
     parts: list[str] = []
     end = 0
     for match in MATH.finditer(text):
-        parts += [_plain(text[end : match.start()]), match[0].replace("<", r"\lt ")]
+        parts += [_plain(text[end : match.start()]), _math(match[0])]
         end = match.end()
     text = "".join([*parts, _plain(text[end:])])
     text = LINK.sub(lambda match: match[0] if _is_safe(match["target"]) else "]&#40;", text)
@@ -120,7 +126,15 @@ def _words(text: str) -> str:
     return re.sub(r"!(?=\[)", "", text)
 
 
+def _math(text: str) -> str:
+    begun = ENVIRONMENT.finditer(text)
+    if not all(f"\\end{{{match['name']}}}" in text[match.end() :] for match in begun):
+        return _plain(text)
+    return text.replace("<", r"\lt ").replace("\n", " ")
+
+
 def _plain(text: str) -> str:
+    text = text.replace("$$", "&#36;&#36;").replace("\\begin", "&#92;begin")
     text = AUTOLINK.sub(r"[\1](\1)", text).replace("\\<", "<")
     if "<" not in text:
         return text
@@ -132,4 +146,6 @@ def _is_safe(target: str) -> bool:
     """Relative, or of a scheme that only opens a page; escapes and entities can not hide another one."""
     plain = re.sub(r"[\x00-\x20\\]|&lt;", "", html.unescape(html.unescape(target.replace("&lt;", ""))))
     scheme = SCHEME.match(plain)
-    return scheme is None or scheme[0].lower() in SAFE_SCHEMES
+    return (
+        scheme[0].lower() in SAFE_SCHEMES if scheme else len(target) < LONGEST_TARGET or not re.search(r"[&\\]", target)
+    )

@@ -198,8 +198,8 @@ class CellTurn:
 
     def _finished(self, body: CallFinished) -> None:
         card = self._cards[body.call]
-        if body.call not in self._mine and not card.output.strip():
-            card.add(body.text)
+        if body.call not in self._mine and len(body.text) >= len(card.output):
+            card.output = body.text  # the value and the error as well, which were not streamed
         # The server's time of a live call includes the person's, so the card keeps its own.
         card.close(WORDS.get(body.status, body.status), body.seconds if card.seconds is None else card.seconds)
         self._screen.card(card)

@@ -13,6 +13,8 @@ from tests.server import AgentServer
 
 CELL_S = 20.0
 CONNECT_TRIES = 5
+SILENCE = "..."
+"""As an answer: the person does not answer."""
 Json = dict[str, Any]
 
 
@@ -133,7 +135,9 @@ class Notebook:
 
         def answer(message: Json) -> None:
             ran.asked.append(message["content"]["prompt"])
-            self._client.input(typed.pop(0) if typed else "")
+            answer = typed.pop(0) if typed else ""
+            if answer != SILENCE:
+                self._client.input(answer)
 
         self._client.session.metadata = {"cellId": cell} if cell else {}
         reply = await asyncio.wait_for(
@@ -144,6 +148,11 @@ class Notebook:
         )
         ran.status = reply["content"]["status"]
         return ran
+
+    async def until_asked(self) -> None:
+        """Until the cell that runs waits for input."""
+        while not self._running.asked:
+            await asyncio.sleep(0.05)
 
     async def complete(self, code: str) -> list[str]:
         reply = await self._client.complete(code, reply=True, timeout=CELL_S)

@@ -6,10 +6,15 @@ import asyncio
 import time
 from typing import Any
 
-from tests.notebook.notebook import Notebook
+from tests.notebook.notebook import SILENCE, Notebook
 
 QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession: "
 
+BOXED = """import matplotlib.pyplot as plt
+plt.plot([1, 2])
+print('in the box')
+boxed = 42
+boxed"""
 SWALLOWS = """import time
 for _ in range(600):
     try:
@@ -29,6 +34,8 @@ SCRIPT = [
     {"when": "add the prices", "text": "It is 6."},
     python("plt.plot([1, 2, 3])\npd.DataFrame({'a': [1, 2]})", "draw and tabulate"),
     {"when": "draw and tabulate", "text": "Drawn."},
+    python(BOXED, "keep it in the box"),
+    {"when": "keep it in the box", "text": "Boxed."},
     python("touched = 1", "say no to this"),
     {"when": "say no to this", "text": "Then not."},
     python("unclear = 1", "be unclear"),
@@ -51,6 +58,7 @@ SCRIPT = [
     {"when": "a long story", "text": "word " * 2000, "deltas": 2000, "delay": 0.02},
     python("import time\nprint('begun')\ntime.sleep(60)", "sleep for long"),
     python(SWALLOWS, "swallow the stop"),
+    python("unanswered = 1", "ask and be stopped"),
     python("print('before')\nexit()", "leave the kernel"),
     python("import sys\nsys.exit(3)", "leave the kernel"),
     {"when": "leave the kernel", "text": "Still here."},
@@ -103,6 +111,15 @@ async def test_figures_and_tables_are_outputs_of_their_own_and_missing_imports_a
     text, figure = told["content"]
     assert text["text"] == "   a\n0  1\n1  2\n[1 figure(s) shown]"
     assert figure["mime"] == "image/png"
+
+
+async def test_code_in_the_sandbox_needs_no_question_and_shows_value_and_figure(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent --in sandbox\nkeep it in the box", [])
+    assert ran.asked == []
+    assert "python in the sandbox · done" in ran.cards[0]
+    assert "in the box\n42" in ran.cards[0]
+    assert len(ran.of("image/png")) == 1
+    assert "NameError" in (await notebook.run("boxed")).error
 
 
 async def test_after_a_no_the_code_has_not_run_and_the_turn_goes_on(notebook: Notebook) -> None:
@@ -206,6 +223,16 @@ async def test_an_interrupt_reaches_the_code_of_the_agent(notebook: Notebook) ->
 async def test_code_that_swallows_the_interrupt_does_not_go_on_with_the_turn(notebook: Notebook) -> None:
     ran, _ = await stopped(notebook, "%%agent --in live\nswallow the stop", "running")
     assert ran.error.startswith("Agent: stopped")
+
+
+async def test_an_interrupt_while_the_person_is_asked_runs_nothing(notebook: Notebook) -> None:
+    running = asyncio.create_task(notebook.run("%%agent\nask and be stopped", [SILENCE]))
+    await notebook.until_asked()
+    await notebook.interrupt()
+    ran = await running
+    assert ran.error == "Agent: stopped; the answer so far is kept."
+    assert "stopped" in ran.cards[0]
+    assert "NameError" in (await notebook.run("unanswered")).error
 
 
 async def test_exit_in_the_code_of_the_agent_leaves_the_kernel_alive(notebook: Notebook) -> None:

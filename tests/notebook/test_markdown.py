@@ -12,6 +12,7 @@ from agent_kernel.notebook.markdown import safe_markdown
 
 PIECES = [
     *("```", "~~~", "`", "``", "```py x\n", "~~~ a b\n", "<script>", "<b>", "</b>", "<x onclick=a>", "<!--", "-->"),
+    *("$$\n", "\n$$\n", "```\n", "~~~\n", "<script>\n", "]: a\n", "\\end{a}\n"),
     *("\n", "\n\n", "    ", "  ", "\t", "- ", "1. ", "> ", "---\n", "|", "*", "_", "\\", '"', "'", "text", "python"),
     *("$$", "$", "\\begin{a}", "\\end{a}", "\\(", "\\[", "[x]", "[", "]", "(", ")", "(javascript:a)", "&lt;"),
     *("![i](http://q)", "]: javascript:a", "[x]: ", "<javascript:a>", "java&#115;cript:a"),
@@ -70,3 +71,9 @@ def test_what_looks_like_markup_is_shown_as_it_was_written(text: str, shown: str
 
 def test_code_keeps_its_own_indentation() -> None:
     assert "\n    deep < 1\n" in safe_markdown("```\n    deep < 1\n```")
+
+
+@pytest.mark.parametrize("piece", ["[", "](&amp;", "`a", "$a", "- ", "```\n", "$$\na\n", "<", " ", "[a]:"])
+def test_a_long_text_that_means_harm_takes_no_longer_than_another(piece: str) -> None:
+    """A quadratic pattern would hit the time limit of the test."""
+    assert safe_markdown(piece * (200_000 // len(piece)) + "<")
