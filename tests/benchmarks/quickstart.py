@@ -80,6 +80,22 @@ async def tried(engine: Engine, wording: Mapping[str, str], turns: Mapping[str, 
     )
 
 
+async def in_order(engine: Engine, texts: Mapping[str, Any]) -> list[Outcome]:
+    """The first wording of each turn, which are the notebook's, in one session as the notebook asks them."""
+    outcomes = []
+    async with NotebookProcess() as notebook:
+        await notebook.cell(texts["turns"]["load"]["cell"])
+        conversation = Conversation(engine, notebook)
+        for name in ("load", "question", "plot", "follow-up", "change"):
+            prompt = next(wording["prompt"] for wording in texts["wordings"] if wording["turn"] == name)
+            started = time.monotonic()
+            answer, messages = await conversation.ask(prompt)
+            right = await _right(texts["turns"][name], answer, notebook)
+            codes = tuple(str(call.arguments.get("code")) for message in messages for call in message.calls)
+            outcomes.append(Outcome(name, prompt, right, time.monotonic() - started, answer, codes))
+    return outcomes
+
+
 async def _right(turn: Mapping[str, str], answer: str, notebook: NotebookProcess) -> bool:
     if "says" in turn and not re.search(turn["says"], answer):
         return False

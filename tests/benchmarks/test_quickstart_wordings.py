@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.settings import Settings
-from tests.benchmarks.quickstart import called, table, tried, wordings
+from tests.benchmarks.quickstart import called, in_order, table, tried, wordings
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -41,6 +41,14 @@ async def test_turns_come_out_right(
         print(f"\n{name}\n{table(outcomes)}")
 
     assert sum(outcome.right for outcome in outcomes) >= least
+
+
+async def test_the_notebook_comes_out_right_in_order(engine: LocalEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = await in_order(engine, TEXTS)
+    with capsys.disabled():
+        print(f"\nin order\n{table(outcomes)}")
+
+    assert all(outcome.right for outcome in outcomes)
 
 
 @pytest.mark.parametrize(("name", "most"), [("chat", 1), ("held_out_chat", 2)])

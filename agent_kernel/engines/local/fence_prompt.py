@@ -47,19 +47,19 @@ EXAMPLES: tuple[ChatMessage, ...] = (
     *_example(
         "Variables: cars: DataFrame, 406 rows x 3 columns: sold datetime64[ns], mpg float64, color str\n\n"
         "Draw a line chart of the mean mpg of cars per calendar month.",
-        "cars.groupby(cars['sold'].dt.month)['mpg'].mean().plot(kind='line')\nplt.ylabel('mean mpg')\nplt.show()",
+        "by_month = cars.groupby(cars['sold'].dt.month)['mpg'].mean()\nby_month.plot(kind='line')\nplt.show()",
         "[1 figure(s) shown]",
         "The line chart shows the mean mpg of each calendar month.",
     ),
     *_example(
         "And which one is the worst?",
-        "by_month = cars.groupby(cars['sold'].dt.month)['mpg'].mean()\nprint(by_month.idxmin(), by_month.min())",
+        "print(by_month.idxmin(), by_month.min())",
         "11 17.1",
         "Month 11 is the worst, with a mean mpg of 17.1.",
     ),
     *_example(
         "Make a bar plot with color on the x axis and the mean mpg of cars on the y axis.",
-        "cars.groupby('color')['mpg'].mean().plot(kind='bar')\nplt.ylabel('mean mpg')\nplt.show()",
+        "by_color = cars.groupby('color')['mpg'].mean()\nby_color.plot(kind='bar')\nplt.show()",
         "[1 figure(s) shown]",
         "The bar plot shows the mean mpg of each color.",
     ),

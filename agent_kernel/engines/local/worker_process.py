@@ -61,9 +61,12 @@ class WorkerProcess:
                 pass_fds=(to_worker[0], from_worker[1]),
                 start_new_session=True,  # a Ctrl-C for the server is not one for the worker
             )
-        except OSError as error:
+        except BaseException as error:
+            log.close()
             for fd in (*to_worker, *from_worker):
                 os.close(fd)
+            if not isinstance(error, OSError):
+                raise
             raise EngineCrashed(f"The model worker can not be started with {python}: {error}.") from error
         os.close(to_worker[0])
         os.close(from_worker[1])
