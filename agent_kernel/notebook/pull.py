@@ -28,14 +28,15 @@ class ModelPull:
 
     @property
     def described(self) -> str:
-        """What a person is told before a download."""
+        """What a person is told before a download: every place it may come from, since the first may be out of reach."""
         offer = self._offer
-        size = offer.get("download_bytes") or offer.get("size") or 0
-        return (
-            f"The model {self.name} ({offer.get('title') or self.name}) is not on this machine yet: "
-            f"{size / MB:,.0f} MB from {offer.get('source', 'its source')}, published by "
-            f"{offer.get('publisher', 'unknown')}, licence {offer.get('licence', 'unknown')}."
-        )
+        first, *others = offer.get("sources") or [offer]
+        lines = [
+            f"The model {self.name} ({offer.get('title') or self.name}) is not on this machine yet: {_told(first)}, "
+            f"licence {offer.get('licence', 'unknown')}.",
+            *(f"If that can not be reached: {_told(other)}. {other.get('why', '')}".rstrip() for other in others),
+        ]
+        return "\n".join(lines)
 
     def offered(self, person: Person) -> bool:
         """True when the person said yes and the model is there now. Raises PullFailed."""
@@ -66,6 +67,12 @@ class ModelPull:
 def missing_model(error: AgentKernelError) -> Mapping[str, Any] | None:
     """The offer in a ``model_missing`` error."""
     return error.details if error.code == "model_missing" and error.details.get("name") else None
+
+
+def _told(source: Mapping[str, Any]) -> str:
+    size = source.get("download_bytes") or 0
+    place = source.get("label") or source.get("source") or "its source"
+    return f"{size / MB:,.0f} MB from {place}, published by {source.get('publisher', 'unknown')}"
 
 
 def _bar(name: str, line: Mapping[str, Any]) -> Bundle:
