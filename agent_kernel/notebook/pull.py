@@ -28,7 +28,7 @@ class ModelPull:
 
     @property
     def described(self) -> str:
-        """What a person is told before a download: every place it may come from, since the first may be out of reach."""
+        """What a person is told before a download: every place it may come from; the first may be out of reach."""
         offer = self._offer
         first, *others = offer.get("sources") or [offer]
         lines = [
