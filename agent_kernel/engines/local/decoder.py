@@ -106,11 +106,10 @@ class Decoder:
 
     def _step(self) -> None:
         for key, piece in self._backend.step():
-            pieces = self._pieces.get(key)
+            # Forgotten first: whoever reads the last piece finds the request out of the batch.
+            pieces = self._pieces.pop(key, None) if piece.finish else self._pieces.get(key)
             if pieces is not None:
                 self._loop.call_soon_threadsafe(pieces.put_nowait, piece)
-                if piece.finish:
-                    del self._pieces[key]
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
