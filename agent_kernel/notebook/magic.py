@@ -116,7 +116,8 @@ class AgentMagics(Magics):
             if name not in namespace:
                 raise AgentError(f"there is no variable {name!r} in this kernel.")
         names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
-        return [{"title": "", "text": summary(name, namespace[name])} for name in names]
+        facts = "\n".join(summary(name, namespace[name]) for name in names)
+        return [{"title": "Variables", "text": facts}] if facts else []
 
     def _answers(self, request: Request, session: str) -> list[str]:
         """Without a person only what was allowed beforehand can be answered."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, RULES, chat
+from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, RULES, chat, exchanges
 from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
 
 
@@ -65,3 +65,10 @@ def test_a_failure_that_is_not_tried_again_is_shown() -> None:
 def test_code_is_shown_byte_for_byte_as_it_was_generated() -> None:
     """Otherwise the ids of the turn before would not be found again."""
     assert said(user("Go."), assistant("", [call("\n  x = 1\n\n")]))[1] == "```python\n\n  x = 1\n\n```"
+
+
+def test_a_question_about_a_variable_is_known_by_its_facts() -> None:
+    facts = user("The kernel is another one.\nVariables: x: int = 3", hidden=True)
+
+    assert exchanges([facts, user("Double it.")])[1][-1].names_variables
+    assert not exchanges([user("Hello")])[1][-1].names_variables
