@@ -57,8 +57,9 @@ class Conversation:
 
 
 async def tried(engine: Engine, wording: Mapping[str, str], turns: Mapping[str, Mapping[str, str]]) -> Outcome:
-    """One wording in a fresh session and a fresh notebook, after its earlier turn."""
-    turn = turns[wording["turn"]]
+    """One wording in a fresh session and a fresh notebook, after its earlier turn. What it asks for beyond its turn
+    (``says``) must hold as well."""
+    turn = {**turns[wording["turn"]], **{key: wording[key] for key in ("says",) if key in wording}}
     async with NotebookProcess() as notebook:
         await notebook.cell(turn["cell"])
         conversation = Conversation(engine, notebook)
