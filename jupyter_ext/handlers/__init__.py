@@ -34,6 +34,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
     (rf"{PREFIX}/sessions", SessionsHandler),
     (rf"{PREFIX}/sessions/{ID}", SessionHandler),
+    (rf"{PREFIX}/sessions/{ID}/turns", TurnsHandler),
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
     (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),
     (rf"{PREFIX}/sessions/{ID}/blobs/([0-9a-f]{{64}})", BlobHandler),

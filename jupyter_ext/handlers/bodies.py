@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent_kernel.agent import Note, TurnRequest
+from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Media
 from agent_kernel.protocols import Sampling, ToolOutput
+from agent_kernel.sessions.model import valid_id
 from agent_kernel.settings import Permission
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]
@@ -51,6 +53,12 @@ class TurnBody(Body):
     max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
     queue: bool = True
     model: str | None = None
+
+    def of_session(self, session: str) -> TurnBody:
+        """With the session that the path names. Raises InvalidRequest when the body names another."""
+        if self.session not in (None, session):
+            raise InvalidRequest("The path and the body name two sessions.")
+        return self.model_copy(update={"session": valid_id(session)})
 
     def request(self, epoch: str) -> TurnRequest:
         """``epoch`` of the kernel counts for turns whose code runs there."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
-from agent_kernel.errors import NotFound
+from agent_kernel.errors import NotFound, SessionNotFound
 from agent_kernel.sessions.model import Item, Session, SessionKey, Turn, new_id
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody, SessionBody, TitleBody
@@ -76,9 +77,13 @@ class SessionHandler(AgentHandler):
 
     @guarded("write")
     async def delete(self, session_id: str) -> None:
-        session = await self.app.access.session(self.caller, session_id)
-        await self.app.runtime.store.delete(session.key)
-        self.reply({"deleted": session.key.id})
+        """Idempotent: what is not there is deleted. The session's sandbox ends with it."""
+        deleted = False
+        with contextlib.suppress(SessionNotFound):
+            session = await self.app.access.session(self.caller, session_id)
+            deleted = await self.app.runtime.store.delete(session.key)
+            await self.app.runtime.sandbox.close(session.key)
+        self.reply({"id": session_id, "deleted": deleted})
 
 
 class SessionClearHandler(AgentHandler):

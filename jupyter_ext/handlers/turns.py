@@ -23,9 +23,13 @@ from jupyter_ext.turns import Order
 
 
 class TurnsHandler(AgentHandler):
+    """``turns``, for the session of the caller's notebook, and ``sessions/{id}/turns``."""
+
     @guarded("execute")
-    async def post(self) -> None:
+    async def post(self, session_id: str | None = None) -> None:
         body, caller = self.parse(TurnBody), self.caller
+        if session_id is not None:
+            body = body.of_session(session_id)
         self._check_model(body.model)
         kernel = self.app.access.kernel(caller, body.kernel)
         place = await self.app.notebooks.place(kernel.id) if kernel else None
