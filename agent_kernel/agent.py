@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.context import Context
+from agent_kernel.context import Context, View
 from agent_kernel.errors import AgentKernelError
 from agent_kernel.events import (
     Body,
@@ -38,11 +38,13 @@ from agent_kernel.protocols import (
     EndChunk,
     Engine,
     EngineRequest,
+    OutputFormat,
     ReasoningChunk,
     Sampling,
     SessionStore,
     TextChunk,
     Tool,
+    ToolSpec,
     WaitChunk,
 )
 from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
@@ -68,7 +70,8 @@ class Note:
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What a client asks for. ``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls
-    it can have a person answer for (``*`` = all). ``permission`` can only make the policy stricter."""
+    it can have a person answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice``
+    binds the first round only: a call that must be made is made once."""
 
     prompt: str
     media: tuple[Media, ...] = ()
@@ -80,6 +83,9 @@ class TurnRequest:
     answers: frozenset[str] = frozenset()
     sampling: Sampling = field(default_factory=Sampling)
     max_tool_rounds: int | None = None
+    tool_choice: str = "auto"
+    parallel_calls: bool = True
+    output: OutputFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +206,7 @@ class Agent:
             view = context.view(history, turn.messages)
             turn.emit(ContextBuilt(len(view.messages), view.dropped))
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else ()
-            calls = await self._decode(turn, EngineRequest(view.messages, tools, turn.request.sampling, self._hint))
+            calls = await self._decode(turn, self._asked(turn, view, tools))
             if not calls:
                 return
             turn.rounds += 1
@@ -208,6 +214,21 @@ class Agent:
             async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
                 async for result in results:
                     await turn.save(result)
+
+    def _asked(self, turn: Running, view: View, tools: tuple[ToolSpec, ...]) -> EngineRequest:
+        request = turn.request
+        bound = tools and (turn.rounds == 0 or request.tool_choice == "none")
+        return EngineRequest(
+            view.messages,
+            tools,
+            request.sampling,
+            self._hint,
+            tool_choice=request.tool_choice
+            if tools and (turn.rounds == 0 or request.tool_choice == "none")
+            else "auto",
+            parallel_calls=request.parallel_calls,
+            output=request.output,
+        )
 
     def _cap(self, request: TurnRequest) -> int:
         asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -187,7 +187,8 @@ class Usage:
     """What a round or a turn cost. Tokens are the model's; times are seconds of wall clock.
 
     ``reused_tokens`` of ``prompt_tokens`` were not computed again (KV cache prefix). ``first_token_s`` is the time from
-    the request to its first token; a sum keeps that of the first round.
+    the request to its first token; a sum keeps that of the first round. ``decode_s`` is the time from first tokens to
+    last ones.
     """
 
     prompt_tokens: int = 0
@@ -195,6 +196,12 @@ class Usage:
     reused_tokens: int = 0
     first_token_s: float = 0.0
     seconds: float = 0.0
+    decode_s: float = 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        """While decoding; 0 when nothing was decoded."""
+        return self.completion_tokens / self.decode_s if self.decode_s else 0.0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -203,6 +210,7 @@ class Usage:
             self.reused_tokens + other.reused_tokens,
             self.first_token_s or other.first_token_s,
             self.seconds + other.seconds,
+            self.decode_s + other.decode_s,
         )
 
     def to_json(self) -> dict[str, float]:
@@ -212,4 +220,11 @@ class Usage:
             "reused_tokens": self.reused_tokens,
             "first_token_s": round(self.first_token_s, 4),
             "seconds": round(self.seconds, 4),
+            "decode_s": round(self.decode_s, 4),
+            "tokens_per_s": round(self.tokens_per_s, 1),
         }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Usage:
+        """Accepts what ``to_json`` gives, also as older versions gave it."""
+        return cls(**{item.name: body[item.name] for item in fields(cls) if item.name in body})

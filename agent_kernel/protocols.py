@@ -33,28 +33,61 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """None means the model's own default. ``temperature`` 0 is greedy."""
+    """None means the model's own default. ``temperature`` 0 is greedy. With ``logprobs`` text comes with the log
+    probability of each token where the engine has them."""
 
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
     seed: int | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """What a text answer must look like. ``json_object`` needs nothing else; the other kinds use the field of their
+    name. ``name`` is what a client calls the schema."""
+
+    kind: Literal["json_object", "json_schema", "regex", "choice"]
+    json_schema: Mapping[str, Any] = field(default_factory=dict)
+    regex: str = ""
+    choice: tuple[str, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """One model call. ``session`` is a hint for caches only. Empty ``tools``: the answer is text."""
+    """One model call. ``session`` is a hint for caches and fairness only. Empty ``tools``: the answer is text.
+
+    ``tool_choice`` is auto, none, required or the name of one of ``tools``. ``output`` binds answers in text, not
+    calls. Raises InvalidRequest from ``stream`` when they contradict each other.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
     session: str = ""
+    tool_choice: str = "auto"
+    parallel_calls: bool = True
+    output: OutputFormat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """``logprob`` is natural, of the token as the model saw it before any grammar."""
+
+    text: str
+    logprob: float
 
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +124,8 @@ Chunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | WaitChunk | EndChunk
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """``context_length`` in tokens, 0 = unknown. ``state``: unloaded, loading, ready or failed."""
+    """``context_length`` in tokens, 0 = unknown. ``state``: unloaded, loading, ready or failed. ``host`` is where the
+    conversation goes when the engine is not ``local``."""
 
     model: str
     local: bool
@@ -99,6 +133,7 @@ class EngineInfo:
     vision: bool
     state: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    host: str = ""
 
 
 class Engine(Protocol):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent_kernel.agent import Note, TurnRequest
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Media
-from agent_kernel.protocols import Sampling, ToolOutput
+from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput
 from agent_kernel.sessions.model import valid_id
 from agent_kernel.settings import Permission
 
@@ -31,12 +31,29 @@ class NoteBody(Body):
 class SamplingBody(Body):
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
     seed: int | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    stop: list[str] = []
+    stop: Annotated[list[str], Field(max_length=16)] = []
+    logprobs: bool = False
 
     def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_p, self.seed, self.max_tokens, tuple(self.stop))
+        return Sampling(**self.model_dump(exclude={"stop"}), stop=tuple(self.stop))
+
+
+class FormatBody(Body):
+    """``choice`` and ``regex`` are whole answers."""
+
+    kind: Literal["json_object", "json_schema", "regex", "choice"]
+    json_schema: dict[str, Any] = {}
+    regex: Annotated[str, Field(max_length=10_000)] = ""
+    choice: Annotated[list[str], Field(max_length=1_000)] = []
+    name: Annotated[str, Field(max_length=200)] = ""
+
+    def output(self) -> OutputFormat:
+        return OutputFormat(self.kind, self.json_schema, self.regex, tuple(self.choice), self.name)
 
 
 class TurnBody(Body):
@@ -51,6 +68,9 @@ class TurnBody(Body):
     client_tools: list[Literal["python"]] = []
     sampling: SamplingBody = SamplingBody()
     max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
+    tool_choice: Name = "auto"
+    parallel_calls: bool = True
+    output: FormatBody | None = None
     queue: bool = True
     model: str | None = None
 
@@ -73,6 +93,9 @@ class TurnBody(Body):
             answers=frozenset(self.answers),
             sampling=self.sampling.sampling(),
             max_tool_rounds=self.max_tool_rounds,
+            tool_choice=self.tool_choice,
+            parallel_calls=self.parallel_calls,
+            output=self.output.output() if self.output else None,
         )
 
 

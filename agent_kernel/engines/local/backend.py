@@ -7,12 +7,13 @@ beyond encode and decode. The server process imports this module too, so it impo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-ChatMessage: TypeAlias = Mapping[str, str]
-"""``{"role": ..., "content": ...}``, as chat templates take them."""
+ChatMessage: TypeAlias = Mapping[str, Any]
+"""``{"role": ..., "content": ...}``, as chat templates take them: content is text, or parts ``{"type": "text", "text":
+...}`` and ``{"type": "image"}`` for models that see; ``tool_calls`` and ``tool_call_id`` as OpenAI's chat has them."""
 Finish: TypeAlias = Literal["", "stop", "length", "refused"]
 Progress: TypeAlias = Callable[[str, float | None], None]
 
@@ -25,7 +26,7 @@ class ModelFile(Protocol):
 
     @property
     def path(self) -> Path:
-        """A GGUF file, complete and verified."""
+        """A GGUF file, or a directory with a model as its library saves it; complete and verified."""
         ...
 
     @property
@@ -40,44 +41,89 @@ class ModelFile(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the whole output must match: a regular expression, or an EBNF grammar with the rule ``root`` in xgrammar's
+    notation. White space in it is exact."""
+
+    kind: Literal["regex", "ebnf"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decoding:
-    """How one request is decoded. ``temperature`` 0 is greedy. ``regex`` binds the whole output. With ``logprob`` the
-    log probability of each token comes with it, before the regex has masked anything."""
+    """How one request is decoded. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
+    ``repetition_penalty`` 1 do nothing. With ``logprob`` the log probability of each token comes with it, before the
+    grammar has masked anything."""
 
     max_tokens: int
     temperature: float = 0.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
     seed: int | None = None
-    regex: str | None = None
+    grammar: Grammar | None = None
     logprob: bool = False
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """An image that the model is shown: encoded bytes (PNG, JPEG, ...)."""
+
+    mime: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
-    """What one step gave one request: token ids without the end-of-turn token, and why it ended, if it did.
-    ``refused``: the request does not fit into the cache."""
+    """What one step gave one request: token ids without the end-of-turn token, their log probabilities if asked for,
+    and why it ended, if it did. ``refused``: the request does not fit into the cache. ``reused`` comes with the first
+    piece where the library tells how many prompt tokens it took from its cache."""
 
     ids: tuple[int, ...]
-    logprob: float | None = None
+    logprobs: tuple[float, ...] = ()
     finish: Finish = ""
+    reused: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a model is loaded; the zero value of each means: decided here. ``backend`` is openvino or transformers,
+    ``device`` cpu, cuda, cuda:N or auto (spread over what there is), ``precision`` fp32, bf16, fp16, int8 or nf4
+    (bitsandbytes), ``cache_gb`` the KV cache, ``threads`` of the CPU, ``max_memory`` bytes by device for accelerate.
+    ``prefixes`` off: nothing is kept between requests."""
+
+    backend: str = ""
+    device: str = ""
+    precision: str = ""
+    cache_gb: float = 0.0
+    threads: int = 0
+    max_memory: Mapping[str, int] = field(default_factory=dict)
+    prefixes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """``block`` tokens share one cache block, ``blocks`` of them fit (0 = prefixes are not kept)."""
+    """``block`` tokens share one cache block, ``blocks`` of them fit (0 = prefixes are not kept). ``template`` is the
+    chat template's source, ``architecture`` the model type as its library names it, ``sees`` whether it takes pictures;
+    ``context_length`` as the model itself says (0 = it does not); ``details`` are for people."""
 
     block: int
     blocks: int
     details: Mapping[str, Any]
+    template: str = ""
+    architecture: str = ""
+    context_length: int = 0
+    sees: bool = False
 
 
 class Backend(Protocol):
-    def load(self, path: Path, progress: Progress) -> Loaded:
-        """Raises ModelMissing or ModelBroken."""
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+        """Raises ModelMissing, ModelBroken or EngineError."""
         ...
 
-    def render(self, messages: Sequence[ChatMessage]) -> str:
-        """The chat template's text, ready for the assistant to go on."""
+    def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The chat template's text, ready for the assistant to go on. ``tools`` as OpenAI's chat has them."""
         ...
 
     def encode(self, text: str) -> list[int]: ...
@@ -86,7 +132,11 @@ class Backend(Protocol):
         """Text without special tokens; bytes of an unfinished character are left out or are U+FFFD."""
         ...
 
-    def submit(self, ids: Sequence[int], decoding: Decoding) -> int:
+    def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+        """Ids of a rendered prompt with each picture's place in it filled. Raises EngineError where nothing sees."""
+        ...
+
+    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
         """The request's key."""
         ...
 
@@ -99,3 +149,7 @@ class Backend(Protocol):
         ...
 
     def running(self) -> int: ...
+
+    def usage(self) -> Mapping[str, float]:
+        """What a status shows: ``cache_used`` 0..1 of the blocks that running requests hold, and what else is known."""
+        ...

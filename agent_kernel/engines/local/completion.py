@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from agent_kernel.engines.local.backend import Backend, ChatMessage, Decoding, Loaded, Piece
+from agent_kernel.engines.local.backend import Backend, ChatMessage, Decoding, Grammar, Loaded, Picture, Piece
 from agent_kernel.engines.local.decoder import Decoder
 from agent_kernel.engines.local.prefix import CachedBlocks, Chains
 from agent_kernel.engines.local.text_stream import TextStream
 from agent_kernel.errors import ContextOverflow, EngineError
 from agent_kernel.messages import Usage
+from agent_kernel.protocols import Sampling, TextChunk, TokenLogprob
 
 MAX_TOKENS = 1024
 """Of an answer for which nobody named a limit."""
@@ -20,15 +22,17 @@ MAX_TOKENS = 1024
 
 @dataclass(slots=True)
 class Completion:
-    """One decode, in progress and when done. ``finish``: stop or length; ``logprob`` is that of the first token."""
+    """One decode, in progress and when done. ``pictures`` fill the places that ``prompt`` has for them, in order.
+    ``finish``: stop or length; ``logprobs`` are those of ``ids``, if they were asked for."""
 
     prompt: str
+    pictures: Sequence[Picture] = ()
     started: float = field(default_factory=time.monotonic)
     ids: list[int] = field(default_factory=list)
     text: str = ""
     finish: str = ""
     stopped: str = ""
-    logprob: float | None = None
+    logprobs: list[float] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
 
 
@@ -42,52 +46,70 @@ class Completer:
         self._chains = Chains()
         self._blocks = CachedBlocks(loaded.block, loaded.blocks)
 
-    async def render(self, messages: Sequence[ChatMessage]) -> str:
-        return await self._decoder.call(lambda: self._backend.render(messages))
+    async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        return await self._decoder.call(lambda: self._backend.render(messages, tools))
 
     async def stream(
         self,
-        prompt: str,
-        decoding: Decoding,
         completion: Completion,
+        decoding: Decoding,
         *,
         forced: str = "",
         stop: Sequence[str] = (),
         keep_stop: bool = False,
-    ) -> AsyncGenerator[str, None]:
+    ) -> AsyncGenerator[TextChunk, None]:
         """Text deltas; ``completion`` tells the rest. ``forced`` is the beginning of the answer, given to the model.
         ``keep_stop``: the stop string will stand in the history after the text. Raises ContextOverflow."""
-        ids = await self._decoder.call(lambda: self._encode(prompt) + self._backend.encode(forced))
+        prompt = completion.prompt
+        ids = await self._decoder.call(lambda: self._prompt_ids(completion) + self._backend.encode(forced))
         decoding = replace(decoding, max_tokens=self._room(len(ids), decoding.max_tokens))
         reused = self._blocks.reused(ids)
         self._blocks.add(ids)
         text = TextStream(self._backend.decode, stop)
+        told = 0
         completion.usage = Usage(prompt_tokens=len(ids), reused_tokens=reused)
         try:
-            async with aclosing(self._decoder.generate(ids, decoding)) as pieces:
+            async with aclosing(self._decoder.generate(ids, decoding, completion.pictures)) as pieces:
                 async for piece in pieces:
                     self._count(completion, piece)
                     delta = text.push(piece.ids) + (text.finish() if piece.finish else "")
                     completion.text, completion.stopped = text.text, text.stopped
                     if delta:
-                        yield delta
+                        yield TextChunk(delta, self._logprobs(completion, told))
+                        told = len(completion.logprobs)
                     if text.stopped:
                         completion.finish = "stop"
                         return
         finally:
-            completion.usage = replace(completion.usage, seconds=time.monotonic() - completion.started)
+            seconds = time.monotonic() - completion.started
+            first = completion.usage.first_token_s
+            completion.usage = replace(completion.usage, seconds=seconds, decode_s=seconds - first if first else 0.0)
             # The last token was sampled but never run, so it is in no block.
             self._blocks.add([*ids, *completion.ids[:-1]])
             self._remember(prompt + forced, ids, completion, keep_stop)
 
+    async def usage(self) -> Mapping[str, float]:
+        """What the backend tells of its cache now."""
+        return await self._decoder.call(self._backend.usage)
+
     async def first_token(self, prompt: str, regex: str | None = None) -> Completion:
         """One greedy token and its log probability before ``regex`` masked anything."""
         completion = Completion(prompt)
-        decoding = Decoding(max_tokens=1, regex=regex, logprob=True)
-        async with aclosing(self.stream(prompt, decoding, completion)) as deltas:
+        grammar = Grammar("regex", regex) if regex is not None else None
+        decoding = Decoding(max_tokens=1, grammar=grammar, logprob=True)
+        async with aclosing(self.stream(completion, decoding)) as deltas:
             async for _ in deltas:
                 pass
         return completion
+
+    def _prompt_ids(self, completion: Completion) -> list[int]:
+        if completion.pictures:
+            return self._backend.encode_pictures(completion.prompt, completion.pictures)
+        return self._encode(completion.prompt)
+
+    def _logprobs(self, completion: Completion, told: int) -> tuple[TokenLogprob, ...]:
+        new = zip(completion.ids[told:], completion.logprobs[told:], strict=False)
+        return tuple(TokenLogprob(self._backend.decode([token]), logprob) for token, logprob in new)
 
     def _encode(self, text: str) -> list[int]:
         known, ids = self._chains.longest(text)
@@ -115,20 +137,35 @@ class Completer:
                 hint="Wait for the others, or shorten the conversation.",
             )
         if not completion.ids:
-            completion.logprob = piece.logprob
             first = time.monotonic() - completion.started
-            completion.usage = replace(completion.usage, first_token_s=first)
+            reused = completion.usage.reused_tokens if piece.reused is None else piece.reused
+            completion.usage = replace(completion.usage, first_token_s=first, reused_tokens=reused)
         completion.ids.extend(piece.ids)
+        completion.logprobs.extend(piece.logprobs)
         completion.finish = piece.finish
         completion.usage = replace(completion.usage, completion_tokens=len(completion.ids))
 
     def _remember(self, prompt: str, ids: Sequence[int], completion: Completion, keep_stop: bool) -> None:
         """The chain ends where the answer's text ends; a token that carries more than that is encoded again."""
         wanted = completion.text + (completion.stopped if keep_stop else "")
-        if not wanted or not completion.finish:
+        if not wanted or not completion.finish or completion.pictures:
             return
         kept = list(completion.ids)
         while kept and not wanted.startswith(self._backend.decode(kept)):
             kept.pop()
         rest = self._backend.encode(wanted[len(self._backend.decode(kept)) :])
         self._chains.add(prompt + wanted, [*ids, *kept, *rest])
+
+
+def decoding_of(sampling: Sampling) -> Decoding:
+    """Greedy unless the request says otherwise: small models write their best code so."""
+    return Decoding(
+        max_tokens=sampling.max_tokens or MAX_TOKENS,
+        temperature=sampling.temperature or 0.0,
+        top_p=1.0 if sampling.top_p is None else sampling.top_p,
+        top_k=sampling.top_k or 0,
+        min_p=sampling.min_p or 0.0,
+        repetition_penalty=sampling.repetition_penalty or 1.0,
+        seed=sampling.seed,
+        logprob=sampling.logprobs,
+    )

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
 
-from agent_kernel.engines.local.backend import Backend, Decoding, Piece
+from agent_kernel.engines.local.backend import Backend, Decoding, Picture, Piece
 
 Result = TypeVar("Result")
 
@@ -56,14 +56,16 @@ class Decoder:
         self._jobs.put(run)
         return await future
 
-    async def generate(self, ids: Sequence[int], decoding: Decoding) -> AsyncGenerator[Piece, None]:
+    async def generate(
+        self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()
+    ) -> AsyncGenerator[Piece, None]:
         """Pieces until one has a finish; closing the generator takes the request out of the batch."""
         pieces: asyncio.Queue[Piece] = asyncio.Queue()
         # The thread fills the key in, so that a request which is cancelled while it is submitted is still withdrawn.
         keys: list[int] = []
 
         def submit() -> None:
-            keys.append(self._backend.submit(ids, decoding))
+            keys.append(self._backend.submit(ids, decoding, pictures))
             self._pieces[keys[0]] = pieces
 
         try:

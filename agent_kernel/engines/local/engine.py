@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from agent_kernel.engines.local import catalog
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.frames import chunk_from_json, request_to_json
 from agent_kernel.engines.local.model import LocalModel
 from agent_kernel.engines.local.worker_process import SILENT_S, WorkerProcess
@@ -25,9 +26,18 @@ class LocalEngine:
     hung ``silent_s`` seconds; every request that ran gets it, the next request starts a new worker).
     """
 
-    def __init__(self, model: str, cache_dir: Path, *, python: str | None = None, silent_s: float = SILENT_S) -> None:
+    def __init__(
+        self,
+        model: str,
+        cache_dir: Path,
+        *,
+        options: LoadOptions | None = None,
+        python: str | None = None,
+        silent_s: float = SILENT_S,
+    ) -> None:
         self._name = model
         self._cache_dir = cache_dir
+        self._options = options or LoadOptions()
         self._python = python or sys.executable
         self._silent_s = silent_s
         self._worker: WorkerProcess | None = None
@@ -37,6 +47,8 @@ class LocalEngine:
         self._state = "unloaded"
         self._model: LocalModel | None = None
         self._details: dict[str, Any] = {}
+        self._context_length = 0
+        self._sees = False
 
     def info(self) -> EngineInfo:
         """``context_length`` is known before the model is loaded if the model is on this machine."""
@@ -44,8 +56,8 @@ class LocalEngine:
             self._state = "unloaded"
         if self._model is None:
             self._model = self._installed()
-        length = self._model.context_length if self._model else 0
-        return EngineInfo(self._name, True, length, False, self._state, self._details)
+        length = self._context_length or (self._model.context_length if self._model else 0)
+        return EngineInfo(self._name, True, length, self._sees, self._state, self._details)
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         async with aclosing(self._until_ready()) as waits:
@@ -61,11 +73,11 @@ class LocalEngine:
                 if isinstance(chunk, EndChunk):
                     return
 
-    async def running(self) -> int:
-        """Requests that the worker decodes now."""
+    async def stats(self) -> Mapping[str, float]:
+        """``running`` requests in the batch, and what the backend tells of its cache (``cache_used`` 0..1)."""
         if self._worker is None or not self._worker.alive:
-            return 0
-        return int((await self._worker.stats())["running"])
+            return {"running": 0}
+        return {name: value for name, value in (await self._worker.stats()).items() if name not in ("type", "pid")}
 
     @property
     def worker_pid(self) -> int | None:
@@ -108,11 +120,12 @@ class LocalEngine:
             model = self._model = await asyncio.to_thread(catalog.resolve, self._name, self._cache_dir)
             self._at("starting", None)
             self._worker = await WorkerProcess.start(self._python, self._cache_dir, self._silent_s)
-            ready = await self._worker.load(model, self._at)
+            ready = await self._worker.load(model, self._options, self._at)
         except BaseException:
             await self._drop()
             raise
         self._details = ready["details"] | {"revision": model.revision}
+        self._context_length, self._sees = ready["context_length"], ready["sees"]
         self._state = "ready"
 
     def _load_ended(self, task: asyncio.Task[None]) -> None:

@@ -15,10 +15,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from agent_kernel.engines.local import fence_prompt
-from agent_kernel.engines.local.backend import Decoding
-from agent_kernel.engines.local.completion import MAX_TOKENS, Completer, Completion
+from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.completion import Completer, Completion, decoding_of
 from agent_kernel.messages import ToolCall, Usage
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sampling, TextChunk
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk
 
 MARGIN = 4.0
 """With the worked examples, follow-up questions for code had margins up to 3.7 and most chat above 4.6; two of 24 chat
@@ -67,18 +67,19 @@ class Fence:
         if free.text.startswith(fence_prompt.CLOSE):
             return True, free.usage
         bound = await completer.first_token(prompt, regex=fence_prompt.CLOSE)
-        if free.logprob is None or bound.logprob is None:
+        if not free.logprobs or not bound.logprobs:
             return False, free.usage
-        return free.logprob - bound.logprob <= margin, free.usage
+        return free.logprobs[0] - bound.logprobs[0] <= margin, free.usage
 
     async def _code(
         self, prompt: str, request: EngineRequest, completer: Completer, regex: str | None
     ) -> AsyncGenerator[Chunk, None]:
         completion = Completion(prompt)
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
-        decoding = replace(_decoding(request.sampling), max_tokens=tokens, regex=regex)
+        grammar = Grammar("regex", regex) if regex is not None else None
+        decoding = replace(decoding_of(request.sampling), max_tokens=tokens, grammar=grammar)
         deltas = completer.stream(
-            prompt, decoding, completion, forced=fence_prompt.OPEN, stop=(fence_prompt.CLOSE,), keep_stop=True
+            completion, decoding, forced=fence_prompt.OPEN, stop=(fence_prompt.CLOSE,), keep_stop=True
         )
         async with aclosing(deltas):
             async for _ in deltas:
@@ -96,21 +97,11 @@ class Fence:
         completion = Completion(prompt)
         # With tools offered, text that opens a fence would be code that nobody runs.
         stop = (*request.sampling.stop, *((fence_prompt.CLOSE,) if offered else ()))
-        decoding = _decoding(request.sampling)
-        async with aclosing(completer.stream(prompt, decoding, completion, stop=stop)) as deltas:
+        decoding = decoding_of(request.sampling)
+        async with aclosing(completer.stream(completion, decoding, stop=stop)) as deltas:
             async for delta in deltas:
-                yield TextChunk(delta)
+                yield delta
         yield EndChunk(completion.finish, completion.usage)
-
-
-def _decoding(sampling: Sampling) -> Decoding:
-    """Greedy unless the request says otherwise: small models write their best code so."""
-    return Decoding(
-        max_tokens=sampling.max_tokens or MAX_TOKENS,
-        temperature=sampling.temperature or 0.0,
-        top_p=1.0 if sampling.top_p is None else sampling.top_p,
-        seed=sampling.seed,
-    )
 
 
 def _after(spent: Usage, usage: Usage) -> Usage:

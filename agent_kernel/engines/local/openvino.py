@@ -7,11 +7,20 @@ request has the status IGNORED and its full blocks stay cached; log probabilitie
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.engines.local.backend import ChatMessage, Decoding, Finish, Loaded, Piece, Progress
+from agent_kernel.engines.local.backend import (
+    ChatMessage,
+    Decoding,
+    Finish,
+    Loaded,
+    LoadOptions,
+    Picture,
+    Piece,
+    Progress,
+)
 from agent_kernel.engines.local.built_model import BuiltModel
 from agent_kernel.errors import EngineError, ModelBroken, ModelMissing
 
@@ -22,16 +31,16 @@ MAX_BATCHED = 512
 
 
 class OpenVino:
-    """One ``ContinuousBatchingPipeline``. ``cache_gb`` None: an eighth of the free memory, at least 1 GB."""
+    """One ``ContinuousBatchingPipeline``. Without ``cache_gb``: an eighth of the free memory, at least 1 GB."""
 
-    def __init__(self, cache_dir: Path, cache_gb: int | None = None, threads: int | None = None) -> None:
+    def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir
-        self._cache_gb = cache_gb or max(1, _free_memory() // (8 * 2**30))
-        self._threads = threads
         self._handles: dict[int, Any] = {}
         self._next = 0
 
-    def load(self, path: Path, progress: Progress) -> Loaded:
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+        self._cache_gb = max(1, int(options.cache_gb) or _free_memory() // (8 * 2**30))
+        self._threads = options.threads
         if not path.is_file():
             raise ModelMissing(f"{path.name} is not there.", hint="Pull it with: agent-kernel model pull")
         try:
@@ -58,8 +67,10 @@ class OpenVino:
         details = {"backend": "openvino-genai", "version": openvino_genai.__version__, "device": "CPU"}
         return Loaded(BLOCK, blocks, details | {"cache_gb": self._cache_gb})
 
-    def render(self, messages: Sequence[ChatMessage]) -> str:
-        return str(self._tokenizer.apply_chat_template([dict(item) for item in messages], add_generation_prompt=True))
+    def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        given: dict[str, Any] = {"tools": [dict(tool) for tool in tools]} if tools else {}
+        chat = [dict(item) for item in messages]
+        return str(self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, **given))
 
     def encode(self, text: str) -> list[int]:
         if not text:
@@ -70,7 +81,10 @@ class OpenVino:
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids))) if ids else ""
 
-    def submit(self, ids: Sequence[int], decoding: Decoding) -> int:
+    def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+        raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
+
+    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
         self._next += 1
         prompt = self._ov.Tensor(self._numpy.array(ids, dtype=self._numpy.int64).reshape(1, -1))
         self._handles[self._next] = self._pipeline.add_request(self._next, prompt, self._config(decoding))
@@ -91,6 +105,9 @@ class OpenVino:
 
     def running(self) -> int:
         return len(self._handles)
+
+    def usage(self) -> Mapping[str, float]:
+        return {"cache_used": self._pipeline.get_metrics().cache_usage / 100}
 
     def _open(self, built: BuiltModel, progress: Progress) -> None:
         scheduler = self._genai.SchedulerConfig()
@@ -121,24 +138,30 @@ class OpenVino:
         config.do_sample = decoding.temperature > 0
         if config.do_sample:
             config.temperature, config.top_p = decoding.temperature, decoding.top_p
+            if decoding.top_k:
+                config.top_k = decoding.top_k
+            config.min_p = decoding.min_p
             # Without a seed of its own the library starts every request from the same state.
             seed = decoding.seed if decoding.seed is not None else int.from_bytes(os.urandom(4))
             config.rng_seed = seed % 2**63
+        config.repetition_penalty = decoding.repetition_penalty
         if decoding.logprob:
             config.logprobs = 1
-        if decoding.regex is not None:
-            config.structured_output_config = self._genai.StructuredOutputConfig(regex=decoding.regex)
+        if (grammar := decoding.grammar) is not None:
+            given = {"regex": grammar.text} if grammar.kind == "regex" else {"grammar": grammar.text}
+            config.structured_output_config = self._genai.StructuredOutputConfig(**given)
         return config
 
     def _read(self, key: int) -> Piece | None:
         handle = self._handles[key]
         reasons = self._genai.GenerationFinishReason
         ids: list[int] = []
-        logprob, finish = None, ""
+        logprobs: list[float] = []
+        finish = ""
         if handle.can_read():
             for output in handle.read().values():
                 ids += output.generated_ids
-                logprob = output.generated_log_probs[0] if output.generated_log_probs else None
+                logprobs += output.generated_log_probs
                 finish = {reasons.STOP: "stop", reasons.LENGTH: "length"}.get(output.finish_reason, finish)
         if not finish and handle.get_status() == self._genai.GenerationStatus.IGNORED:
             finish = "refused"
@@ -146,7 +169,9 @@ class OpenVino:
             del self._handles[key]
         if not ids and not finish:
             return None
-        return Piece(tuple(token for token in ids if token != self._eos), logprob, _finish(finish))
+        kept = [at for at, token in enumerate(ids) if token != self._eos]
+        probable = tuple(logprobs[at] for at in kept) if len(logprobs) == len(ids) else ()
+        return Piece(tuple(ids[at] for at in kept), probable, _finish(finish))
 
 
 def _finish(value: str) -> Finish:

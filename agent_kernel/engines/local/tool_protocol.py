@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from agent_kernel.engines.local.backend import Loaded
 from agent_kernel.engines.local.completion import Completer
 from agent_kernel.engines.local.fence import Fence
+from agent_kernel.errors import EngineError
 from agent_kernel.protocols import Chunk, EngineRequest
 
 
@@ -17,4 +19,11 @@ class ToolProtocol(Protocol):
         ...
 
 
-TOOL_PROTOCOLS: Mapping[str, Callable[[], ToolProtocol]] = MappingProxyType({"fence": Fence})
+TOOL_PROTOCOLS: Mapping[str, Callable[[Loaded], ToolProtocol]] = MappingProxyType({"fence": lambda loaded: Fence()})
+
+
+def protocol_for(name: str, loaded: Loaded) -> ToolProtocol:
+    """``auto`` asks the model's chat template. Raises EngineError for a protocol that does not exist."""
+    if name not in TOOL_PROTOCOLS:
+        raise EngineError(f"No backend here speaks the tool protocol {name!r}.")
+    return TOOL_PROTOCOLS[name](loaded)

@@ -17,12 +17,12 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.engines.local.backend import Backend, Loaded
+from agent_kernel.engines.local.backend import Loaded, LoadOptions
+from agent_kernel.engines.local.backends import backend_for
 from agent_kernel.engines.local.completion import Completer
 from agent_kernel.engines.local.decoder import Decoder
 from agent_kernel.engines.local.frames import chunk_to_json, request_from_json
-from agent_kernel.engines.local.openvino import OpenVino
-from agent_kernel.engines.local.tool_protocol import TOOL_PROTOCOLS, ToolProtocol
+from agent_kernel.engines.local.tool_protocol import ToolProtocol, protocol_for
 from agent_kernel.engines.local.wire import Frame, encode_frame, open_pipes, read_frames
 from agent_kernel.errors import AgentKernelError, EngineCrashed, EngineError
 
@@ -60,12 +60,12 @@ class Outbox:
 
 
 class Worker:
-    """Answers the server's frames with one model."""
+    """Answers the server's frames with one model, which is loaded once in this process's life."""
 
-    def __init__(self, backend: Backend, outbox: Outbox) -> None:
-        self._backend = backend
+    def __init__(self, cache_dir: Path, outbox: Outbox) -> None:
+        self._cache_dir = cache_dir
         self._outbox = outbox
-        self._decoder = Decoder(backend, self._broken)
+        self._decoder: Decoder | None = None
         self._completer: Completer | None = None
         self._protocol: ToolProtocol | None = None
         self._requests: dict[int, asyncio.Task[None]] = {}
@@ -79,8 +79,7 @@ class Worker:
     async def _handle(self, frame: Frame) -> None:
         match frame["type"]:
             case "load":
-                task = asyncio.create_task(self._load(Path(frame["path"]), frame["protocol"], frame["context_length"]))
-                self._requests[0] = task
+                self._requests[0] = asyncio.create_task(self._load(frame))
             case "stream":
                 task = asyncio.create_task(self._stream(frame["id"], frame["request"]))
                 self._requests[frame["id"]] = task
@@ -89,27 +88,37 @@ class Worker:
                 if frame["id"] in self._requests:
                     self._requests[frame["id"]].cancel()
             case "stats":
-                self._outbox.send({"type": "stats", "running": self._decoder.running, "pid": os.getpid()})
+                self._statistics = asyncio.create_task(self._send_stats())
 
     def _forget(self, key: int, task: asyncio.Task[None]) -> None:
         self._requests.pop(key, None)
 
-    async def _load(self, path: Path, protocol: str, context_length: int) -> None:
+    async def _send_stats(self) -> None:
+        """``running`` requests in the batch, and what the backend tells of its cache."""
+        stats: Frame = {"running": 0}
+        if self._decoder is not None and self._completer is not None:
+            stats = dict(await self._completer.usage()) | {"running": self._decoder.running}
+        self._outbox.send({"type": "stats", "pid": os.getpid()} | stats)
+
+    async def _load(self, frame: Frame) -> None:
         loop = asyncio.get_running_loop()
 
         def progress(stage: str, fraction: float | None) -> None:
             loop.call_soon_threadsafe(self._outbox.send, {"type": "loading", "stage": stage, "fraction": fraction})
 
         try:
-            if protocol not in TOOL_PROTOCOLS:
-                raise EngineError(f"No backend here speaks the tool protocol {protocol!r}.")
-            loaded: Loaded = await self._decoder.call(lambda: self._backend.load(path, progress))
+            path, options = Path(frame["path"]), LoadOptions(**frame["options"])
+            backend = backend_for(path, options, self._cache_dir)
+            self._decoder = Decoder(backend, self._broken)
+            loaded: Loaded = await self._decoder.call(lambda: backend.load(path, options, progress))
+            self._protocol = protocol_for(frame["protocol"], loaded)
         except AgentKernelError as error:
             self._outbox.send({"type": "failed", "error": error.to_json()})
             return
-        self._completer = Completer(self._decoder, self._backend, loaded, context_length)
-        self._protocol = TOOL_PROTOCOLS[protocol]()
-        self._outbox.send({"type": "ready", "details": dict(loaded.details)})
+        length = frame["context_length"] or loaded.context_length
+        self._completer = Completer(self._decoder, backend, loaded, length)
+        facts = {"context_length": length, "sees": loaded.sees}
+        self._outbox.send({"type": "ready", "details": dict(loaded.details)} | facts)
 
     async def _stream(self, key: int, body: dict[str, Any]) -> None:
         assert self._protocol is not None, "the server streams after ready"
@@ -127,8 +136,9 @@ class Worker:
 
     async def _beat(self) -> None:
         while True:
-            busy = round(self._decoder.busy_s, 1)
-            self._outbox.send({"type": "beat", "busy_s": busy, "running": self._decoder.running})
+            decoder = self._decoder
+            busy, running = (round(decoder.busy_s, 1), decoder.running) if decoder else (0.0, 0)
+            self._outbox.send({"type": "beat", "busy_s": busy, "running": running})
             await asyncio.sleep(BEAT_S)
 
     def _broken(self, error: BaseException) -> None:
@@ -152,9 +162,9 @@ def step_back(parent: int) -> None:
         os._exit(0)
 
 
-async def run(read_fd: int, write_fd: int, backend: Backend) -> None:
+async def run(read_fd: int, write_fd: int, cache_dir: Path) -> None:
     reader, writer, _ = await open_pipes(read_fd, write_fd)
-    await Worker(backend, Outbox(writer)).serve(reader)
+    await Worker(cache_dir, Outbox(writer)).serve(reader)
     # The decoder's thread may be inside the library; nothing here is worth waiting for.
     os._exit(0)
 
@@ -168,7 +178,7 @@ def main() -> None:
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
     step_back(given.parent)
-    asyncio.run(run(given.read, given.write, OpenVino(given.cache_dir)))
+    asyncio.run(run(given.read, given.write, given.cache_dir))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ It holds no model and imports no library that does.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import tempfile
@@ -15,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from agent_kernel.engines.local.backend import ModelFile
+from agent_kernel.engines.local.backend import LoadOptions, ModelFile
 from agent_kernel.engines.local.wire import Frame, encode_frame, open_pipes, read_frames
 from agent_kernel.errors import AgentKernelError, EngineCrashed, from_json
 
@@ -99,7 +100,9 @@ class WorkerProcess:
             del self._inboxes[key]
             self.send({"type": "cancel", "id": key})
 
-    async def load(self, model: ModelFile, on_loading: Callable[[str, float | None], None]) -> Frame:
+    async def load(
+        self, model: ModelFile, options: LoadOptions, on_loading: Callable[[str, float | None], None]
+    ) -> Frame:
         """The ``ready`` frame. Raises what loading failed with, or EngineCrashed."""
         inbox = self._inboxes[0] = asyncio.Queue()
         self.send(
@@ -108,6 +111,7 @@ class WorkerProcess:
                 "path": str(model.path),
                 "protocol": model.protocol,
                 "context_length": model.context_length,
+                "options": dataclasses.asdict(options),
             }
         )
         while True:

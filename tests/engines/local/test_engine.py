@@ -124,12 +124,12 @@ async def test_a_later_turn_reuses_the_generated_tokens_too(engine: LocalEngine)
 
 async def test_a_cancelled_request_leaves_the_batch_at_once(engine: LocalEngine) -> None:
     stream = await decoding(engine)
-    assert await engine.running() == 1
+    assert (await engine.stats())["running"] == 1
 
     await stream.aclose()
     _, end = await answer(engine, user("Hello"), sampling=Sampling(max_tokens=1))
 
-    assert await engine.running() == 0
+    assert (await engine.stats())["running"] == 0
     assert end.usage.first_token_s < 2.0
 
 

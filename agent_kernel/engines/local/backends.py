@@ -1,0 +1,22 @@
+"""Which backend runs a model, by name; the one place that knows them all. Imported in the worker only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from agent_kernel.engines.local.backend import Backend, LoadOptions
+from agent_kernel.engines.local.openvino import OpenVino
+from agent_kernel.errors import EngineError
+
+BACKENDS: Mapping[str, Callable[[Path], Backend]] = MappingProxyType({"openvino": OpenVino})
+"""Name -> the backend, given the cache directory. None of them imports its library before ``load``."""
+
+
+def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
+    """The backend that ``options`` name, else the one that fits the model. Raises EngineError for an unknown name."""
+    name = options.backend or "openvino"
+    if name not in BACKENDS:
+        raise EngineError(f"There is no backend {name!r}; there are {', '.join(BACKENDS)}.")
+    return BACKENDS[name](cache_dir)
