@@ -223,9 +223,7 @@ class Agent:
             tools,
             request.sampling,
             self._hint,
-            tool_choice=request.tool_choice
-            if tools and (turn.rounds == 0 or request.tool_choice == "none")
-            else "auto",
+            tool_choice=request.tool_choice if bound else "auto",
             parallel_calls=request.parallel_calls,
             output=request.output,
         )
