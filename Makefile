@@ -10,6 +10,9 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# The tests of the transformers backend run in an environment of their own, made as people make theirs; it installs
+# torch, on Linux with CUDA (3 GB). TORCH= leaves it and those tests out.
+TORCH ?= build/torch/.test
 SOAK_MINUTES ?= 40
 SEED ?=
 PYTHON ?= $(shell packaging/find-python)
@@ -30,10 +33,10 @@ lab: $(VENV)/.lab ## The same in JupyterLab, opened on a copy of the quickstart 
 	test -e build/lab/quickstart.ipynb || cp notebooks/quickstart.ipynb build/lab/
 	$(BIN)/jupyter lab build/lab/quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: $(VENV)/.test chromium ## Install what tests need and run them all
+test: $(VENV)/.test $(TORCH) chromium ## Install what tests need and run them all
 	$(BIN)/pytest $(ARGS)
 
-bench: $(VENV)/.test ## Measure turn overhead, streaming lag and time to first token (minutes)
+bench: $(VENV)/.test $(TORCH) ## Measure turn overhead, streaming lag and time to first token (minutes)
 	$(BIN)/pytest tests/benchmarks $(ARGS)
 
 soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
@@ -69,6 +72,13 @@ $(BIN)/python:
 
 $(VENV)/.demo $(VENV)/.lab $(VENV)/.test: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
 	$(PIP) install --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# Beside the environment: what `transformers serve` needs, and an older transformers for the contract of the grammar hook.
+build/torch/.test: agent_kernel/engines/local/environment.py | $(VENV)/.test
+	$(BIN)/agent-kernel model setup gpu --yes --data-dir build/torch
+	build/torch/environments/gpu/bin/python -m pip install -q --disable-pip-version-check fastapi uvicorn openai
+	$(BIN)/python packaging/older-transformers build/torch/environments/gpu build/torch/older
 	@touch $@
 
 $(VENV)/.demo: EXTRAS := demo

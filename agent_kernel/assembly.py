@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import logging
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 
 from agent_kernel.agent import Agent, TurnRequest
 from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.local.environment import interpreter
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
 from agent_kernel.permissions import Approvals, Gate
@@ -37,7 +39,8 @@ def _scripted(settings: Settings) -> Engine:
 
 
 def _local(settings: Settings) -> Engine:
-    return LocalEngine(settings.model, settings.cache_dir, python=settings.worker_python or None)
+    python = functools.partial(interpreter, settings.worker_python, settings.data_dir)
+    return LocalEngine(settings.model, settings.cache_dir, python=python)
 
 
 ENGINES: Mapping[str, Callable[[Settings], Engine]] = MappingProxyType({"local": _local, "scripted": _scripted})

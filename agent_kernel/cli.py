@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 from agent_kernel.engines.local.catalog import Entry, Source, catalog, entry, resolve, source_to_json
 from agent_kernel.engines.local.display import Bar, JsonLines, Lines
+from agent_kernel.engines.local.environment import DISK, remove, setup
 from agent_kernel.engines.local.progress import megabytes
 from agent_kernel.engines.local.pull import Pull, parse_sources, unfinished
 from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
@@ -76,6 +77,31 @@ def _state(found: Entry, cache_dir: Path) -> dict[str, Any]:
     size = model.path.stat().st_size
     here = {"path": str(model.path), "revision": model.revision, "source": model.source, "disk_bytes": size}
     return row | here | {"state": "ready"}
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=("cpu", "gpu"), help="gpu also has torch, accelerate, bitsandbytes, xgrammar")
+    parser.add_argument("--yes", action="store_true", help="do not ask before a large download")
+    parser.add_argument("--remove", action="store_true", help="remove the environment instead")
+    parser.add_argument("--json", action="store_true", help="the result as a JSON object")
+    parser.add_argument("--data-dir", type=Path, help="instead of AGENT_KERNEL_DATA_DIR or the user's data directory")
+
+
+def model_setup(args: argparse.Namespace) -> int:
+    data_dir = _settings(args).data_dir
+    if args.remove:
+        done = remove(args.kind, data_dir)
+        print(json.dumps({"removed": done}) if args.json else ("Removed." if done else "There was none."))
+        return 0
+    question = f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on? [y/N] "
+    if not args.yes and input(question).strip().lower() not in {"y", "yes"}:
+        return 1
+    made = setup(args.kind, data_dir, lambda line: print(line[:160], file=sys.stderr, flush=True))
+    facts = {"kind": made.kind, "python": str(made.python)} | dict(made.facts)
+    print(json.dumps(facts) if args.json else f"The model worker now runs in {made.directory}.")
+    if args.kind == "gpu" and not args.json:
+        print(f"GPUs it sees: {', '.join(made.facts.get('devices', [])) or 'none; models run on the CPU'}")
+    return 0
 
 
 def path_arguments(parser: argparse.ArgumentParser) -> None:
@@ -239,6 +265,7 @@ MODEL_COMMANDS = (
     Command("list", "what there is, and what is on this machine", list_arguments, model_list),
     Command("pull", "download a model into the cache", pull_arguments, model_pull),
     Command("path", "print where a model's file is", path_arguments, model_path),
+    Command("setup", "make a private environment for the model libraries", setup_arguments, model_setup),
 )
 
 
@@ -283,7 +310,8 @@ def _cache_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    return Settings.from_env(cache_dir=args.cache_dir, sources=getattr(args, "sources", None))
+    given: dict[str, Any] = {name: getattr(args, name, None) for name in ("cache_dir", "data_dir", "sources")}
+    return Settings.from_env(**given)
 
 
 if __name__ == "__main__":

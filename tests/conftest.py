@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+BUILD = Path(__file__).parents[1] / "build"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
@@ -27,6 +29,27 @@ settings.load_profile("house")
 def chromium() -> str | None:
     """The path of a chromium on this machine."""
     return next((path for path in map(shutil.which, CHROMIUM) if path), None)
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """An interpreter with torch and all that the transformers backend needs; ``make test`` makes it."""
+    return _interpreter("AGENT_KERNEL_TORCH_PYTHON", BUILD / "torch/environments/gpu/bin/python")
+
+
+@pytest.fixture(scope="session")
+def older_torch_python() -> str:
+    """The same with the minor release of transformers before that one."""
+    return _interpreter("AGENT_KERNEL_OLDER_TORCH_PYTHON", BUILD / "torch/older/bin/python")
+
+
+def _interpreter(variable: str, made: Path) -> str:
+    named = os.environ.get(variable, "")
+    if named == "none":
+        pytest.skip(f"{variable} is none")
+    if not named and not made.exists():
+        pytest.skip("no interpreter with torch here; make it with: make build/torch/.test")
+    return named or str(made)
 
 
 def models_of(item: pytest.Item) -> set[str]:

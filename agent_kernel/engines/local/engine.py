@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from agent_kernel.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, W
 
 class LocalEngine:
     """``model`` is a catalog name or the path of a GGUF file; it is looked up, and the worker started, at the first
-    request, and again at the first one after a failure. ``python`` is an interpreter that has the model libraries.
+    request, and again at the first one after a failure. ``python`` is an interpreter that has the model libraries, or
+    tells one each time a worker is started.
 
     Raises from ``stream``: UnknownModel, ModelMissing, ModelBroken, ContextOverflow, EngineCrashed (the worker ended or
     hung ``silent_s`` seconds; every request that ran gets it, the next request starts a new worker).
@@ -32,13 +33,13 @@ class LocalEngine:
         cache_dir: Path,
         *,
         options: LoadOptions | None = None,
-        python: str | None = None,
+        python: str | Callable[[], str] = sys.executable,
         silent_s: float = SILENT_S,
     ) -> None:
         self._name = model
         self._cache_dir = cache_dir
         self._options = options or LoadOptions()
-        self._python = python or sys.executable
+        self._python = python
         self._silent_s = silent_s
         self._worker: WorkerProcess | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -119,7 +120,7 @@ class LocalEngine:
             self._at("looking for the model", None)
             model = self._model = await asyncio.to_thread(catalog.resolve, self._name, self._cache_dir)
             self._at("starting", None)
-            self._worker = await WorkerProcess.start(self._python, self._cache_dir, self._silent_s)
+            self._worker = await WorkerProcess.start(self._interpreter(), self._cache_dir, self._silent_s)
             ready = await self._worker.load(model, self._options, self._at)
         except BaseException:
             await self._drop()
@@ -127,6 +128,9 @@ class LocalEngine:
         self._details = ready["details"] | {"revision": model.revision}
         self._context_length, self._sees = ready["context_length"], ready["sees"]
         self._state = "ready"
+
+    def _interpreter(self) -> str:
+        return self._python if isinstance(self._python, str) else self._python()
 
     def _load_ended(self, task: asyncio.Task[None]) -> None:
         self._loading = None

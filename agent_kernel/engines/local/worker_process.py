@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -20,7 +21,7 @@ from agent_kernel.engines.local.backend import LoadOptions, ModelFile
 from agent_kernel.engines.local.wire import Frame, encode_frame, open_pipes, read_frames
 from agent_kernel.errors import AgentKernelError, EngineCrashed, from_json
 
-MODULE = "agent_kernel.engines.local.worker"
+BOOT = Path(__file__).with_name("boot.py")
 SILENT_S = 120.0
 """Without a beat for so long the worker hangs. Steps hold its Python's lock, and with it the beat."""
 LOADING_SILENT_S = 900.0
@@ -54,12 +55,13 @@ class WorkerProcess:
         log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
         try:
             process = await asyncio.create_subprocess_exec(
-                *(python, "-m", MODULE, "--read", str(to_worker[0]), "--write", str(from_worker[1])),
+                *(python, "-P", str(BOOT), "--read", str(to_worker[0]), "--write", str(from_worker[1])),
                 *("--parent", str(os.getpid()), "--cache-dir", str(cache_dir)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=(to_worker[0], from_worker[1]),
+                env=_environ(python),
                 start_new_session=True,  # a Ctrl-C for the server is not one for the worker
             )
         except BaseException as error:
@@ -231,3 +233,10 @@ class WorkerProcess:
         self._log.seek(max(0, self._log.tell() - LOG_TAIL))
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         return f" Its last line: {lines[-1]}" if lines else ""
+
+
+def _environ(python: str) -> dict[str, str]:
+    """What is on this interpreter's path is not for another one."""
+    own = os.path.samefile(python, sys.executable) if os.path.exists(python) else True
+    dropped = set() if own else {"PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"}
+    return {name: value for name, value in os.environ.items() if name not in dropped}
