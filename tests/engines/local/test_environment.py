@@ -72,7 +72,7 @@ def test_a_removed_environment_is_gone(tmp_path: Path) -> None:
 
 def test_too_little_space_is_told_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(environment.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=1000))
 
     with pytest.raises(EngineError, match="GB"):
         environment.setup("cpu", tmp_path, lambda line: None)
