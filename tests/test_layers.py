@@ -71,6 +71,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/hub.py": {"httpx"},
     "agent_kernel/engines/local/openvino.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/quantize.py": {"gguf"},
+    "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},
 }
 
 
