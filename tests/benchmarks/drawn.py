@@ -22,7 +22,7 @@ def watch() -> None:
         render(self, *args, **kwargs)
         SHOWN.append(told(self))
 
-    matplotlib.figure.Figure.savefig = savefig
+    setattr(matplotlib.figure.Figure, "savefig", savefig)  # noqa: B010  an assignment is no method to mypy
 
 
 def still_open() -> list[dict[str, Any]]:

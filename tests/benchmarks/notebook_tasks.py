@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 TASKS = Path(__file__).with_name("notebook_tasks.toml")
 KINDS = ("computation", "pandas", "plot", "file", "follow-up", "chat")
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
-WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 STRANGERS = 1
 
 
@@ -45,7 +46,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found in the notebook after the last turn; None where the task does not ask. ``codes`` were run in it."""
+    """What was there after the last turn, in which ``codes`` were run; None where the task does not ask."""
 
     answer: str
     codes: tuple[str, ...] = ()
@@ -69,9 +70,13 @@ class Outcome:
 
 def tasks(path: Path = TASKS) -> list[Task]:
     """Raises TypeError for a task with a field that does not exist."""
-    lists = ("prompts", "solution", "also", "says", "never")
-    entries = tomllib.loads(path.read_text(encoding="utf-8"))["task"]
-    return [Task(**{key: tuple(value) if key in lists else value for key, value in entry.items()}) for entry in entries]
+    body: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return [_task(entry) for entry in body["task"]]
+
+
+def _task(entry: Mapping[str, Any]) -> Task:
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    return Task(**given)
 
 
 def wrong(task: Task, found: Found, *, code_is_chat: bool = False) -> str:

@@ -30,7 +30,7 @@ async def outcomes(engine: Engine, sandbox: Sandbox, tasks: Sequence[Task], at_o
 
 
 async def outcome(engine: Engine, sandbox: Sandbox, task: Task) -> Outcome:
-    """One task in a fresh session and a fresh namespace."""
+    """One task in a fresh session and a fresh namespace. Raises what the engine raises: that is no wrong answer."""
     key = SessionKey("local", new_id("task"))
     notebook = SandboxNotebook(sandbox, key)
     store = MemoryStore()
@@ -44,13 +44,15 @@ async def outcome(engine: Engine, sandbox: Sandbox, task: Task) -> Outcome:
             await notebook.forget_figures()
         said, facts = await notebook.notes(prompt)
         result = await agent.run(TurnRequest(said, notes=(Note("Variables", facts),) if facts else ()))
+        if result.error is not None:
+            raise result.error
         messages = [item.message for item in await store.latest(key)][seen:]
         seen += len(messages)
         prompt_tokens += result.usage.prompt_tokens
         completion_tokens += result.usage.completion_tokens
         codes = tuple(str(call.arguments.get("code")) for message in messages for call in message.calls)
         steps += len(codes)
-        answer = result.text if result.error is None else f"FAILED: {result.error}"
+        answer = result.text
         told.append(_told(prompt, messages, answer))
     seconds = time.monotonic() - started
     holds = await notebook.holds(task.holds) if task.holds else None

@@ -1,7 +1,8 @@
 """Sixty notebook tasks: right answers of a model, a backend and a protocol, and the checks that decide.
 
-AGENT_KERNEL_BENCH_MODEL (a catalog name or path), AGENT_KERNEL_BENCH_BACKEND and AGENT_KERNEL_BENCH_PRECISION choose
-what is measured; what happened in every task is written to build/benchmarks/.
+AGENT_KERNEL_BENCH_MODEL (a catalog name or path), _BACKEND, _PRECISION and _PYTHON (an interpreter) choose what is
+measured, AGENT_KERNEL_BENCH_TASKS="name,name" some of the tasks; what happened in each
+is written to build/benchmarks/.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ async def engine() -> AsyncGenerator[LocalEngine, None]:
         backend=os.environ.get("AGENT_KERNEL_BENCH_BACKEND", ""),
         precision=os.environ.get("AGENT_KERNEL_BENCH_PRECISION", ""),
     )
-    python = os.environ.get("AGENT_KERNEL_BENCH_PYTHON")
+    python = os.environ.get("AGENT_KERNEL_BENCH_PYTHON") or sys.executable
     made = LocalEngine(MODEL, Settings.from_env().cache_dir, options=options, python=python)
     yield made
     await made.aclose()
