@@ -15,16 +15,22 @@ from tests.engines.local.model_sources import environment, wheels_source, write_
 
 
 def test_the_default_is_the_coder_and_tiny_the_small_one() -> None:
-    assert [found.title for found in catalog().values()] == ["Qwen2.5-Coder-0.5B-Instruct", "SmolLM2-135M-Instruct"]
-    assert entry("default").protocol == entry("tiny").protocol == "fence"
+    titles = {found.name: found.title for found in catalog().values()}
+    assert titles == {
+        "default": "Qwen2.5-Coder-0.5B-Instruct",
+        "coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct",
+        "tiny": "SmolLM2-135M-Instruct",
+    }
+    assert {found.protocol for found in catalog().values()} == {"fence"}
 
 
-@pytest.mark.parametrize("name", ["default", "tiny"])
-def test_every_file_of_the_catalog_is_pinned_by_hash_and_the_hub_comes_first(name: str) -> None:
+@pytest.mark.parametrize("name", ["default", "coder-1.5b", "tiny"])
+def test_every_file_of_the_catalog_is_pinned_and_the_hub_comes_first(name: str) -> None:
     found = entry(name)
     assert [source.kind for source in found.sources] == ["hub", "wheels"]
     for source in found.sources:
-        assert re.fullmatch("[0-9a-f]{64}", source.sha256)
+        word_of_the_hub = name == "coder-1.5b" and isinstance(source, HubFile)
+        assert re.fullmatch("" if word_of_the_hub else "[0-9a-f]{64}", source.sha256)
         assert source.publisher
         assert source.why
         assert source.download > 0
@@ -47,8 +53,8 @@ def test_an_unknown_name_is_answered_with_what_there_is_and_the_closest(tmp_path
     with pytest.raises(UnknownModel) as failed:
         resolve("defalt", tmp_path)
     assert "Did you mean default?" in failed.value.message
-    assert failed.value.details == {"known": ["default", "tiny"], "closest": "default"}
-    with pytest.raises(UnknownModel, match="Known: default, tiny"):
+    assert failed.value.details == {"known": ["default", "coder-1.5b", "tiny"], "closest": "default"}
+    with pytest.raises(UnknownModel, match="Known: default, coder-1.5b, tiny"):
         resolve("xyzzy", tmp_path)
 
 
