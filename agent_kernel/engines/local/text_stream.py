@@ -53,12 +53,12 @@ class TextStream:
         if found is not None:
             text, self.stopped = text[: found[0]], found[1]
         elif not last:
-            keep = max((_overlap(text, stop) for stop in self._stop), default=0)
+            keep = max((overlap(text, stop) for stop in self._stop), default=0)
             self._held, text = text[len(text) - keep :], text[: len(text) - keep]
         self.text += text
         return text
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """Length of the longest end of ``text`` that ``stop`` begins with."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-size:])), 0)
