@@ -1,0 +1,248 @@
+"""An answer as it comes, told apart into text and tool calls, in every form that models are known to write; pure.
+
+Tagged: ``<tool_call>`` JSON, Mistral's ``[TOOL_CALLS]``, Llama's ``<|python_tag|>``. Untagged, at the beginning of a
+line: bare JSON, fenced JSON and, for models that do so, fenced python. Text is given out as it comes; what may still
+become a call is held back until it is one or can not be one any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from agent_kernel.engines.local.call_json import broken_call, calls_in, end_of_json, may_be_call, new_call
+from agent_kernel.engines.local.text_stream import overlap
+from agent_kernel.messages import ToolCall
+from agent_kernel.protocols import CallChunk, TextChunk
+
+TAGS: Mapping[str, str] = MappingProxyType({"<tool_call>": "</tool_call>", "<function_call>": "</function_call>"})
+LISTED, CODED = "[TOOL_CALLS]", "<|python_tag|>"
+MARKS = (*TAGS, *TAGS.values(), LISTED, CODED, "[ARGS]")
+"""What may be a special token in a vocabulary, and must be seen all the same."""
+PYTHON = "python"
+FENCE = "```"
+_JSON_INFO, _PYTHON_INFO = ("", "json", "tool_call", "tool_calls"), ("python", "py")
+_INDENT = re.compile(r"[ \t]*")
+_CLOSE = re.compile(r"(?:^|\n)[ \t]*```")
+_LISTED_NAME = re.compile(r"\s*([\w.:-]{1,64})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{)")
+_LISTED_PART = re.compile(r"\s*[\w.:-]{0,64}\s*(?:\[[A-Z_]{0,9}\]?\s*\w*\s*)?(?:\[[A-Z]{0,4}\]?)?\s*")
+_BETWEEN = " \t\r\n,;"
+
+Part = TextChunk | CallChunk
+
+
+class CallParser:
+    """``push`` text, then ``finish``. ``tools`` are the names on offer. ``fences``: a fenced python block is a call of
+    the tool python if that is offered, and not an example for the person. Names that are not on offer are passed on:
+    the toolbox answers. How the text is split over pushes makes no difference."""
+
+    def __init__(self, tools: Sequence[str], *, fences: bool = False) -> None:
+        self._tools = tools
+        self._fences = fences and PYTHON in tools
+        self._held = ""
+        self._at_line_start = True
+        self._in_block = False
+        self._after_call = False
+        self._space = ""
+        self._spoken = False
+        self._parts: list[Part] = []
+
+    def push(self, text: str) -> list[Part]:
+        return self._parsed(text, last=False, cut=False)
+
+    def finish(self, *, cut: bool = False) -> list[Part]:
+        """``cut``: the answer ended because its tokens were used up; half a call is text then, never a call."""
+        return self._parsed("", last=True, cut=cut)
+
+    def _parsed(self, text: str, *, last: bool, cut: bool) -> list[Part]:
+        self._held += text
+        self._parts = []
+        while self._held:
+            taken = self._step(last=last, cut=cut)
+            if not taken:
+                break
+        if last:
+            self._say("", flush=True)
+        return self._parts
+
+    def _step(self, *, last: bool, cut: bool) -> bool:
+        """Gives out the next piece of text or call; False when more text is needed to tell."""
+        if self._after_call and not self._skip_between(last=last):
+            return False
+        at = self._trigger(last=last)
+        if at:
+            self._take_text(at)
+            return True
+        return bool(self._held) and self._take_region(last=last, cut=cut)
+
+    def _skip_between(self, *, last: bool) -> bool:
+        """Separators and a closing tag that nobody opened, right after a call."""
+        rest = self._held.lstrip(_BETWEEN)
+        close = next((tag for tag in TAGS.values() if rest.startswith(tag)), "")
+        if close:
+            self._held = rest.removeprefix(close)
+            return True
+        if not rest:
+            self._held = ""
+            return False
+        if not last and any(tag.startswith(rest) for tag in TAGS.values()):
+            self._held = rest
+            return False
+        self._held, self._after_call, self._at_line_start = rest, False, True
+        self._space = "\n" if self._spoken else ""
+        return True
+
+    def _trigger(self, *, last: bool) -> int:
+        """How much of the held text is surely text; 0 when a call may begin right there."""
+        text = self._held
+        marks = [at for tag in (*TAGS, LISTED, CODED) if (at := text.find(tag)) >= 0]
+        if not last:
+            marks += [len(text) - size for tag in (*TAGS, LISTED, CODED) if (size := overlap(text, tag))]
+        first = min(marks, default=len(text))
+        start = 0 if self._at_line_start else text.find("\n") + 1 or len(text)
+        while start < first:
+            if self._opens(text, start):
+                return start
+            start = text.find("\n", start) + 1 or len(text)
+        # An indent at the end of what is known may turn out to be one of a fence or of JSON.
+        return first
+
+    def _opens(self, text: str, start: int) -> bool:
+        """Whether the line at ``start`` begins, or may still begin, with a fence or a bracket."""
+        rest = text[_INDENT.match(text, start).end() :]  # type: ignore[union-attr]  # it matches the empty text too
+        if self._in_block:
+            return not rest or FENCE.startswith(rest[:3])
+        return not rest or (rest[0] in "{[" and not rest.startswith(LISTED)) or FENCE.startswith(rest[:3])
+
+    def _take_text(self, size: int) -> None:
+        text, self._held = self._held[:size], self._held[size:]
+        self._at_line_start = text.endswith("\n")
+        self._say(text)
+
+    def _say(self, text: str, *, flush: bool = False) -> None:
+        """White space waits for what comes after it: before a call it is no text."""
+        text = self._space + text
+        shown = text if flush else text.rstrip()
+        self._space = text[len(shown) :]
+        if shown:
+            self._spoken = True
+            self._parts.append(TextChunk(shown))
+
+    def _call(self, calls: Sequence[ToolCall], rest: str) -> bool:
+        self._parts += [CallChunk(call) for call in calls]
+        self._held, self._space = rest, ""
+        self._after_call = True
+        return True
+
+    def _take_region(self, *, last: bool, cut: bool) -> bool:
+        text = self._held
+        for tag, close in TAGS.items():
+            if text.startswith(tag):
+                return self._tagged(text, tag, close, last=last, cut=cut)
+        if text.startswith(LISTED):
+            return self._listed(text, last=last, cut=cut)
+        if text.startswith(CODED):
+            return last and self._coded(text, cut=cut)
+        begin = text.lstrip(" \t")
+        if not last and begin and LISTED.startswith(begin):
+            return False
+        if self._at_line_start and FENCE.startswith(begin[:3]) and begin:
+            return self._fenced(text, begin, last=last, cut=cut)
+        if self._at_line_start and begin[:1] in ("{", "[") and not self._in_block:
+            return self._bare(text, begin, last=last, cut=cut)
+        if not last:
+            return False
+        self._take_text(len(text))
+        return True
+
+    def _tagged(self, text: str, tag: str, close: str, *, last: bool, cut: bool) -> bool:
+        """Up to the closing tag, which some models forget before the next call or the end."""
+        ends = [at for mark in (close, tag) if (at := text.find(mark, len(tag))) >= 0]
+        if not ends and not last:
+            return False
+        if not ends and cut:
+            return self._as_text(len(text))
+        end = min(ends, default=len(text))
+        body, rest = text[len(tag) : end], text[end:].removeprefix(close)
+        calls = calls_in(body, tagged=True)
+        if not calls:
+            # Some close the JSON and talk on inside the tag; what stands before the talk is still a call.
+            value = body.lstrip()
+            cut_at = end_of_json(value) if value[:1] in ("{", "[") else None
+            calls = calls_in(value[:cut_at], tagged=True) if cut_at else []
+            if calls and cut_at and value[cut_at:].strip():
+                rest = value[cut_at:] + rest
+        return self._call(calls or [broken_call(body, self._tools)], rest)
+
+    def _listed(self, text: str, *, last: bool, cut: bool) -> bool:
+        """A JSON list, or a name and its arguments."""
+        value, form = text[len(LISTED) :].lstrip(), "{}"
+        if value[:1] not in ("{", "["):
+            named = _LISTED_NAME.match(value)
+            if named is None:
+                undecided = not last and _LISTED_PART.fullmatch(value)
+                return False if undecided else self._as_text(len(LISTED))
+            value, form = value[named.end() :], f'{{{{"name": "{named[1]}", "arguments": {{}}}}}}'
+        end = end_of_json(value)
+        if end is None and not last:
+            return False
+        if end is None and cut:
+            return self._as_text(len(text))
+        body = form.format(value[:end])
+        return self._call(calls_in(body, tagged=True) or [broken_call(body, self._tools)], value[end:] if end else "")
+
+    def _coded(self, text: str, *, cut: bool) -> bool:
+        """JSON, or the code itself: it is the rest of the answer."""
+        body = text[len(CODED) :].strip()
+        if cut or not body:
+            return self._as_text(len(text))
+        calls = calls_in(body)
+        if not calls and PYTHON in self._tools:
+            calls = [new_call(PYTHON, {"code": body})]
+        return self._call(calls, "") if calls else self._as_text(len(text))
+
+    def _fenced(self, text: str, begin: str, *, last: bool, cut: bool) -> bool:
+        head, newline, body = begin.partition("\n")
+        if not newline and not last:
+            return False
+        info = head.strip().strip("`").lower()
+        if self._in_block or not head.startswith(FENCE) or not newline:
+            return self._fence_as_text(text, head, newline)
+        code = self._fences and info in _PYTHON_INFO
+        if not code and (info not in _JSON_INFO or may_be_call(body.lstrip()) is False):
+            return self._fence_as_text(text, head, newline)
+        close = _CLOSE.search(body)
+        if close is None and not last:
+            return False
+        if close is None and cut:
+            return self._as_text(len(text))
+        content, rest = (body[: close.start()], body[close.end() :]) if close else (body, "")
+        calls = calls_in(content)
+        if code and not calls and content.strip():
+            calls = [new_call(PYTHON, {"code": content})]
+        return self._call(calls, rest) if calls else self._fence_as_text(text, head, newline)
+
+    def _fence_as_text(self, text: str, head: str, newline: str) -> bool:
+        """The line of a fence is text, and so is all up to the fence that closes it."""
+        if head.startswith(FENCE):
+            self._in_block = not self._in_block
+        self._take_text(len(text) - len(text.lstrip(" \t")) + len(head) + len(newline))
+        return True
+
+    def _bare(self, text: str, begin: str, *, last: bool, cut: bool) -> bool:
+        may_be = may_be_call(begin)
+        if may_be is None and not last:
+            return False
+        end = end_of_json(begin) if may_be else None
+        if may_be and end is None and not last:
+            return False
+        calls = [] if not may_be or (end is None and cut) else calls_in(begin[:end])
+        if calls:
+            return self._call(calls, begin[end:] if end else "")
+        return self._as_text(len(text) - len(begin) + 1)
+
+    def _as_text(self, size: int) -> bool:
+        """What looked like a call and is none."""
+        self._take_text(size)
+        return True
