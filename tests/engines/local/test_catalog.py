@@ -54,7 +54,7 @@ def test_an_unknown_name_is_answered_with_what_there_is_and_the_closest(tmp_path
         resolve("defalt", tmp_path)
     assert "Did you mean default?" in failed.value.message
     assert failed.value.details == {"known": ["default", "coder-1.5b", "tiny"], "closest": "default"}
-    with pytest.raises(UnknownModel, match="Known: default, coder-1.5b, tiny"):
+    with pytest.raises(UnknownModel, match=r"Known: default, coder-1\.5b, tiny"):
         resolve("xyzzy", tmp_path)
 
 
