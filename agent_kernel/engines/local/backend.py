@@ -115,6 +115,10 @@ class Loaded:
     architecture: str = ""
     context_length: int = 0
     sees: bool = False
+    parameters: int = 0
+    """Weights of the model, 0 = unknown."""
+    response_template: Mapping[str, Any] | None = None
+    """How transformers reads this model's answers, where its tokenizer says so."""
 
 
 class Backend(Protocol):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from agent_kernel.engines.local.backend import Backend, ChatMessage, Decoding, Grammar, Loaded, Picture, Piece
 from agent_kernel.engines.local.decoder import Decoder
 from agent_kernel.engines.local.prefix import CachedBlocks, Chains
 from agent_kernel.engines.local.text_stream import TextStream
-from agent_kernel.errors import ContextOverflow, EngineError
+from agent_kernel.errors import AgentKernelError, ContextOverflow, EngineError
 from agent_kernel.messages import Usage
 from agent_kernel.protocols import Sampling, TextChunk, TokenLogprob
 
+Decode: TypeAlias = Callable[[Sequence[int]], str]
 MAX_TOKENS = 1024
 """Of an answer for which nobody named a limit."""
 
@@ -44,10 +46,17 @@ class Completer:
         self._backend = backend
         self._context_length = context_length
         self._chains = Chains()
+        self._marks: dict[str, int | None] = {}
         self._blocks = CachedBlocks(loaded.block, loaded.blocks)
 
     async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        return await self._decoder.call(lambda: self._backend.render(messages, tools))
+        """Raises EngineError when the chat template refuses the conversation."""
+        try:
+            return await self._decoder.call(lambda: self._backend.render(messages, tools))
+        except AgentKernelError:
+            raise
+        except Exception as error:  # templates are programs of strangers: they raise what they like
+            raise EngineError(f"The model's chat template refuses this conversation: {error}") from error
 
     async def stream(
         self,
@@ -57,15 +66,19 @@ class Completer:
         forced: str = "",
         stop: Sequence[str] = (),
         keep_stop: bool = False,
+        closing: str = "",
+        marks: Sequence[str] = (),
     ) -> AsyncGenerator[TextChunk, None]:
         """Text deltas; ``completion`` tells the rest. ``forced`` is the beginning of the answer, given to the model.
-        ``keep_stop``: the stop string will stand in the history after the text. Raises ContextOverflow."""
+        ``keep_stop``: the stop string will stand in the history after the text; so will ``closing`` after an answer
+        that ended by itself. ``marks`` are read even where they are special tokens. Raises ContextOverflow."""
         prompt = completion.prompt
+        decode = await self._decoding_with(marks)
         ids = await self._decoder.call(lambda: self._prompt_ids(completion) + self._backend.encode(forced))
         decoding = replace(decoding, max_tokens=self._room(len(ids), decoding.max_tokens))
         reused = self._blocks.reused(ids)
         self._blocks.add(ids)
-        text = TextStream(self._backend.decode, stop)
+        text = TextStream(decode, stop)
         told = 0
         completion.usage = Usage(prompt_tokens=len(ids), reused_tokens=reused)
         try:
@@ -86,7 +99,8 @@ class Completer:
             completion.usage = replace(completion.usage, seconds=seconds, decode_s=seconds - first if first else 0.0)
             # The last token was sampled but never run, so it is in no block.
             self._blocks.add([*ids, *completion.ids[:-1]])
-            self._remember(prompt + forced, ids, completion, keep_stop)
+            after = completion.stopped if keep_stop else closing if completion.finish == "stop" else ""
+            self._remember(prompt + forced, ids, completion, after, decode)
 
     async def usage(self) -> Mapping[str, float]:
         """What the backend tells of its cache now."""
@@ -145,16 +159,36 @@ class Completer:
         completion.finish = piece.finish
         completion.usage = replace(completion.usage, completion_tokens=len(completion.ids))
 
-    def _remember(self, prompt: str, ids: Sequence[int], completion: Completion, keep_stop: bool) -> None:
+    def _remember(self, prompt: str, ids: Sequence[int], completion: Completion, after: str, decode: Decode) -> None:
         """The chain ends where the answer's text ends; a token that carries more than that is encoded again."""
-        wanted = completion.text + (completion.stopped if keep_stop else "")
+        wanted = completion.text + after
         if not wanted or not completion.finish or completion.pictures:
             return
         kept = list(completion.ids)
-        while kept and not wanted.startswith(self._backend.decode(kept)):
+        while kept and not wanted.startswith(decode(kept)):
             kept.pop()
-        rest = self._backend.encode(wanted[len(self._backend.decode(kept)) :])
+        rest = self._backend.encode(wanted[len(decode(kept)) :])
         self._chains.add(prompt + wanted, [*ids, *kept, *rest])
+
+    async def _decoding_with(self, marks: Sequence[str]) -> Decode:
+        """The backend's ``decode``, in which those of ``marks`` that are special tokens stand as text."""
+        if unknown := [mark for mark in marks if mark not in self._marks]:
+            self._marks |= await self._decoder.call(lambda: {mark: self._special(mark) for mark in unknown})
+        special = {token: mark for mark in marks if (token := self._marks[mark]) is not None}
+        return functools.partial(_decoded, self._backend.decode, special) if special else self._backend.decode
+
+    def _special(self, mark: str) -> int | None:
+        ids = self._backend.encode(mark)
+        return ids[0] if len(ids) == 1 and not self._backend.decode(ids) else None
+
+
+def _decoded(decode: Decode, special: Mapping[int, str], ids: Sequence[int]) -> str:
+    text, start = "", 0
+    for at, token in enumerate(ids):
+        if token in special:
+            text += decode(ids[start:at]) + special[token]
+            start = at + 1
+    return text + decode(ids[start:])
 
 
 def decoding_of(sampling: Sampling) -> Decoding:
