@@ -14,7 +14,10 @@
     ├── EngineError
     │   ├── ModelMissing          in the catalog, not on this machine yet
     │   ├── ModelBroken           wrong hash, truncated, not a model
+    │   ├── ModelUnsupported      a model that nothing here can run
+    │   ├── OutOfMemory           less memory than the model needs beside the person's programs
     │   ├── EngineCrashed         the worker process ended
+    │   ├── EngineUnreachable     the server of a model does not answer
     │   └── ContextOverflow       more tokens than the model can hold
     ├── PullFailed                a download did not end well
     ├── ServerUnreachable         a client's server does not answer, or there is none
@@ -94,7 +97,16 @@ class ModelMissing(EngineError): ...
 class ModelBroken(EngineError): ...
 
 
+class ModelUnsupported(EngineError): ...
+
+
+class OutOfMemory(EngineError): ...
+
+
 class EngineCrashed(EngineError): ...
+
+
+class EngineUnreachable(EngineError): ...
 
 
 class ContextOverflow(EngineError): ...
