@@ -34,7 +34,8 @@ arrays in arrays."""
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """``types`` are the tensor types in the file; ``context_length`` is 0 where the file does not say."""
+    """``types`` are the tensor types in the file; ``context_length`` is 0 where the file does not say; ``parameters``
+    counts the elements of all tensors."""
 
     architecture: str
     name: str
@@ -43,6 +44,7 @@ class Header:
     chat_template: bool
     types: frozenset[str]
     tensors: int
+    parameters: int = 0
 
 
 def read_header(path: Path) -> Header:
@@ -75,7 +77,7 @@ class _Reader:
         if version not in VERSIONS:
             raise _broken(self.path, f"its version is {version}, not 2 or 3")
         values = dict(self.pair() for _ in range(keys))
-        types = self.tensor_types(tensors, int(values.get("general.alignment", 32)))
+        types, parameters = self.tensor_types(tensors, int(values.get("general.alignment", 32)))
         architecture = str(values.get("general.architecture", ""))
         return Header(
             architecture=architecture,
@@ -85,11 +87,12 @@ class _Reader:
             chat_template=bool(values.get("tokenizer.chat_template")),
             types=types,
             tensors=tensors,
+            parameters=parameters,
         )
 
-    def tensor_types(self, count: int, alignment: int) -> frozenset[str]:
-        """Types of all tensors; ModelBroken when the data of one of them lies beyond the end of the file."""
-        found, last = set(), 0
+    def tensor_types(self, count: int, alignment: int) -> tuple[frozenset[str], int]:
+        """Types and elements of all tensors; ModelBroken when the data of one lies beyond the end of the file."""
+        found, last, total = set(), 0, 0
         for _ in range(count):
             self.string()
             elements = 1
@@ -99,10 +102,11 @@ class _Reader:
             name, block, size = TYPES.get(number, (f"type {number}", 1, 0))
             found.add(name)
             last = max(last, offset + elements // block * size)
+            total += elements
         start = -(-self.at // alignment) * alignment
         if start + last > len(self.data):
             raise _broken(self.path, f"it ends after {len(self.data)} of {start + last} bytes")
-        return frozenset(found)
+        return frozenset(found), total
 
     def pair(self) -> tuple[str, Any]:
         key = self.string().decode()

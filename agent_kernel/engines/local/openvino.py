@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from agent_kernel.engines.local.backend import (
     Progress,
 )
 from agent_kernel.engines.local.built_model import BuiltModel
+from agent_kernel.engines.local.chat_template import ChatTemplate
+from agent_kernel.engines.local.header import read_header
 from agent_kernel.errors import EngineError, ModelBroken, ModelMissing
 
 BLOCK = 32
@@ -65,12 +68,24 @@ class OpenVino:
         progress("warming up", None)
         blocks = self._measure_blocks()
         details = {"backend": "openvino-genai", "version": openvino_genai.__version__, "device": "CPU"}
-        return Loaded(BLOCK, blocks, details | {"cache_gb": self._cache_gb})
+        header = read_header(path)
+        return Loaded(
+            BLOCK,
+            blocks,
+            details | {"cache_gb": self._cache_gb},
+            template=self._tokenizer.get_original_chat_template(),
+            architecture=header.architecture,
+            context_length=header.context_length,
+            parameters=header.parameters,
+        )
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        given: dict[str, Any] = {"tools": [dict(tool) for tool in tools]} if tools else {}
-        chat = [dict(item) for item in messages]
-        return str(self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, **given))
+        # Of a template that knows no tools the library makes one that does, in words no model was taught.
+        if not tools and not any("tool_calls" in item or item["role"] == "tool" for item in messages):
+            with suppress(RuntimeError):  # it can not run every template
+                return str(self._tokenizer.apply_chat_template([dict(item) for item in messages], True))
+        tokens = {"bos_token": self._tokenizer.get_bos_token(), "eos_token": self._tokenizer.get_eos_token()}
+        return ChatTemplate(self._tokenizer.get_original_chat_template(), **tokens).render(messages, tools)
 
     def encode(self, text: str) -> list[int]:
         if not text:
