@@ -68,7 +68,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
 
 # file: the libraries that it imports inside a function, at their first use. Nothing else is imported inside functions.
 LAZY: dict[str, set[str]] = {
+    "agent_kernel/engines/local/chat_template.py": {"transformers"},
+    "agent_kernel/engines/local/declared_parser.py": {"transformers"},
     "agent_kernel/engines/local/hub.py": {"httpx"},
+    "agent_kernel/engines/openai_api/connection.py": {"httpx"},
+    "agent_kernel/engines/openai_api/keys.py": {"keyring"},
     "agent_kernel/engines/local/openvino.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/quantize.py": {"gguf"},
     "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},

@@ -86,13 +86,13 @@ def _calls_of(value: Any, tagged: bool) -> list[ToolCall]:
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
     if isinstance(value, list):
-        calls = [_call_of(item, tagged) for item in value]
+        calls = [call_of(item, tagged=tagged) for item in value]
         return [call for call in calls if call is not None] if None not in calls else []
-    call = _call_of(value, tagged)
+    call = call_of(value, tagged=tagged)
     return [call] if call is not None else []
 
 
-def _call_of(value: Any, tagged: bool) -> ToolCall | None:
+def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
     """A name and arguments, also as OpenAI nests them under ``function``."""
     if not isinstance(value, dict):
         return None

@@ -53,7 +53,15 @@ class CallParser:
 
     def finish(self, *, cut: bool = False) -> list[Part]:
         """``cut``: the answer ended because its tokens were used up; half a call is text then, never a call."""
-        return self._parsed("", last=True, cut=cut)
+        parts = self._parsed("", last=True, cut=cut)
+        self._say("", flush=True)
+        return parts
+
+    def pause(self) -> list[Part]:
+        """A call begins that another parser reads: what is held is text, and what follows stands after a call."""
+        parts = self._parsed("", last=True, cut=True)
+        self._space, self._after_call = "", True
+        return parts
 
     def _parsed(self, text: str, *, last: bool, cut: bool) -> list[Part]:
         self._held += text
@@ -62,8 +70,6 @@ class CallParser:
             taken = self._step(last=last, cut=cut)
             if not taken:
                 break
-        if last:
-            self._say("", flush=True)
         return self._parts
 
     def _step(self, *, last: bool, cut: bool) -> bool:
