@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"httpx", "transformers", "xgrammar"}
+HEAVY |= {"PIL", "httpx", "transformers", "xgrammar"}
 
 VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events")
 SEAMS = (*VALUES, "agent_kernel.sessions.model", "agent_kernel.sessions.process", "agent_kernel.protocols")
@@ -74,6 +74,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/openai_api/connection.py": {"httpx"},
     "agent_kernel/engines/openai_api/keys.py": {"keyring"},
     "agent_kernel/engines/local/openvino.py": {"numpy", "openvino", "openvino_genai"},
+    "agent_kernel/engines/local/pictures.py": {"PIL"},
     "agent_kernel/engines/local/quantize.py": {"gguf"},
     "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},
 }
