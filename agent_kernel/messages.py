@@ -188,7 +188,7 @@ class Usage:
 
     ``reused_tokens`` of ``prompt_tokens`` were not computed again (KV cache prefix). ``first_token_s`` is the time from
     the request to its first token; a sum keeps that of the first round. ``decode_s`` is the time from first tokens to
-    last ones.
+    last ones. ``estimated``: at least one count of tokens is a guess, because the engine does not tell.
     """
 
     prompt_tokens: int = 0
@@ -197,6 +197,7 @@ class Usage:
     first_token_s: float = 0.0
     seconds: float = 0.0
     decode_s: float = 0.0
+    estimated: bool = False
 
     @property
     def tokens_per_s(self) -> float:
@@ -211,10 +212,12 @@ class Usage:
             self.first_token_s or other.first_token_s,
             self.seconds + other.seconds,
             self.decode_s + other.decode_s,
+            self.estimated or other.estimated,
         )
 
     def to_json(self) -> dict[str, float]:
-        return {
+        """``estimated`` only where it is true."""
+        body: dict[str, float] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "reused_tokens": self.reused_tokens,
@@ -223,6 +226,7 @@ class Usage:
             "decode_s": round(self.decode_s, 4),
             "tokens_per_s": round(self.tokens_per_s, 1),
         }
+        return body | {"estimated": True} if self.estimated else body
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Usage:

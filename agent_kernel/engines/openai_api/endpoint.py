@@ -1,0 +1,140 @@
+"""One model on one OpenAI-compatible server, as the configuration describes it. Holds the names of secrets, never a
+secret."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import math
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.errors import InvalidRequest
+
+OURS = frozenset({"messages", "model", "stream", "stream_options", "tools", "tool_choice", "n"})
+SERVER_OWNED = frozenset({"store", "previous_response_id", "conversation"})
+"""The history that we send is the whole conversation; a second one kept by the server would contradict it."""
+SECRETS = frozenset({"api_key", "key", "token", "password", "authorization", "headers"})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """``url`` is the base below which ``chat/completions`` lies, commonly ending in ``/v1``. An empty ``model`` is the
+    only one that the server has. The key is looked up at each request: ``api_key_env`` names an environment variable
+    of this process, ``api_key_keyring`` an entry ``SERVICE/USER`` of the system's keyring.
+
+    ``context_length`` in tokens, 0 = what the server says. Times in seconds: to connect, to the first token, from one
+    token to the next. ``tries`` counts requests until the first byte of an answer. ``extra`` fields go into each
+    request as they are. Raises InvalidRequest.
+    """
+
+    url: str
+    model: str = ""
+    api_key_env: str = ""
+    api_key_keyring: str = ""
+    vision: bool = False
+    context_length: int = 0
+    connect_s: float = 10.0
+    first_token_s: float = 300.0
+    between_tokens_s: float = 120.0
+    tries: int = 4
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        _check_url(self.url)
+        object.__setattr__(self, "url", self.url.rstrip("/"))
+        if self.api_key_env and self.api_key_keyring:
+            raise InvalidRequest("An engine has api_key_env or api_key_keyring, not both.")
+        if self.api_key_keyring and not all(self.api_key_keyring.partition("/")):
+            raise InvalidRequest("api_key_keyring is SERVICE/USER, as the keyring has it.")
+        if owned := sorted(SERVER_OWNED & set(self.extra)):
+            raise InvalidRequest(f"extra can not hold {', '.join(owned)}: the conversation is kept here, not there.")
+        if ours := sorted(OURS & set(self.extra)):
+            raise InvalidRequest(f"extra can not hold {', '.join(ours)}: each request has its own.")
+
+    @classmethod
+    def of_url(cls, text: str) -> Endpoint:
+        """``URL`` or ``URL#MODEL``. Raises InvalidRequest."""
+        url, _, model = text.partition("#")
+        return cls(url, urllib.parse.unquote(model))
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Endpoint:
+        """Raises InvalidRequest for a field that does not exist, without its value: it may be a secret."""
+        known = {item.name for item in dataclasses.fields(cls)}
+        for name in body:
+            if name in known:
+                continue
+            if str(name).lower() in SECRETS:
+                raise InvalidRequest(
+                    f"An engine has no {name}: keys do not belong into a configuration.",
+                    hint="Put the key into an environment variable, and that variable's name into api_key_env.",
+                )
+            raise InvalidRequest(f"An engine has no {str(name)[:40]!r}; it has {', '.join(sorted(known))}.")
+        if "url" not in body:
+            raise InvalidRequest("An engine needs a url.")
+        return cls(**body)
+
+    @property
+    def host(self) -> str:
+        """Where the conversation goes: host, and port if one is given."""
+        return urllib.parse.urlsplit(self.url).netloc.lower()
+
+    @property
+    def local(self) -> bool:
+        """The address is this machine's own; what listens there may still send on what it gets."""
+        name = urllib.parse.urlsplit(self.url).hostname or ""
+        if name == "localhost" or name.endswith(".localhost"):
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+
+def is_url(text: str) -> bool:
+    return text.lower().startswith(("http://", "https://"))
+
+
+def _check_url(url: str) -> None:
+    """Never repeats the URL: what stands before an @ in it may be a password."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InvalidRequest("The url of an engine can not be read.") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise InvalidRequest("The url of an engine is http://HOST/v1 or https://HOST/v1.")
+    if "@" in parts.netloc:
+        raise InvalidRequest(
+            "The url of an engine holds a name or a password.",
+            hint="Put the key into an environment variable, and that variable's name into api_key_env.",
+        )
+    if parts.query or parts.fragment or "?" in url:
+        raise InvalidRequest("The url of an engine has no query; its model is a setting of its own.")
+    if not url.isascii() or any(char.isspace() or not char.isprintable() or char == "\\" for char in url):
+        raise InvalidRequest("The url of an engine has only plain ASCII characters.")
+
+
+def _check_types(endpoint: Endpoint) -> None:
+    texts = ("url", "model", "api_key_env", "api_key_keyring")
+    seconds = ("connect_s", "first_token_s", "between_tokens_s")
+    for name in texts:
+        if not isinstance(getattr(endpoint, name), str):
+            raise InvalidRequest(f"{name} of an engine is text.")
+    for name in seconds:
+        value = getattr(endpoint, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise InvalidRequest(f"{name} of an engine is a number of seconds above 0.")
+    for name, least in (("context_length", 0), ("tries", 1)):
+        value = getattr(endpoint, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidRequest(f"{name} of an engine is a number of {least} or more.")
+    if not isinstance(endpoint.vision, bool):
+        raise InvalidRequest("vision of an engine is true or false.")
+    if not isinstance(endpoint.extra, Mapping):
+        raise InvalidRequest("extra of an engine is an object.")

@@ -1,0 +1,241 @@
+"""Models behind an OpenAI-compatible URL: vLLM, Ray Serve, SGLang, llama-server, Ollama, transformers serve, OpenAI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.engines.openai_api.answer import Answer, estimated_tokens
+from agent_kernel.engines.openai_api.connection import Connection, Refused
+from agent_kernel.engines.openai_api.dialect import Dialect
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.keys import key_of, scrub
+from agent_kernel.engines.openai_api.patience import Patience
+from agent_kernel.engines.openai_api.refusal import Refusal, unknown_model
+from agent_kernel.engines.openai_api.request import encode
+from agent_kernel.engines.openai_api.retry import Fault, Retries
+from agent_kernel.errors import AgentKernelError, ContextOverflow, EngineError
+from agent_kernel.messages import Usage
+from agent_kernel.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    EngineInfo,
+    EngineRequest,
+    OutputFormat,
+    TextChunk,
+    WaitChunk,
+)
+
+LENGTHS = ("max_model_len", "context_length", "context_window")
+"""What vLLM and SGLang, LM Studio and OpenRouter, Groq call the context length in their lists of models."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """Times of one request, in seconds of the monotonic clock."""
+
+    started: float
+    first: float = 0.0
+
+    def usage(self, answer: Answer, prompt_characters: int) -> Usage:
+        """The server's counts; where it has none, estimates, and labelled so."""
+        now = time.monotonic()
+        counted = answer.prompt_tokens is not None and answer.completion_tokens is not None
+        prompt = estimated_tokens(prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
+        completion = estimated_tokens(answer.growing) if answer.completion_tokens is None else answer.completion_tokens
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            reused_tokens=answer.reused_tokens,
+            first_token_s=self.first - self.started if self.first else 0.0,
+            seconds=now - self.started,
+            decode_s=now - self.first if self.first else 0.0,
+            estimated=not counted,
+        )
+
+
+class OpenAIEngine:
+    """``stream`` raises InvalidRequest, EngineUnreachable, UnknownModel, ContextOverflow and EngineError.
+
+    A request is made again only while nothing of its answer came; an answer that broke off is an error, so no call is
+    ever asked for twice. What the server refuses to know is left out of later requests (``info().details``).
+    """
+
+    def __init__(self, endpoint: Endpoint, name: str = "") -> None:
+        self._endpoint = endpoint
+        self._name = name
+        self._connection = Connection(endpoint)
+        self._dialect = Dialect()
+        self._model = endpoint.model
+        self._context_length = endpoint.context_length
+        self._asked = False
+        self._asking = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"OpenAIEngine({self._endpoint.url!r}, {self._model!r})"
+
+    def info(self) -> EngineInfo:
+        endpoint = self._endpoint
+        details = {"url": endpoint.url, "name": self._name, "not_sent": self._dialect.refused}
+        model = self._model or endpoint.host
+        return EngineInfo(
+            model, endpoint.local, self._context_length, endpoint.vision, "ready", details, host=endpoint.host
+        )
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        key = key_of(self._endpoint)
+        try:
+            async with aclosing(self._answered(request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except AgentKernelError as error:
+            scrub(error, key)
+            raise
+
+    async def _answered(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        clock, answer = Clock(time.monotonic()), Answer(request)
+        await self._look_around()
+        body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra)
+        patience = Patience(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
+        async with aclosing(self._events(body, patience)) as events:
+            async for event in events:
+                if isinstance(event, WaitChunk):
+                    yield event
+                    continue
+                before = answer.growing
+                chunks = answer.add(event)
+                if answer.growing > before:
+                    patience.fed()
+                    clock.first = clock.first or time.monotonic()
+                for chunk in chunks:
+                    yield chunk
+        for chunk in self._closing(request, answer):
+            yield chunk
+        yield EndChunk(answer.reason, clock.usage(answer, len(json.dumps(body["messages"]))))
+
+    async def models(self) -> list[str]:
+        """What the server lists. Raises EngineError."""
+        try:
+            return [str(entry["id"]) for entry in await self._connection.models() if entry.get("id")]
+        except Refused as refused:
+            raise refused.refusal.fault(self._endpoint, self._model).error from None
+        except Fault as fault:
+            raise fault.error from None
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+    async def _events(
+        self, body: Mapping[str, Any], patience: Patience
+    ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
+        """The objects of one answer, after what was waited for. From the first object on nothing is tried again."""
+        retries = Retries(self._endpoint.tries)
+        while True:
+            begun = False
+            said = self._dialect.spoken(body)
+            patience.restart()
+            try:
+                async with aclosing(self._connection.events(said, patience)) as events:
+                    async for event in events:
+                        begun = True
+                        yield event
+                return
+            except Refused as refused:
+                if fields := self._dialect.learn(refused.refusal, said):
+                    yield WaitChunk(
+                        f"asking again without {', '.join(fields)}: {self._endpoint.host} takes no such field"
+                    )
+                    continue
+                fault = await self._refused(refused.refusal)
+            except Fault as failed:
+                fault = failed
+            pause = None if begun else retries.pause(fault)
+            if pause is None:
+                raise self._told(fault.error, begun) from None
+            yield WaitChunk(f"{fault.error.message} Trying again in {pause:.1f} s")
+            await asyncio.sleep(pause)
+
+    def _told(self, error: AgentKernelError, begun: bool) -> AgentKernelError:
+        if isinstance(error, ContextOverflow):
+            self._context_length = int(error.details.get("context_length", 0)) or self._context_length
+        if not begun:
+            return error
+        return EngineError(
+            f"The connection to {self._endpoint.host} was lost in the middle of the answer.",
+            hint="Ask again.",
+            details=error.details,
+        )
+
+    async def _refused(self, refusal: Refusal) -> Fault:
+        if refusal.no_model:
+            try:
+                there = await self.models()
+            except AgentKernelError:
+                there = []
+            return Fault(unknown_model(self._model, self._endpoint.host, there), again=False)
+        return refusal.fault(self._endpoint, self._model)
+
+    async def _look_around(self) -> None:
+        """Once: which model there is if none was named, and how much it holds if nobody said."""
+        async with self._asking:
+            if self._asked or (self._model and self._context_length):
+                return
+            try:
+                listed = await self._connection.models()
+            except (Fault, Refused, AgentKernelError) as problem:
+                if self._model:  # the request itself will tell what is wrong
+                    self._asked = isinstance(problem, Refused)
+                    return
+                raise self._unlisted(problem) from None
+            self._asked = True
+            names = [str(entry.get("id")) for entry in listed]
+            if not self._model:
+                if len(names) != 1:
+                    raise unknown_model("", self._endpoint.host, names)
+                self._model = names[0]
+            mine = next((entry for entry in listed if entry.get("id") == self._model), {})
+            lengths = [length for name in LENGTHS if isinstance(length := mine.get(name), int) and length > 0]
+            self._context_length = self._context_length or next(iter(lengths), 0)
+
+    def _unlisted(self, problem: Fault | Refused | AgentKernelError) -> AgentKernelError:
+        if isinstance(problem, Refused):
+            return problem.refusal.fault(self._endpoint, "").error
+        return problem.error if isinstance(problem, Fault) else problem
+
+    def _closing(self, request: EngineRequest, answer: Answer) -> list[Chunk]:
+        """What can be said only at the end. Raises EngineError for an answer without an end, or without its form."""
+        if not answer.finished and not answer.growing:
+            raise EngineError(f"{self._endpoint.host} ended its answer without saying anything.")
+        if not answer.finished:
+            raise EngineError(f"{self._endpoint.host} ended its answer in the middle.", hint="Ask again.")
+        calls: list[Chunk] = [CallChunk(call) for call in answer.calls()]
+        if cut := answer.cut_call:
+            return [TextChunk(f"\n```\n{cut}\n```\n")]
+        if request.output is not None and not calls and answer.reason == "stop":
+            _check_form(request.output, "".join(answer.text), self._endpoint.host)
+        return calls
+
+
+def _check_form(output: OutputFormat, text: str, host: str) -> None:
+    """Servers that do not know a form ignore it silently. A regex is not checked: one that was made for it takes a
+    matcher forever."""
+    if output.kind == "choice":
+        kept = text.strip() in output.choice
+    elif output.kind in ("json_object", "json_schema"):
+        try:
+            kept = isinstance(json.loads(text), dict) or output.kind == "json_schema"
+        except (ValueError, RecursionError):
+            kept = False
+    else:
+        return
+    if not kept:
+        raise EngineError(
+            f"{host} did not keep to the form that was asked for ({output.kind}).",
+            hint="Many servers ignore it; agent-kernel doctor --model tells what this one lacks.",
+        )

@@ -1,0 +1,160 @@
+"""A request of ours as the body of ``chat/completions``; pure.
+
+The whole conversation goes with every request and nothing refers to what the server may have kept of earlier ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.messages import Media, Message, ToolCall
+from agent_kernel.protocols import EngineRequest, OutputFormat, ToolSpec
+
+NAMED_CHOICES = ("auto", "none", "required")
+STRICT_ID = re.compile(r"[A-Za-z0-9]{9}")
+"""What Mistral's servers, and vLLM with their tokenizer, want of the id of a call; others take any."""
+PICTURES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
+FROM_TOOL = "Shown by the call before:"
+
+
+def encode(request: EngineRequest, model: str, *, vision: bool, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises InvalidRequest when tool_choice and tools contradict each other."""
+    check(request)
+    body: dict[str, Any] = {
+        **extra,
+        "model": model,
+        "messages": list(_messages(request.messages, vision)),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **_sampling(request),
+    }
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = _choice(request.tool_choice)
+        if not request.parallel_calls:
+            body["parallel_tool_calls"] = False
+    if request.output is not None:
+        body |= _format(request.output)
+    return body
+
+
+def check(request: EngineRequest) -> None:
+    choice, names = request.tool_choice, [tool.name for tool in request.tools]
+    if choice in ("auto", "none"):
+        return
+    if not names:
+        raise InvalidRequest(f"tool_choice is {choice!r}, and there are no tools.")
+    if choice != "required" and choice not in names:
+        raise InvalidRequest(f"tool_choice names {choice!r}; the tools are {', '.join(names)}.")
+
+
+def wire_id(call_id: str) -> str:
+    """The same for the same id, so that calls and results stay pairs on every server."""
+    if STRICT_ID.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+
+
+def _sampling(request: EngineRequest) -> dict[str, Any]:
+    """Fields of OpenAI; top_k, min_p and repetition_penalty as vLLM and SGLang call them."""
+    sampling = request.sampling
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_tokens")
+    body = {name: value for name in names if (value := getattr(sampling, name)) is not None}
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.logprobs:
+        body["logprobs"] = True
+    return body
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str) -> Any:
+    return choice if choice in NAMED_CHOICES else {"type": "function", "function": {"name": choice}}
+
+
+def _format(output: OutputFormat) -> dict[str, Any]:
+    """``structured_outputs`` is vLLM's: OpenAI has no field for a regex or a choice."""
+    match output.kind:
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case "json_schema":
+            schema = {"name": output.name or "answer", "schema": dict(output.json_schema), "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        case "regex":
+            return {"structured_outputs": {"regex": output.regex}}
+        case "choice":
+            return {"structured_outputs": {"choice": list(output.choice)}}
+
+
+def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, Any]]:
+    """Pictures that tools made follow the last result of their round, in a user's message: a tool's has text only."""
+    pictures: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role != "tool" and pictures:
+            yield {"role": "user", "content": [{"type": "text", "text": FROM_TOOL}, *pictures]}
+            pictures = []
+        if message.role == "tool":
+            pictures += _pictures(message.media) if vision else []
+            yield {"role": "tool", "tool_call_id": wire_id(message.call_id or ""), "content": _text(message, vision)}
+        elif message.role == "assistant":
+            yield _assistant(message)
+        else:
+            yield {"role": message.role, "content": _content(message, vision)}
+    if pictures:
+        yield {"role": "user", "content": [{"type": "text", "text": FROM_TOOL}, *pictures]}
+
+
+def _assistant(message: Message) -> dict[str, Any]:
+    """Reasoning stays here: servers disagree about its field, and models are not shown their old thoughts."""
+    body: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if message.calls:
+        body["tool_calls"] = [_call(call) for call in message.calls]
+    return body
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    """Arguments are JSON of an object, also where the model wrote something else (``_raw``): servers parse it."""
+    function = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
+    return {"id": wire_id(call.id), "type": "function", "function": function}
+
+
+def _content(message: Message, vision: bool) -> str | list[dict[str, Any]]:
+    pictures = _pictures(message.media) if vision else []
+    text = _text(message, vision)
+    if not pictures:
+        return text
+    return [*pictures, {"type": "text", "text": text}] if text else pictures
+
+
+def _text(message: Message, vision: bool) -> str:
+    """With a note for each medium that does not go along."""
+    missing = [medium for medium in message.media if not (vision and _shown(medium))]
+    notes = [f"[{medium.mime}, not shown to this model]" for medium in missing]
+    return "\n".join([*([message.text] if message.text or not notes else []), *notes])
+
+
+def _pictures(media: Sequence[Media]) -> list[dict[str, Any]]:
+    return [
+        {"type": "image_url", "image_url": {"url": f"data:{medium.mime};base64,{_base64(medium)}"}}
+        for medium in media
+        if _shown(medium)
+    ]
+
+
+def _shown(medium: Media) -> bool:
+    return medium.data is not None and medium.mime in PICTURES
+
+
+def _base64(medium: Media) -> str:
+    return base64.b64encode(medium.data or b"").decode("ascii")

@@ -1,0 +1,58 @@
+"""When a request is made again: only while nothing of its answer has come, a few times, with growing pauses."""
+
+from __future__ import annotations
+
+import email.utils
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent_kernel.errors import AgentKernelError
+
+AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 8.0
+LONGEST_ASKED_S = 60.0
+"""A server that asks for a longer pause (Retry-After) is not waited for: the person decides."""
+
+
+class Fault(Exception):
+    """A request failed. ``error`` is what the caller gets if it is not made ``again``; ``after_s`` is the pause that
+    the server asks for, None if it asks for none."""
+
+    def __init__(self, error: AgentKernelError, *, again: bool, after_s: float | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.again = again
+        self.after_s = after_s
+
+
+@dataclass(slots=True)
+class Retries:
+    """``tries`` in all. ``draw`` gives a number in [0, 1): many clients of one server must not come back together."""
+
+    tries: int
+    draw: Callable[[], float] = random.random
+    failed: int = 0
+
+    def pause(self, fault: Fault) -> float | None:
+        """Seconds until the next try, or None when there is none."""
+        self.failed += 1
+        if not fault.again or self.failed >= self.tries:
+            return None
+        if fault.after_s is not None:
+            return fault.after_s if fault.after_s <= LONGEST_ASKED_S else None
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.failed - 1))
+        return longest * (0.5 + self.draw() / 2)
+
+
+def asked_pause(header: str, now: Callable[[], float] = time.time) -> float | None:
+    """Retry-After: seconds, or a date. None for what is neither."""
+    header = header.strip()
+    if header.replace(".", "", 1).isdigit() and header.isascii():
+        return float(header)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - now())
+    except (ValueError, TypeError, OverflowError):
+        return None

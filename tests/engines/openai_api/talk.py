@@ -1,0 +1,71 @@
+"""One request to an engine, and all that came of it."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.engine import OpenAIEngine
+from agent_kernel.errors import EngineError
+from agent_kernel.messages import Message, ToolCall, user
+from agent_kernel.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineRequest,
+    ReasoningChunk,
+    TextChunk,
+    ToolSpec,
+    WaitChunk,
+)
+from tests.engines.openai_api.wire_server import Reply, WireServer
+
+SCHEMA = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+PYTHON = ToolSpec("python", "Runs code.", SCHEMA, kind="python.sandbox")
+
+
+async def ask(engine: Engine, *messages: Message, **options: Any) -> list[Chunk]:
+    request = EngineRequest(messages or (user("Hello"),), **options)
+    async with aclosing(engine.stream(request)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+async def asked_of(server: WireServer, *messages: Message, **options: Any) -> list[Chunk]:
+    """By an engine of its own."""
+    engine = OpenAIEngine(Endpoint(server.url, "m", context_length=8192))
+    try:
+        return await ask(engine, *messages, **options)
+    finally:
+        await engine.aclose()
+
+
+async def error_of(*replies: Reply, **options: Any) -> EngineError:
+    async with WireServer(replies) as server:
+        with pytest.raises(EngineError) as caught:
+            await asked_of(server, **options)
+    return caught.value
+
+
+def text_of(chunks: list[Chunk]) -> str:
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
+
+
+def thought_of(chunks: list[Chunk]) -> str:
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningChunk))
+
+
+def calls_of(chunks: list[Chunk]) -> list[ToolCall]:
+    return [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
+
+
+def waits_of(chunks: list[Chunk]) -> list[str]:
+    return [chunk.stage for chunk in chunks if isinstance(chunk, WaitChunk)]
+
+
+def end_of(chunks: list[Chunk]) -> EndChunk:
+    assert isinstance(chunks[-1], EndChunk)
+    return chunks[-1]
