@@ -1,0 +1,99 @@
+"""The notebook tasks by smolagents' CodeAgent on our engine: the same weights, decoder and chat template, greedy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.messages import Message, assistant, system, user
+from agent_kernel.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
+from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
+
+PEER = Path(__file__).with_name("smolagents_peer.py")
+MAX_STEPS = 6
+"""Of smolagents' 20: what is not right after six steps on a small model was not seen to become right, and twenty take
+hours."""
+MAX_TOKENS = 512
+"""Per completion; a step that rambles on ends here."""
+SPEAKERS = {"system": system, "user": user, "assistant": assistant}
+
+
+async def outcomes(
+    engine: Engine, python: str, tasks: Sequence[Task], at_once: int = 6, tags: str = ""
+) -> list[Outcome]:
+    """``python`` has smolagents. ``tags``: its ``code_block_tags``, empty = as it comes. A chat task need not be
+    without code: this agent can only answer by code."""
+    free = asyncio.Semaphore(at_once)
+
+    async def one(task: Task) -> Outcome:
+        async with free:
+            return await outcome(engine, python, task, tags)
+
+    return await asyncio.gather(*[one(task) for task in tasks])
+
+
+async def outcome(engine: Engine, python: str, task: Task, tags: str = "") -> Outcome:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        body = await _conversation(engine, python, Path(folder), task, tags)
+    seconds = time.monotonic() - started
+    if "failed" in body:
+        return Outcome(task, f"the agent failed: {body['failed']}", seconds)
+    found = Found(body["answers"][-1], (), body["holds"], body["draws"])
+    why = wrong(task, found, code_is_chat=True)
+    read, written = body["tokens"]
+    return Outcome(task, why, seconds, read, written, body["steps"], False, tuple(body["turns"]))
+
+
+async def _conversation(engine: Engine, python: str, folder: Path, task: Task, tags: str) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        python,
+        str(PEER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        limit=2**26,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    errors = asyncio.create_task(process.stderr.read())
+    facts = {"setup": task.setup, "prompts": task.prompts, "holds": task.holds, "draws": task.draws}
+    line: Mapping[str, Any] = {**facts, "max_steps": MAX_STEPS, "tags": tags}
+    try:
+        while True:
+            process.stdin.write(json.dumps(line).encode() + b"\n")
+            said = await process.stdout.readline()
+            if not said:
+                return {"failed": (await errors).decode(errors="replace").strip()[-500:] or "no answer"}
+            body: dict[str, Any] = json.loads(said)
+            if "answers" in body:
+                return body
+            line = await _completion(engine, body)
+    finally:
+        process.stdin.close()
+        await process.wait()
+        await errors
+
+
+async def _completion(engine: Engine, body: Mapping[str, Any]) -> dict[str, Any]:
+    messages: list[Message] = [SPEAKERS[item["role"]](item["content"]) for item in body["messages"]]
+    sampling = Sampling(temperature=0.0, max_tokens=MAX_TOKENS, stop=tuple(body["stop"]))
+    text, usage = "", None
+    async with aclosing(engine.stream(EngineRequest(tuple(messages), sampling=sampling))) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                text += chunk.text
+            elif isinstance(chunk, EndChunk):
+                usage = chunk.usage
+    assert usage is not None
+    return {"text": text, "prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens}
