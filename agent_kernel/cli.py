@@ -21,8 +21,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agent_kernel.engines.local.catalog import Entry, Source, catalog, entry, resolve, source_to_json
+from agent_kernel.engines.local.catalog import catalog, entry, resolve
 from agent_kernel.engines.local.display import Bar, JsonLines, Lines
+from agent_kernel.engines.local.entry import Entry, Source, source_to_json
 from agent_kernel.engines.local.environment import DISK, remove, setup
 from agent_kernel.engines.local.progress import megabytes
 from agent_kernel.engines.local.pull import Pull, parse_sources, unfinished

@@ -71,6 +71,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/chat_template.py": {"transformers"},
     "agent_kernel/engines/local/declared_parser.py": {"transformers"},
     "agent_kernel/engines/local/hub.py": {"httpx"},
+    "agent_kernel/engines/local/hub_listing.py": {"huggingface_hub"},
     "agent_kernel/engines/openai_api/connection.py": {"httpx"},
     "agent_kernel/engines/openai_api/keys.py": {"keyring"},
     "agent_kernel/engines/local/openvino.py": {"numpy", "openvino", "openvino_genai"},

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel import __version__
-from agent_kernel.engines.local.catalog import Entry, catalog, entry, resolve
+from agent_kernel.engines.local.catalog import catalog, entry, resolve
 from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.local.entry import Entry
 from agent_kernel.errors import Conflict, ModelBroken, ModelMissing, StoreError
 from agent_kernel.protocols import EngineInfo
 from jupyter_ext.handlers.base import AgentHandler, guarded

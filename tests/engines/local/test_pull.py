@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.engines.local.catalog import Entry, Source, read_catalog
+from agent_kernel.engines.local.catalog import read_catalog
+from agent_kernel.engines.local.entry import Entry, Source
 from agent_kernel.engines.local.header import read_header
 from agent_kernel.engines.local.model import LocalModel, models_dir
 from agent_kernel.engines.local.progress import Progress
