@@ -33,9 +33,9 @@ Part = TextChunk | CallChunk
 
 
 class CallParser:
-    """``push`` text, then ``finish``. ``tools`` are the names on offer. ``fences``: a fenced python block is a call of
-    the tool python if that is offered, and not an example for the person. Names that are not on offer are passed on:
-    the toolbox answers. How the text is split over pushes makes no difference."""
+    """``push`` text, then ``finish``. ``tools`` are the names on offer; without any, all is text. ``fences``: a fenced
+    python block is a call of the tool python if that is offered, and not an example for the person. Names that are not
+    on offer are passed on: the toolbox answers. How the text is split over pushes makes no difference."""
 
     def __init__(self, tools: Sequence[str], *, fences: bool = False) -> None:
         self._tools = tools
@@ -47,8 +47,17 @@ class CallParser:
         self._space = ""
         self._spoken = False
         self._parts: list[Part] = []
+        self.fenced = False
+        """The newest call was a fenced block."""
+
+    @property
+    def rest(self) -> str:
+        """What was pushed and is not given out yet."""
+        return self._held
 
     def push(self, text: str) -> list[Part]:
+        if not self._tools:
+            return [TextChunk(text)] if text else []
         return self._parsed(text, last=False, cut=False)
 
     def finish(self, *, cut: bool = False) -> list[Part]:
@@ -138,7 +147,7 @@ class CallParser:
     def _call(self, calls: Sequence[ToolCall], rest: str) -> bool:
         self._parts += [CallChunk(call) for call in calls]
         self._held, self._space = rest, ""
-        self._after_call = True
+        self._after_call, self.fenced = True, False
         return True
 
     def _take_region(self, *, last: bool, cut: bool) -> bool:
@@ -227,7 +236,11 @@ class CallParser:
         calls = calls_in(content)
         if code and not calls and content.strip():
             calls = [new_call(PYTHON, {"code": content})]
-        return self._call(calls, rest) if calls else self._fence_as_text(text, head, newline)
+        if not calls:
+            return self._fence_as_text(text, head, newline)
+        self._call(calls, rest)
+        self.fenced = True
+        return True
 
     def _fence_as_text(self, text: str, head: str, newline: str) -> bool:
         """The line of a fence is text, and so is all up to the fence that closes it."""

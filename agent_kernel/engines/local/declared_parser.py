@@ -83,6 +83,14 @@ class DeclaredParser:
         self._raw = ""
         self._open = ""
 
+    @property
+    def fenced(self) -> bool:
+        return self._content.fenced
+
+    @property
+    def rest(self) -> str:
+        return self._raw
+
     def push(self, text: str) -> list[Part | ReasoningChunk]:
         parts: list[Part | ReasoningChunk] = []
         # One character at a time: then it is known which text an event stands for.
