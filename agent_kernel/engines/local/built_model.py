@@ -75,6 +75,11 @@ class BuiltModel:
                 shutil.rmtree(old, ignore_errors=True)
 
 
+def is_built(path: Path, cache_dir: Path) -> bool:
+    """Whether the graph of this file is kept, by whichever version of the library."""
+    return any((cache_dir / "openvino").glob(f"{_identity(path)}-*/{GRAPH}"))
+
+
 def _identity(path: Path) -> str:
     """Names the file's content without reading all of it: a model file is replaced by rename, never edited."""
     facts = path.stat()

@@ -131,6 +131,11 @@ class WorkerProcess:
         self.send({"type": "stats"})
         return await answer
 
+    def stop(self, error: AgentKernelError) -> None:
+        """Ends the worker at once; whoever waits for it gets ``error``."""
+        self._fail(error)
+        self._kill()
+
     async def aclose(self) -> None:
         """Ends the worker: end of file first, END_S later SIGKILL."""
         self._closing = True

@@ -1,0 +1,123 @@
+"""How much memory a process may still take, on this machine and in its control group, and who holds the rest.
+
+Linux only: elsewhere nothing is known, and nothing is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+GROUPS = Path("/sys/fs/cgroup")
+GIB = 2**30
+NO_LIMIT = 2**60
+"""Control groups of version 1 write a number near 2**63 where there is none."""
+RESERVE_SHARE = 0.1
+KERNEL_FILE = re.compile(r"kernel-[\w-]+\.json")
+HOLDERS = 3
+HOLDER_MIN = 200 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes. ``available`` can be taken without swapping: what is free and what the kernel can take back at once, here
+    and under the limits of the control groups this process is in; ``total`` is the least of those limits."""
+
+    total: int
+    available: int
+
+    def reserve(self, setting_gb: float = 0.0) -> int:
+        """What stays for a person's programs: the setting, else a tenth of the memory and 1 GiB at least."""
+        return int(setting_gb * GIB) if setting_gb else max(GIB, int(self.total * RESERVE_SHARE))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process of this user that holds much memory; ``name`` is how a person knows it."""
+
+    pid: int
+    name: str
+    size: int
+
+
+def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
+    """None where the system does not say."""
+    try:
+        facts = _pairs(proc / "meminfo")
+        total, available = facts["MemTotal"] * 1024, facts["MemAvailable"] * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+    for limit, left in _limits(proc, groups):
+        total, available = min(total, limit), min(available, max(0, left))
+    return Memory(total, available)
+
+
+def holders(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[Holder]:
+    """The processes of this user that hold most, largest first; those of ``own`` are left out."""
+    found = []
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and int(entry.name) not in own:
+            with suppress(OSError, KeyError, ValueError):  # it ended while we looked, or is another user's
+                size = _pairs(entry / "status")["RssAnon"] * 1024
+                if size >= HOLDER_MIN and entry.stat().st_uid == os.getuid():
+                    found.append(Holder(int(entry.name), _name(entry), size))
+    return sorted(found, key=lambda holder: holder.size, reverse=True)[:HOLDERS]
+
+
+def resident(pid: int, proc: Path = PROC) -> int:
+    """Bytes that only this process holds and that its end gives back; 0 = unknown."""
+    try:
+        return _pairs(proc / str(pid) / "status")["RssAnon"] * 1024
+    except (OSError, KeyError, ValueError):
+        return 0
+
+
+def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
+    """(limit, what is left of it) of every control group above this process that has one."""
+    with suppress(OSError):
+        for line in (proc / "self" / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _each(groups, path, "memory.max", "memory.current", "inactive_file")
+            elif "memory" in controllers.split(","):
+                names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+                yield from _each(groups / "memory", path, *names)
+
+
+def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
+    """From the group up to the root; in a container the path may be one of the host, and then only the root is here."""
+    below = path.strip("/")
+    folder = root / below if below and ".." not in below.split("/") else root
+    while folder.is_relative_to(root):
+        with suppress(OSError, ValueError):  # no such file: no limit at this level
+            most = int((folder / limit).read_text())
+            if most < NO_LIMIT:
+                used = int((folder / usage).read_text()) - _pairs(folder / "memory.stat").get(reclaimable, 0)
+                yield most, most - used
+        folder = folder.parent
+
+
+def _pairs(path: Path) -> dict[str, int]:
+    """``name value`` or ``name: value unit`` a line; other lines are left out."""
+    found = {}
+    for line in path.read_text().splitlines():
+        name, _, rest = line.replace(":", " ", 1).partition(" ")
+        value = rest.split()[:1]
+        if value and value[0].isdigit():
+            found[name] = int(value[0])
+    return found
+
+
+def _name(entry: Path) -> str:
+    """A kernel by its notebook, which Jupyter writes into its environment; anything else by its command."""
+    command = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+    if any(KERNEL_FILE.search(word) for word in command):
+        variables = (entry / "environ").read_bytes().decode("utf-8", "replace").split("\0")
+        notebook = next((word.partition("=")[2] for word in variables if word.startswith("JPY_SESSION_NAME=")), "")
+        return f"the kernel of {Path(notebook).name}" if notebook else "a kernel"
+    return f"{Path(command[0]).name or 'a program'} (process {entry.name})"

@@ -1,0 +1,70 @@
+"""How much of the machine's processors the worker takes: less while a person's own code runs. Everything is undone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+TASKS = Path("/proc/self/task")
+
+
+class Presence:
+    """Giving way means: all threads on one core less (of two, on one), and behind everything else in the scheduler's
+    order where this process may come back from there. What cannot be set here is left as it is."""
+
+    def __init__(self) -> None:
+        self._cores = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else frozenset()
+        self._threads = 0
+        self._returns: bool | None = None
+
+    def give_way(self, busy: bool) -> None:
+        """Harmless when told twice. Threads that start later inherit it from the one that starts them."""
+        if not self._cores:
+            return
+        cores = sorted(self._cores)[: max(1, len(self._cores) - 1)] if busy else self._cores
+        if self._returns is None:
+            self._returns = _may_return()
+        policy = os.SCHED_IDLE if busy else os.SCHED_OTHER
+        for task in _tasks():
+            with suppress(OSError):  # the thread ended meanwhile
+                os.sched_setaffinity(task, cores)
+                if self._returns:
+                    os.sched_setscheduler(task, policy, os.sched_param(0))
+        self._limit_torch(len(cores), busy)
+
+    def _limit_torch(self, cores: int, busy: bool) -> None:
+        """More threads than cores would spin against each other. It is there only if the backend imported it."""
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return
+        if busy and not self._threads:
+            self._threads = torch.get_num_threads()
+            torch.set_num_threads(max(1, min(cores, self._threads)))
+        elif not busy and self._threads:
+            torch.set_num_threads(self._threads)
+            self._threads = 0
+
+
+def _tasks() -> Iterable[int]:
+    return [int(entry.name) for entry in TASKS.iterdir()]
+
+
+def _may_return() -> bool:
+    """Whether a thread that went behind everything else may come back, which takes a right on most systems; tried on a
+    thread that ends right away."""
+    came_back = []
+
+    def try_it() -> None:
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            came_back.append(True)
+
+    thread = threading.Thread(target=try_it, name="scheduler trial")
+    thread.start()
+    thread.join()
+    return bool(came_back)
