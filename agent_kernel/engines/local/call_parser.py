@@ -94,10 +94,8 @@ class CallParser:
     def _skip_between(self, *, last: bool) -> bool:
         """Separators and a closing tag that nobody opened, right after a call."""
         rest = self._held.lstrip(_BETWEEN)
-        close = next((tag for tag in TAGS.values() if rest.startswith(tag)), "")
-        if close:
-            self._held = rest.removeprefix(close)
-            return True
+        while close := next((tag for tag in TAGS.values() if rest.startswith(tag)), ""):
+            rest = rest.removeprefix(close).lstrip(_BETWEEN)
         if not rest:
             self._held = ""
             return False
