@@ -39,7 +39,11 @@ class AnswerReader:
     def finish(self, *, cut: bool) -> list[TextChunk | ReasoningChunk | CallChunk]:
         """``cut``: the answer did not end by itself; half a call is text then."""
         parts = self._read(self._reasoning.finish())
-        return parts if self.done else parts + self._taken(self._parser.finish(cut=cut))
+        if self.done:
+            return parts
+        parts += self._taken(self._parser.finish(cut=cut))
+        left = [TextChunk("", tuple(self._logprobs))] if self._logprobs and not self.calls else []
+        return parts + left
 
     def _read(self, parts: Iterable[TextChunk | ReasoningChunk]) -> list[TextChunk | ReasoningChunk | CallChunk]:
         read: list[TextChunk | ReasoningChunk | CallChunk] = []

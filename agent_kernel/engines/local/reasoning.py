@@ -67,19 +67,15 @@ class Reasoning:
         parts: list[TextChunk | ReasoningChunk] = []
         self._held += text
         while self._held and not self._answering:
-            before = len(self._held), self._tag
-            if self._tag:
-                self._think(parts, last=last)
-            else:
-                self._begin(last=last)
-            if (len(self._held), self._tag) == before:
+            if not (self._think(parts, last=last) if self._tag else self._begin(last=last)):
                 return parts
         if self._held:
             parts.append(TextChunk(self._held))
             self._held = ""
         return parts
 
-    def _think(self, parts: list[TextChunk | ReasoningChunk], *, last: bool) -> None:
+    def _think(self, parts: list[TextChunk | ReasoningChunk], *, last: bool) -> bool:
+        """False when more text is needed to go on; so below."""
         close = BLOCKS[self._tag]
         thought, found, rest = self._held.partition(close)
         if found:
@@ -89,8 +85,9 @@ class Reasoning:
             thought, self._held = thought[: len(thought) - keep], thought[len(thought) - keep :]
         if thought:
             parts.append(ReasoningChunk(thought))
+        return bool(found)
 
-    def _begin(self, *, last: bool) -> None:
+    def _begin(self, *, last: bool) -> bool:
         """Whether what comes now is a block or the answer. White space around blocks belongs to neither."""
         start = self._held.lstrip()
         tag = next((tag for tag in BLOCKS if start.startswith(tag)), "")
@@ -102,6 +99,9 @@ class Reasoning:
         elif last:
             self._held = "" if self._began else self._held
             self._answering = True
+        else:
+            return False
+        return True
 
 
 async def apart(
@@ -119,3 +119,5 @@ async def apart(
     for part in reasoning.finish():
         yield replace(part, logprobs=tuple(logprobs)) if isinstance(part, TextChunk) else part
         logprobs.clear()
+    if logprobs:
+        yield TextChunk("", tuple(logprobs))
