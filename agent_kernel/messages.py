@@ -39,6 +39,13 @@ class Media:
 
 
 Part: TypeAlias = Text | Media
+SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff"})
+"""Images that models are shown; of videos they get frames."""
+
+
+def is_seen(mime: str) -> bool:
+    """Whether a model that sees can be shown this kind of media."""
+    return mime in SEEN or mime.startswith("video/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,18 @@ def assistant(text: str, calls: Iterable[ToolCall] = (), reasoning: str = "") ->
 
 def system(text: str) -> Message:
     return Message("system", (Text(text),))
+
+
+def in_words(message: Message) -> Message:
+    """With a note in the place of its media, for a reader that can not see them."""
+    if not message.media:
+        return message
+    count = len(message.media)
+    note = f"[{count} image(s) shown to the person]"
+    if message.role == "user":
+        note = f"[{count} image(s) or video(s) attached; this model can not see them]"
+    text = f"{message.text}\n{note}".strip()
+    return replace(message, parts=(Text(text),))
 
 
 def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media] = ()) -> Message:

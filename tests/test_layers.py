@@ -77,7 +77,10 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/openvino.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/pictures.py": {"PIL"},
     "agent_kernel/engines/local/quantize.py": {"gguf"},
+    "agent_kernel/engines/local/torch_grammar.py": {"xgrammar"},
     "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},
+    "agent_kernel/engines/local/torch_sampler.py": {"transformers"},
+    "agent_kernel/engines/local/video_frames.py": {"PIL", "av"},
 }
 
 

@@ -15,6 +15,7 @@ from agent_kernel.notebook.client import Server, server_of_this_kernel
 from agent_kernel.notebook.commands import Commands, interrupted
 from agent_kernel.notebook.completion import Completion
 from agent_kernel.notebook.consent import LIVE, Consent, answers
+from agent_kernel.notebook.images import attached
 from agent_kernel.notebook.live import LiveCode
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.options import Request, parsed, usage
@@ -106,6 +107,7 @@ class AgentMagics(Magics):
             "where": request.where or self._commands.where,
             "permission": request.permission,
             "model": request.model,
+            "media": attached(request.images, self._shell.user_ns),
         }
         body |= {name: value for name, value in optional.items() if value}
         return body if request.rounds is None else {**body, "max_tool_rounds": request.rounds}

@@ -15,7 +15,8 @@ WORD = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """``flags``, what it sets, and how its value is read; a ``constant`` takes no value."""
+    """``flags``, what it sets, and how its value is read; a ``constant`` takes no value. One that may be given again
+    collects its values (``many``)."""
 
     flags: tuple[str, ...]
     sets: str
@@ -24,6 +25,7 @@ class Option:
     read: Callable[[str], Any] = str
     constant: Any = None
     choices: tuple[str, ...] = ()
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Request:
     model: str = ""
     permission: str = ""
     variables: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
     rounds: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
 
@@ -54,6 +57,7 @@ OPTIONS = (
     Option(("--new",), "new", "begin a new session first", constant=True),
     Option(("-m", "--model"), "model", "the model that answers", "NAME"),
     Option(("-v", "--vars"), "variables", "tell the model of these variables", "df,cfg", _names),
+    Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),
     Option(("--ask",), "permission", "ask before every call in this turn", constant="ask"),
     Option(("--deny",), "permission", "let nothing run in this turn", constant="deny"),
     Option(("--rounds",), "rounds", "at most N rounds of calls; 0: none", "N", int),
@@ -83,7 +87,8 @@ def parsed(line: str) -> Request:
             if following is None:
                 raise AgentError(f"{flag} needs a value: {flag} {option.value}")
             value, position = following[1], following.end()
-        values[option.sets] = _read(option, flag, value.strip("\"'"))
+        read = _read(option, flag, value.strip("\"'"))
+        values[option.sets] = (*values.get(option.sets, ()), read) if option.many else read
     sampling = {name: values.pop(name) for name in SAMPLING & set(values)}
     return Request(words=line[position:].strip(), sampling=sampling, **values)
 

@@ -30,6 +30,7 @@ GPU = (
     "bitsandbytes>=0.45; sys_platform != 'darwin'",
     "xgrammar>=0.2.8,<0.3",
     "pillow>=11",
+    "av>=14",
 )
 REQUIREMENTS: Mapping[Kind, tuple[str, ...]] = MappingProxyType({"cpu": CPU, "gpu": (*CPU, *GPU)})
 DISK: Mapping[Kind, int] = MappingProxyType({"cpu": 1_000_000_000, "gpu": 8_000_000_000})

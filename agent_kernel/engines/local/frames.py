@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
-from agent_kernel.errors import from_json
-from agent_kernel.messages import Message, ToolCall, Usage
+from agent_kernel.errors import InvalidRequest, from_json
+from agent_kernel.messages import Media, Message, Part, ToolCall, Usage
 from agent_kernel.protocols import (
     CallChunk,
     Chunk,
@@ -21,10 +23,24 @@ from agent_kernel.protocols import (
     WaitChunk,
 )
 
+MAX_MEDIA = 32 * 2**20
+"""Bytes of all media of a request: with base64 they stay well below the largest frame."""
 
-def request_to_json(request: EngineRequest) -> dict[str, Any]:
-    """Of a tool only what a model is told; media stay behind, since no local model here sees."""
+
+def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, Any]:
+    """Of a tool only what a model is told. Media go along, each once, when the model ``sees``; without their data they
+    are told in words. Raises InvalidRequest for more than MAX_MEDIA bytes."""
+    media = (
+        {part.hash: part.data for message in request.messages for part in message.media if part.data} if sees else {}
+    )
+    size = sum(map(len, media.values()))
+    if size > MAX_MEDIA:
+        raise InvalidRequest(
+            f"The pictures of this request have {size / 2**20:.0f} MiB; the limit is {MAX_MEDIA // 2**20}.",
+            hint="Send fewer or smaller ones.",
+        )
     return {
+        "media": {digest: base64.b64encode(data).decode() for digest, data in media.items()},
         "messages": [message.to_json() for message in request.messages],
         "tools": [
             {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters), "kind": tool.kind}
@@ -40,8 +56,9 @@ def request_to_json(request: EngineRequest) -> dict[str, Any]:
 
 def request_from_json(body: dict[str, Any]) -> EngineRequest:
     sampling, output = body["sampling"], body["output"]
+    media = {digest: base64.b64decode(data) for digest, data in body["media"].items()}
     return EngineRequest(
-        messages=tuple(Message.from_json(message) for message in body["messages"]),
+        messages=tuple(_with_data(Message.from_json(message), media) for message in body["messages"]),
         tools=tuple(ToolSpec(**tool) for tool in body["tools"]),
         sampling=Sampling(**sampling | {"stop": tuple(sampling["stop"])}),
         session=body["session"],
@@ -49,6 +66,13 @@ def request_from_json(body: dict[str, Any]) -> EngineRequest:
         parallel_calls=body["parallel_calls"],
         output=None if output is None else OutputFormat(**output | {"choice": tuple(output["choice"])}),
     )
+
+
+def _with_data(message: Message, media: dict[str, bytes]) -> Message:
+    def filled(part: Part) -> Part:
+        return replace(part, data=media.get(part.hash)) if isinstance(part, Media) else part
+
+    return replace(message, parts=tuple(map(filled, message.parts))) if message.media else message
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""``python -P video_frames.py COUNT``: a video comes in by standard input, some of its frames go out as PNG files, the
+length of each before it. Standard library and PyAV only: it is run by itself, within the limits it sets itself.
+"""
+
+from __future__ import annotations
+
+import io
+import resource
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+NO_LIBRARY = 3
+"""The exit code when PyAV or Pillow does not import."""
+CPU_S = 30
+MEMORY = 4 * 2**30
+MAX_PIXELS = 40_000_000
+MAX_SIDE = 1024
+"""Frames are made no larger: models look at about one million pixels."""
+LENGTH = struct.Struct(">I")
+
+
+def main() -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    try:
+        import av
+        import PIL.Image  # noqa: F401  what ``to_image`` needs
+    except ImportError as error:
+        sys.stderr.write(f"{error}\n")
+        return NO_LIBRARY
+    # No format that names other files or addresses: the bytes at hand are all that is read.
+    options = {"protocol_whitelist": "pipe"}
+    with av.open(io.BytesIO(sys.stdin.buffer.read()), options=options) as container:
+        stream = container.streams.video[0]
+        if stream.width * stream.height > MAX_PIXELS:
+            sys.stderr.write(f"its frames have {stream.width} x {stream.height} pixels\n")
+            return 1
+        for frame in taken(container, stream, int(sys.argv[1])):
+            write(frame)
+    return 0
+
+
+def taken(container: Any, stream: Any, count: int) -> Iterator[Any]:
+    """Evenly over the length, first and last among them; without a known length, of the beginning."""
+    length = float(stream.duration * stream.time_base) if stream.duration else float(container.duration or 0) / 1e6
+    if not length:
+        for at, frame in enumerate(container.decode(stream)):
+            if at % 8 == 0:
+                yield frame
+            if at >= 8 * (count - 1):
+                return
+    last = None
+    for at in range(count):
+        frame = frame_at(container, stream, length * at / (count - 1) if length else 0.0)
+        if frame is not None and frame.pts != last:
+            last = frame.pts
+            yield frame
+
+
+def frame_at(container: Any, stream: Any, second: float) -> Any:
+    """The first frame that is not before ``second``, else the last one there is."""
+    start = stream.start_time or 0
+    container.seek(start + int(second / stream.time_base), stream=stream)
+    found = None
+    for found in container.decode(stream):
+        if found.pts is None or found.pts >= start + int(second / stream.time_base):
+            break
+    return found
+
+
+def write(frame: Any) -> None:
+    scale = min(1.0, MAX_SIDE / max(frame.width, frame.height))
+    width, height = max(1, int(frame.width * scale)), max(1, int(frame.height * scale))
+    out = io.BytesIO()
+    frame.reformat(width=width, height=height, format="rgb24").to_image().save(out, "PNG", compress_level=1)
+    sys.stdout.buffer.write(LENGTH.pack(out.tell()) + out.getvalue())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

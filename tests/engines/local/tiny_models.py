@@ -1,0 +1,161 @@
+"""Models of a few thousand random weights, as their library saves them: ``python tiny_models.py KIND DIRECTORY``.
+
+Run by an interpreter that has torch. Their answers mean nothing; what changes them and what they reuse does. The
+vocabulary is bytes, so that text of every kind has tokens.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+SPECIAL = ("<|end|>", "<|start|>", "<image>", "<fake>", "<global>", "<boi>", "<eoi>")
+END, START, IMAGE, FAKE, GLOBAL, BOI, EOI = SPECIAL
+CONTEXT = 2048
+TEMPLATE = (
+    "{% for message in messages %}<|start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for part in message['content'] %}{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}{% endif %}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def tokenizer(**named: str) -> Any:
+    """``named``: extra attributes by which processors know their tokens."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: at for at, token in enumerate([*SPECIAL, *letters])}
+    bytes_only = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytes_only.decoder = decoders.ByteLevel()
+    made = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=bytes_only,
+        eos_token=END,
+        pad_token=END,
+        additional_special_tokens=list(SPECIAL[1:]),
+        extra_special_tokens=named,
+        model_max_length=CONTEXT,
+        clean_up_tokenization_spaces=False,
+    )
+    made.chat_template = TEMPLATE
+    return made
+
+
+def ids(words: Any) -> dict[str, Any]:
+    end = words.convert_tokens_to_ids(END)
+    return {"vocab_size": len(words), "eos_token_id": end, "pad_token_id": end, "bos_token_id": end}
+
+
+def decoder_sizes(**more: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return sizes | {"num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": CONTEXT} | more
+
+
+def eyes(**more: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return sizes | {"image_size": 32, "patch_size": 8} | more
+
+
+def llama(directory: Path) -> None:
+    words = tokenizer()
+    config = transformers.LlamaConfig(**decoder_sizes(), **ids(words))
+    save(directory, transformers.LlamaForCausalLM(config), words)
+
+
+def sliding(directory: Path) -> None:
+    """Five of six layers see 32 tokens only."""
+    words = tokenizer()
+    sizes = decoder_sizes(num_hidden_layers=6, sliding_window=32)
+    config = transformers.Gemma3TextConfig(**sizes, **ids(words))
+    save(directory, transformers.Gemma3ForCausalLM(config), words)
+
+
+def recurrent(directory: Path) -> None:
+    """A state instead of keys and values in most layers: it can not be taken back."""
+    words = tokenizer()
+    config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **ids(words))
+    save(directory, transformers.MambaForCausalLM(config), words)
+
+
+def llava(directory: Path) -> None:
+    words = tokenizer(image_token=IMAGE)
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**eyes()),
+        text_config=transformers.LlamaConfig(**decoder_sizes(), **ids(words)),
+        image_token_id=words.convert_tokens_to_ids(IMAGE),
+        image_seq_length=16,
+    )
+    pixels = transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    processor = transformers.LlavaProcessor(
+        pixels,
+        words,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        image_token=IMAGE,
+        chat_template=TEMPLATE,
+    )
+    save(directory, transformers.LlavaForConditionalGeneration(config), processor)
+
+
+def idefics3(directory: Path) -> None:
+    """One image becomes several runs of image tokens."""
+    words = tokenizer(image_token=IMAGE, fake_image_token=FAKE, global_image_token=GLOBAL, end_of_utterance_token=END)
+    pixels = transformers.Idefics3ImageProcessorPil(size={"longest_edge": 64}, max_image_size={"longest_edge": 32})
+    # It adds tokens of its own to the vocabulary.
+    processor = transformers.Idefics3Processor(pixels, words, image_seq_len=4, chat_template=TEMPLATE)
+    config = transformers.Idefics3Config(
+        vision_config=transformers.models.idefics3.Idefics3VisionConfig(**eyes()),
+        text_config=transformers.LlamaConfig(**decoder_sizes(), **ids(words)),
+        image_token_id=words.convert_tokens_to_ids(IMAGE),
+        scale_factor=2,
+    )
+    save(directory, transformers.Idefics3ForConditionalGeneration(config), processor)
+
+
+def gemma3(directory: Path) -> None:
+    """Sees, and five of six layers have a window of 32 tokens; tokens of one image see each other both ways."""
+    words = tokenizer(image_token=IMAGE, boi_token=BOI, eoi_token=EOI)
+    config = transformers.Gemma3Config(
+        vision_config=transformers.SiglipVisionConfig(**eyes(vision_use_head=False)),
+        text_config=transformers.Gemma3TextConfig(
+            **decoder_sizes(num_hidden_layers=6, sliding_window=32), **ids(words)
+        ),
+        mm_tokens_per_image=4,
+        image_token_id=words.convert_tokens_to_ids(IMAGE),
+        boi_token_id=words.convert_tokens_to_ids(BOI),
+        eoi_token_id=words.convert_tokens_to_ids(EOI),
+    )
+    pixels = transformers.Gemma3ImageProcessorPil(size={"height": 32, "width": 32})
+    processor = transformers.Gemma3Processor(
+        pixels, words, image_seq_length=4, chat_template=TEMPLATE.replace("<image>", BOI)
+    )
+    model = transformers.Gemma3ForConditionalGeneration(config)
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)  # it begins as zeros: blind
+    save(directory, model, processor)
+
+
+def save(directory: Path, model: Any, words: Any) -> None:
+    # Random weights as they are initialised make all tokens about equally likely; wider ones make an answer's choice
+    # survive the rounding of another prefill.
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3.0)
+    model.save_pretrained(directory)
+    words.save_pretrained(directory)
+
+
+KINDS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
+    {kind.__name__: kind for kind in (llama, sliding, recurrent, llava, idefics3, gemma3)}
+)
+
+if __name__ == "__main__":
+    torch.manual_seed(7)
+    KINDS[sys.argv[1]](Path(sys.argv[2]))
