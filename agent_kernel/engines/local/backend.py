@@ -77,13 +77,15 @@ class Picture:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """What one step gave one request: token ids without the end-of-turn token, their log probabilities if asked for,
-    and why it ended, if it did. ``refused``: the request does not fit into the cache. ``reused`` comes with the first
-    piece where the library tells how many prompt tokens it took from its cache."""
+    and why it ended, if it did. ``refused``: it could not run, for the reason in ``error``, else since it does not fit
+    into the cache. ``reused`` comes with the first piece where the library tells how many prompt tokens it took from
+    its cache."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
     finish: Finish = ""
     reused: int | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class LoadOptions:
     """How a model is loaded; the zero value of each means: decided here. ``backend`` is openvino or transformers,
     ``device`` cpu, cuda, cuda:N or auto (spread over what there is), ``precision`` fp32, bf16, fp16, int8 or nf4
     (bitsandbytes), ``cache_gb`` the KV cache, ``threads`` of the CPU, ``max_memory`` bytes by device for accelerate.
-    ``prefixes`` off: nothing is kept between requests."""
+    ``prefixes`` off: nothing is kept between requests. ``at_once`` requests decode, the others wait."""
 
     backend: str = ""
     device: str = ""
@@ -100,6 +102,7 @@ class LoadOptions:
     threads: int = 0
     max_memory: Mapping[str, int] = field(default_factory=dict)
     prefixes: bool = True
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,10 @@ class Loaded:
     sees: bool = False
     parameters: int = 0
     """Weights of the model, 0 = unknown."""
+    at_once: int = 0
+    """Requests that it can decode at once, 0 = as many as fit."""
+    cache_tokens: int = 0
+    """Tokens that fit into the KV cache, 0 = ``block`` times ``blocks``."""
     response_template: Mapping[str, Any] | None = None
     """How transformers reads this model's answers, where its tokenizer says so."""
 

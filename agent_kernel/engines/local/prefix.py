@@ -23,6 +23,9 @@ class Chains:
         self._ids: OrderedDict[str, list[int]] = OrderedDict()
         self._tokens = 0
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def longest(self, text: str) -> tuple[str, list[int]]:
         """The longest known text that ``text`` begins with, and its ids; empty when there is none."""
         known = max((key for key in self._ids if text.startswith(key)), key=len, default="")

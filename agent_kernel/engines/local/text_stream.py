@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 UNFINISHED = "\ufffd"
 LONGEST_CHARACTER = 4
 """Bytes of a character in UTF-8: after that many tokens a replacement character was really written."""
+WINDOW = 16
+"""Tokens that are decoded again with each new one."""
 
 
 class TextStream:
@@ -20,10 +22,16 @@ class TextStream:
         self._stop = [text for text in stop if text]
         self._window: list[int] = []
         self._read = 0
+        self._before = ""
         self._held = ""
         self.text = ""
         """What was given out so far, stop string excluded."""
         self.stopped = ""
+
+    @property
+    def seen(self) -> str:
+        """``text`` and what is held back, since it could become a stop string."""
+        return self.text + self._held
 
     def push(self, ids: Sequence[int]) -> str:
         self._window.extend(ids)
@@ -34,15 +42,17 @@ class TextStream:
         return self._given(self._held + self._decoded(last=True), last=True)
 
     def _decoded(self, last: bool = False) -> str:
-        before, now = self._decode(self._window[: self._read]), self._decode(self._window)
+        before, now = self._before, self._decode(self._window)
         waiting = len(self._window) - self._read
         if now.endswith(UNFINISHED) and waiting < LONGEST_CHARACTER and not last:
             return ""
         if len(now) <= len(before):
             return ""
-        # The window keeps the tokens before the newest text: some vocabularies join words only in context.
-        del self._window[: self._read]
-        self._read = len(self._window)
+        self._read, self._before = len(self._window), now
+        if self._read > WINDOW:
+            # Some tokens before the newest text stay: some vocabularies join words only in context.
+            del self._window[:-LONGEST_CHARACTER]
+            self._read, self._before = len(self._window), self._decode(self._window)
         return now[len(before) :]
 
     def _given(self, text: str, last: bool) -> str:

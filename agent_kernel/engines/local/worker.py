@@ -1,7 +1,7 @@
 """The model worker: a process of its own that owns the model, so that nothing it does or imports touches the server.
 
 Started by ``worker_process.py`` with two pipe ends; end of file on either ends it. Frames in: load, stream, cancel,
-stats. Frames out: loading, ready, failed, chunks, beat, stats.
+stats, give_way. Frames out: loading, ready, failed, chunks, beat, stats.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
+from agent_kernel.engines.local.admission import Admission
 from agent_kernel.engines.local.backend import Loaded, LoadOptions
 from agent_kernel.engines.local.backends import backend_for
 from agent_kernel.engines.local.completion import Completer
 from agent_kernel.engines.local.decoder import Decoder
 from agent_kernel.engines.local.frames import chunk_to_json, request_from_json
+from agent_kernel.engines.local.presence import Presence
+from agent_kernel.engines.local.shown_media import ShownMedia
 from agent_kernel.engines.local.tool_protocol import ToolProtocol, protocol_for
 from agent_kernel.engines.local.wire import Frame, encode_frame, open_pipes, read_frames
 from agent_kernel.errors import AgentKernelError, EngineCrashed, EngineError
+from agent_kernel.protocols import WaitChunk
 
 BEAT_S = 1.0
 COALESCE_S = 0.02
@@ -33,6 +37,9 @@ NICE = 5
 OOM_SCORE = 500
 """Of -1000..1000: when memory runs out, the worker goes before the server and the person's kernels."""
 PR_SET_PDEATHSIG = 1
+AT_ONCE = 16
+"""Requests that decode at once, unless told otherwise: more make each slower than a person reads, and two cores do not
+decode more of them together."""
 
 
 class Outbox:
@@ -68,6 +75,8 @@ class Worker:
         self._decoder: Decoder | None = None
         self._completer: Completer | None = None
         self._protocol: ToolProtocol | None = None
+        self._media = ShownMedia(sees=False)
+        self._presence = Presence()
         self._requests: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
@@ -87,6 +96,8 @@ class Worker:
             case "cancel":
                 if frame["id"] in self._requests:
                     self._requests[frame["id"]].cancel()
+            case "give_way":
+                self._presence.give_way(frame["busy"])
             case "stats":
                 self._statistics = asyncio.create_task(self._send_stats())
 
@@ -94,10 +105,12 @@ class Worker:
         self._requests.pop(key, None)
 
     async def _send_stats(self) -> None:
-        """``running`` requests in the batch, and what the backend tells of its cache."""
-        stats: Frame = {"running": 0}
+        """``running`` requests in the batch, ``queued`` ones, and what the backend tells of its cache."""
+        stats: Frame = {"running": 0, "queued": 0}
         if self._decoder is not None and self._completer is not None:
-            stats = dict(await self._completer.usage()) | {"running": self._decoder.running}
+            usage = dict(await self._completer.usage())
+            queued = self._admission.waiting + usage.pop("waiting")
+            stats = usage | {"running": self._decoder.running, "queued": queued}
         self._outbox.send({"type": "stats", "pid": os.getpid()} | stats)
 
     async def _load(self, frame: Frame) -> None:
@@ -117,15 +130,26 @@ class Worker:
             return
         length = frame["context_length"] or loaded.context_length
         self._completer = Completer(self._decoder, backend, loaded, length)
+        self._admission = Admission(min(options.at_once or AT_ONCE, loaded.at_once or AT_ONCE))
+        self._media = ShownMedia(sees=loaded.sees)
         facts = {"context_length": length, "sees": loaded.sees}
-        self._outbox.send({"type": "ready", "details": dict(loaded.details)} | facts)
+        self._outbox.send({"type": "ready", "details": dict(loaded.details) | self._limits(loaded)} | facts)
+
+    def _limits(self, loaded: Loaded) -> Frame:
+        tokens = loaded.cache_tokens or loaded.block * loaded.blocks
+        return {"cache_tokens": tokens, "cache_block": loaded.block, "requests_at_once": self._admission.capacity}
 
     async def _stream(self, key: int, body: dict[str, Any]) -> None:
         assert self._protocol is not None, "the server streams after ready"
         assert self._completer is not None
         try:
-            request = request_from_json(body)
-            async with aclosing(self._protocol.stream(request, self._completer)) as chunks:
+            shown = await self._media.shown(request_from_json(body))
+            tell = functools.partial(self._queued, key)
+            completer = self._completer.showing(shown.pictures).telling(shown.request.session, tell)
+            async with (
+                self._admission.place(shown.request.session, tell),
+                aclosing(self._protocol.stream(shown.request, completer)) as chunks,
+            ):
                 async for chunk in chunks:
                     self._outbox.chunk(key, chunk_to_json(chunk))
         except AgentKernelError as error:
@@ -134,11 +158,15 @@ class Worker:
             fault = EngineError(f"The model worker failed: {type(error).__name__}: {error}")
             self._outbox.chunk(key, {"error": fault.to_json()})
 
+    def _queued(self, key: int, position: int) -> None:
+        self._outbox.chunk(key, chunk_to_json(WaitChunk("queued", position=position)))
+
     async def _beat(self) -> None:
         while True:
             decoder = self._decoder
             busy, running = (round(decoder.busy_s, 1), decoder.running) if decoder else (0.0, 0)
             self._outbox.send({"type": "beat", "busy_s": busy, "running": running})
+            self._presence.hold()
             await asyncio.sleep(BEAT_S)
 
     def _broken(self, error: BaseException) -> None:
