@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 
 from agent_kernel.engines.local.backend import LoadOptions, Progress
 from agent_kernel.engines.local.converted_model import ConvertedModel
-from agent_kernel.errors import AgentKernelError, EngineError, ModelBroken, ModelMissing
+from agent_kernel.errors import (
+    AgentKernelError,
+    EngineError,
+    ModelBroken,
+    ModelMissing,
+    ModelUnsupported,
+    OutOfMemory,
+)
 
 SETUP = "Install it with: agent-kernel model setup gpu"
 PRECISIONS: Mapping[str, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -50,6 +57,17 @@ class TorchModel:
         if isinstance(source, dict):
             source = source.get("default", "")
         return str(source or "")
+
+    @property
+    def parameters(self) -> int:
+        """Weights; those of quantised layers are packed and count as what was packed into them."""
+        return int(self.model.num_parameters())
+
+    @property
+    def response_template(self) -> Mapping[str, Any] | None:
+        """How transformers reads this model's answers, where its tokenizer says so."""
+        found = getattr(self.tokenizer, "response_template", None)
+        return found if isinstance(found, Mapping) else None
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -87,21 +105,24 @@ def load_error(path: Path, error: BaseException) -> EngineError:
     words = str(error).strip()
     kind = type(error).__name__
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or any(sign in words for sign in _NO_MEMORY):
-        return EngineError(
+        return OutOfMemory(
             f"There is not enough memory to load {path.name}.",
             hint="Close other programs, choose a smaller model, or load it with precision nf4 (bitsandbytes).",
         )
     if isinstance(error, ImportError):
         return EngineError(f"{path.name} needs a library that is missing: {words}", hint=SETUP)
     if "trust_remote_code" in words or "custom code" in words:
-        return EngineError(
+        return ModelUnsupported(
             f"{path.name} brings its own program code, which is never run here.",
             hint="Choose a model whose architecture is part of transformers.",
         )
     if kind in ("SafetensorError", "JSONDecodeError", "EOFError", "UnicodeDecodeError"):
         return ModelBroken(f"{path.name} is damaged: {words.splitlines()[0]}", hint="Get its files again.")
     if "does not recognize this architecture" in words or "Unrecognized configuration class" in words:
-        return EngineError(f"This version of transformers does not know the architecture of {path.name}: {words}")
+        return ModelUnsupported(
+            f"This version of transformers does not know the architecture of {path.name}: {words.splitlines()[0]}",
+            hint="Choose another model, or install a newer transformers with: agent-kernel model setup gpu",
+        )
     first = words.splitlines()[0] if words else kind
     return ModelBroken(
         f"transformers can not load {path.name}: {first}", hint="Get its files again, or choose another."

@@ -1,0 +1,98 @@
+"""The KV cache of transformers' continuous batching: how large it is, what is in it, what gives way when it is full.
+
+The cache itself is the library's. What is read of it here is in 5.22 and 5.23; where an attribute is gone, less is
+known and nothing breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+BLOCK = 32
+"""Tokens in a block. Only whole blocks are shared, so the library's default of 256 would recompute 128 on average."""
+
+
+def bytes_per_block(config: Any, item: int) -> int:
+    """Keys and values of one block in all layers; ``config`` is the text model's, ``item`` the bytes of one number."""
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    shared = getattr(config, "num_key_value_heads", None) or heads
+    return int(2 * config.num_hidden_layers * shared * width * BLOCK * item)
+
+
+class PagedCache:
+    """A view on the cache of a manager that has one."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+        self._reused: dict[str, int] = {}
+        self.tells_reuse = callable(getattr(cache, "search_prefix_match", None))
+        if self.tells_reuse:
+            self._search = cache.search_prefix_match
+            cache.search_prefix_match = self._note_match
+        self.drops_oldest = self._drop_oldest_first()
+
+    @property
+    def blocks(self) -> int:
+        return int(self._cache.num_blocks)
+
+    @property
+    def shares_prefixes(self) -> bool:
+        return bool(self._cache.use_prefix_sharing)
+
+    def reused(self, request: str) -> int | None:
+        """Tokens of its prompt that a request found in the cache; told once, None where the library does not tell."""
+        return self._reused.pop(request, 0) if self.tells_reuse else None
+
+    def forget(self, request: str) -> None:
+        self._reused.pop(request, None)
+
+    def usage(self) -> Mapping[str, float]:
+        """``cache_used``: the share that running requests hold. ``cache_kept``: that of finished prefixes, which give
+        way when there is need."""
+        try:
+            kept = sum(
+                len(allocator.ledger.cached_blocks) * allocator.bytes_per_block
+                for allocator in self._cache.cache_allocators.values()
+            ) / (self._cache.num_sectors * self._cache.bytes_per_sector)
+            used = 1.0 - self._cache.compute_free_capacity() - kept
+        except AttributeError:
+            return {}
+        return {"cache_used": max(0.0, round(used, 4)), "cache_kept": round(kept, 4)}
+
+    def _note_match(self, request_id: str, prompt_ids: list[int]) -> int:
+        """Called by the manager's thread when it looks for the beginning of a prompt. A request that gave way to others
+        is looked for again: the first match is what it had for nothing."""
+        matched = int(self._search(request_id, prompt_ids))
+        if matched:
+            self._reused.setdefault(request_id, matched)
+        return matched
+
+    def _drop_oldest_first(self) -> bool:
+        """The library drops every finished prefix when space is short; in the order in which they were last used, half
+        of them will do, and it asks again when they do not."""
+        try:
+            ledgers = [allocator.ledger for allocator in self._cache.cache_allocators.values()]
+            for ledger in ledgers:
+                if not (isinstance(ledger.cached_blocks, dict) and isinstance(ledger.block_to_hash, dict)):
+                    return False
+                if not (isinstance(ledger.hash_to_block, dict) and callable(ledger.evict_cached_blocks)):
+                    return False
+        except AttributeError:
+            return False
+        for ledger in ledgers:
+            ledger.evict_cached_blocks = _oldest_half(ledger)
+        return True
+
+
+def _oldest_half(ledger: Any) -> Any:
+    def evict() -> list[int]:
+        count = (len(ledger.cached_blocks) + 1) // 2
+        blocks = [block for block, _ in zip(ledger.cached_blocks, range(count), strict=False)]
+        for block in blocks:
+            del ledger.cached_blocks[block]
+            del ledger.hash_to_block[ledger.block_to_hash.pop(block)]
+        return blocks
+
+    return evict
