@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_kernel.context import Context, View
@@ -30,7 +30,7 @@ from agent_kernel.events import (
     TurnStarted,
     TurnState,
 )
-from agent_kernel.messages import Media, Message, ToolCall, Usage, assistant, user
+from agent_kernel.messages import Media, Message, Part, ToolCall, Usage, assistant, user
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import (
     CallChunk,
@@ -71,7 +71,8 @@ class Note:
 class TurnRequest:
     """What a client asks for. ``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls
     it can have a person answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice``
-    binds the first round only: a call that must be made is made once."""
+    binds the first round only: a call that must be made is made once. ``model`` names the engine where a server has
+    several; an Agent that was given its engine keeps it."""
 
     prompt: str
     media: tuple[Media, ...] = ()
@@ -86,6 +87,7 @@ class TurnRequest:
     tool_choice: str = "auto"
     parallel_calls: bool = True
     output: OutputFormat | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class Running:
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     rounds: int = 0
+    media: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -187,7 +190,9 @@ class Agent:
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
         await settled(self._store.create(self.key))
         record = self._metadata | {"permission": request.permission, "tools": [tool.spec.name for tool in self._tools]}
-        model = self._engine.info().model
+        info = self._engine.info()
+        record |= {"local": info.local, "host": info.host}
+        model = info.model
         turn = Turn(
             turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=model, record=record
         )
@@ -196,17 +201,20 @@ class Agent:
     async def _rounds(self, turn: Running) -> None:
         """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
         info = self._engine.info()
-        turn.emit(TurnStarted(info.model, info.local, turn.request.where))
+        turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
         history = await self._history(turn.opened.head)
         await turn.save(*await self._said(turn))
-        context = Context(info.context_length)
+        # Before a model is loaded it may not be known whether it sees; the engine tells one that does not in words.
+        context = Context(info.context_length, sees=info.vision or (info.local and info.state != "ready"))
         toolbox = Toolbox(self._tools, self._gate)
         cap = self._cap(turn.request)
         while True:
             view = context.view(history, turn.messages)
             turn.emit(ContextBuilt(len(view.messages), view.dropped))
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else ()
-            calls = await self._decode(turn, self._asked(turn, view, tools))
+            calls = await self._decode(turn, self._asked(turn, await self._with_media(turn, view), tools))
+            if turn.rounds == 0:
+                self._tell_unseen(turn)
             if not calls:
                 return
             turn.rounds += 1
@@ -227,6 +235,28 @@ class Agent:
             parallel_calls=request.parallel_calls,
             output=request.output,
         )
+
+    async def _with_media(self, turn: Running, view: View) -> View:
+        """With the data of what the model is shown of earlier turns; the store keeps them apart from the items."""
+
+        async def filled(part: Part) -> Part:
+            if not isinstance(part, Media) or part.data is not None:
+                return part
+            if part.hash not in turn.media:
+                turn.media[part.hash] = await self._store.blob(self.key, part.hash) or b""
+            return replace(part, data=turn.media[part.hash] or None)
+
+        messages = [
+            replace(message, parts=tuple([await filled(part) for part in message.parts])) if message.media else message
+            for message in view.messages
+        ]
+        return replace(view, messages=tuple(messages))
+
+    def _tell_unseen(self, turn: Running) -> None:
+        info = self._engine.info()
+        if turn.request.media and not info.vision:
+            count = len(turn.request.media)
+            turn.emit(Notice("warning", f"{info.model} reads text only: it was not shown the {count} image(s)."))
 
     def _cap(self, request: TurnRequest) -> int:
         asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds

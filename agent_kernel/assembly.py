@@ -14,6 +14,9 @@ from typing import Any
 from agent_kernel.agent import Agent, TurnRequest
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.local.environment import interpreter
+from agent_kernel.engines.named import NamedEngines, engine_of
+from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
+from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
 from agent_kernel.permissions import Approvals, Gate
@@ -43,7 +46,17 @@ def _local(settings: Settings) -> Engine:
     return LocalEngine(settings.model, settings.cache_dir, python=python)
 
 
-ENGINES: Mapping[str, Callable[[Settings], Engine]] = MappingProxyType({"local": _local, "scripted": _scripted})
+def _openai_api(settings: Settings) -> Engine:
+    if not is_url(settings.model):
+        raise InvalidRequest(
+            "The engine openai_api needs a url.", hint="Set model to URL#MODEL, or name one of engines."
+        )
+    return OpenAIEngine(Endpoint.of_url(settings.model))
+
+
+ENGINES: Mapping[str, Callable[[Settings], Engine]] = MappingProxyType(
+    {"local": _local, "openai_api": _openai_api, "scripted": _scripted}
+)
 STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
     {
         "sqlite": lambda settings: SqliteStore(settings.data_dir / "sessions.db"),
@@ -72,6 +85,7 @@ class Runtime:
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
         self.settings = settings
         self.engine = engine
+        self.engines = NamedEngines(settings, engine, _local)
         self.store = store
         self.sandbox = sandbox
         self.ledger = Ledger(store)
@@ -83,7 +97,7 @@ class Runtime:
     def build(cls, settings: Settings) -> Runtime:
         """Raises InvalidRequest for settings that name nothing."""
         sandbox = LinuxSandbox(settings.data_dir / "work", SandboxPolicy(), hidden=[settings.data_dir])
-        engine: Engine = named(ENGINES, settings.engine, settings)
+        engine: Engine = engine_of(settings, _local) or named(ENGINES, settings.engine, settings)
         return cls(settings, engine, named(STORES, settings.store, settings), sandbox)
 
     async def start(self) -> None:
@@ -114,11 +128,12 @@ class Runtime:
         notebook_dir: Path | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """The agent for one turn: its tools where ``request.where`` says, its gate with the stricter permissions."""
+        """The agent for one turn: its engine is ``request.model``, its tools are where ``request.where`` says, its gate
+        has the stricter permissions. Raises UnknownModel, Forbidden."""
         gate = Gate(self.approvals, self.settings.permission, request.permission, request.answers)
         return Agent(
             self.store,
-            self.engine,
+            self.engines.get(request.model),
             key,
             [self._python(request.where, notebook_dir)],
             metadata=metadata,
@@ -137,6 +152,6 @@ class Runtime:
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
-        await self.engine.aclose()
+        await self.engines.aclose()
         await self.sandbox.aclose()
         await self.store.aclose()

@@ -17,10 +17,13 @@ TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "inte
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
+    """``host`` is where the conversation goes: another machine when it is not ``local``; empty: nowhere."""
+
     type: ClassVar[str] = "turn.started"
     model: str
     local: bool
     where: str
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ request can only make a policy stricter."""
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +19,19 @@ from agent_kernel.errors import InvalidRequest
 Permission = Literal["auto", "ask", "deny"]
 Export = Literal["on", "off", "data_dir"]
 APP = "agent-kernel"
+ON = ("true", "1", "on", "yes")
+OFF = ("false", "0", "off", "no")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``engine`` and ``store`` are names of ``assembly.py`` or ``package.module:Class``. ``model`` is a catalog name or
-    the path of a GGUF file."""
+    """``engine`` and ``store`` are names of ``assembly.py`` or ``package.module:Class``; ``engine`` may also be one of
+    ``engines``. ``model`` is a catalog name or the path of a GGUF file; of the engine ``openai_api`` it is URL#MODEL.
+
+    ``engines`` are servers of models by name, ``{name: {url, model, api_key_env, ...}}``, for people to choose from; as
+    a variable a JSON object, or the path of a TOML file with a table for each. ``allow_urls``: a notebook may also
+    choose any URL without being confirmed. ``local_only``: no conversation leaves this machine.
+    """
 
     model: str = "default"
     engine: str = "local"
@@ -35,6 +44,9 @@ class Settings:
     """JSON file that the scripted engine plays."""
     sources: str = "hub,wheels"
     worker_python: str = ""
+    engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    allow_urls: bool = False
+    local_only: bool = False
     data_dir: Path = field(default_factory=lambda: platformdirs.user_data_path(APP))
     cache_dir: Path = field(default_factory=lambda: platformdirs.user_cache_path(APP))
     run_timeout_s: float = 60.0
@@ -60,8 +72,35 @@ class Settings:
 
 def _convert(name: str, kind: str, value: Any) -> Any:
     converters: dict[str, type] = {"int": int, "float": float, "Path": Path}
+    if name == "engines":
+        return _engines(value)
+    if kind == "bool":
+        return _flag(name, str(value))
     try:
         converted = converters.get(kind, str)(value)
     except ValueError as error:
         raise InvalidRequest(f"AGENT_KERNEL_{name.upper()} must be a number, not {value!r}.") from error
     return converted.expanduser() if isinstance(converted, Path) else converted
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() not in (*ON, *OFF):
+        raise InvalidRequest(f"AGENT_KERNEL_{name.upper()} is {' or '.join((ON[0], OFF[0]))}, not {value!r}.")
+    return value.lower() in ON
+
+
+def _engines(value: Any) -> Mapping[str, Any]:
+    """Never repeats what could not be read: it may hold a key."""
+    if isinstance(value, Mapping):
+        return value
+    try:
+        text = str(value).strip()
+        found = json.loads(text) if text.startswith("{") else tomllib.loads(Path(text).expanduser().read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(
+            f"AGENT_KERNEL_ENGINES is a JSON object or the path of a TOML file; it can not be read "
+            f"({type(error).__name__})."
+        ) from None
+    if not isinstance(found, dict):
+        raise InvalidRequest("AGENT_KERNEL_ENGINES is a JSON object: {name: {url, model}}.")
+    return found

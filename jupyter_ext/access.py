@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_kernel.errors import Forbidden, InvalidRequest, NotFound, SessionNotFound, TurnNotFound
+from agent_kernel.engines.named import NamedEngines
+from agent_kernel.engines.openai_api.endpoint import is_url
+from agent_kernel.errors import Forbidden, InvalidRequest, NotFound, SessionNotFound, TurnNotFound, UnknownModel
 from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import Session, SessionKey, Turn
 from jupyter_ext.archive import find_turn
 from jupyter_ext.callers import Caller
+from jupyter_ext.choices import Choices
 from jupyter_ext.kernels import Kernel, Kernels
 from jupyter_ext.notebooks import Notebooks, is_notebook
 from jupyter_ext.turns import LiveTurn, Turns
@@ -21,6 +24,9 @@ class Access:
     kernels: Kernels
     notebooks: Notebooks
     turns: Turns
+    choices: Choices
+    engines: NamedEngines
+    allow_urls: bool
 
     def kernel(self, caller: Caller, kernel: str = "") -> Kernel | None:
         """The kernel a request is about: the caller, or one a user names. Raises NotFound, Forbidden."""
@@ -88,6 +94,30 @@ class Access:
         if not await self.may_use(caller, stored.key.id):
             raise TurnNotFound("There is no such turn.")
         return stored
+
+    async def engine(self, caller: Caller, key: SessionKey, model: str | None = None) -> str:
+        """The name of the engine that a turn of the session goes to: the one it names, else the session's choice, else
+        the server's own (empty). Raises UnknownModel, Forbidden."""
+        chosen = await self.choices.get(key)
+        name = model or chosen
+        if name != chosen and not self.may_choose(caller, name):
+            raise Forbidden(
+                "A notebook may only choose engines of the configuration.", hint="%agent model URL asks the person."
+            )
+        try:
+            self.engines.get(name)
+        except UnknownModel as error:
+            if model:
+                raise
+            raise UnknownModel(
+                f"This conversation was given to {chosen}, which is not in the configuration any more.",
+                hint="%agent model lists what there is; %agent model reset goes back to the server's own.",
+            ) from error
+        return name
+
+    def may_choose(self, caller: Caller, engine: str) -> bool:
+        """Code in a kernel could send a conversation anywhere by a URL, so there a person says yes first."""
+        return caller.kernel is None or self.allow_urls or not is_url(engine)
 
     def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
         """A turn whose calls the caller may run: its kernel's, or for a user any. Raises TurnNotFound."""

@@ -9,13 +9,14 @@ from jupyter_server._tz import utcnow
 from jupyter_server.auth.identity import User
 from jupyter_server.base.call_context import CallContext
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Float, Int, Unicode, default
+from traitlets import Bool, Dict, Float, Int, Unicode, default
 
 from agent_kernel.assembly import Runtime
 from agent_kernel.settings import Settings
 from jupyter_ext.access import Access
 from jupyter_ext.binds import Binds
 from jupyter_ext.callers import namespace_of
+from jupyter_ext.choices import Choices
 from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.handlers import ROUTES
 from jupyter_ext.kernels import Kernels
@@ -35,7 +36,17 @@ class AgentKernel(ExtensionApp):
     loaded = False
 
     model = Unicode(None, allow_none=True, config=True, help="A model of the catalog, or the path of a GGUF file.")
-    engine = Unicode(None, allow_none=True, config=True, help="local, scripted, or package.module:Class.")
+    engine = Unicode(
+        None, allow_none=True, config=True, help="local, openai_api, scripted, one of engines, or package.module:Class."
+    )
+    engines = Dict(
+        None,
+        allow_none=True,
+        config=True,
+        help="Servers of models to choose from: {name: {'url': ..., 'model': ..., 'api_key_env': ...}}.",
+    )
+    allow_urls = Bool(None, allow_none=True, config=True, help="Notebooks may choose any URL without being confirmed.")
+    local_only = Bool(None, allow_none=True, config=True, help="No conversation leaves this machine.")
     store = Unicode(None, allow_none=True, config=True, help="sqlite, memory, or package.module:Class.")
     namespace = Unicode(
         None, allow_none=True, config=True, help="Whose sessions these are; by default the user, where users are known."
@@ -63,13 +74,23 @@ class AgentKernel(ExtensionApp):
         assert server is not None
         self.runtime = Runtime.build(self._settings())
         self.binds = Binds()
+        kept = self.runtime.settings.store == "sqlite"
+        self.choices = Choices(self.runtime.settings.data_dir / "engines" if kept else None)
         self.pulls = Pulls(self.runtime.settings)
         self.turns = Turns(self.runtime, on_pulse=self._stay_active, on_end=self._turn_ended)
         self.kernels = Kernels(server.kernel_manager, self.url, self._namespace, self.turns.cancel_kernel)
         contents: Any = server.contents_manager
         self.notebooks = Notebooks(self.runtime.store, server.session_manager, str(contents.root_dir))
         self.sidecars = Sidecars(self.runtime.store, self.notebooks, self.runtime.settings, contents.is_hidden)
-        self.access = Access(self.runtime.store, self.kernels, self.notebooks, self.turns)
+        self.access = Access(
+            self.runtime.store,
+            self.kernels,
+            self.notebooks,
+            self.turns,
+            self.choices,
+            self.runtime.engines,
+            self.runtime.settings.allow_urls,
+        )
         assert server.event_logger is not None
         self.watch = ContentsWatch(server.event_logger, self)
         contents.register_post_save_hook(self._notebook_saved)
@@ -122,7 +143,10 @@ class AgentKernel(ExtensionApp):
     def _settings(self) -> Settings:
         """As text, because a 0 would count as not set."""
         names = [item.name for item in dataclasses.fields(Settings)]
-        traits: dict[str, Any] = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        traits: dict[str, Any] = {
+            name: value if isinstance(value, dict) else str(value) for name, value in given.items()
+        }
         return Settings.from_env(**traits)
 
     def _namespace(self) -> str:

@@ -59,7 +59,7 @@ async def replay(store: SessionStore, turn: Turn, after: int, poll_s: float = PO
 
 def bodies(turn: Turn, messages: Sequence[Message]) -> Iterator[Body]:
     """What a person would have seen; times of calls are not stored."""
-    yield TurnStarted(turn.model, bool(turn.record.get("local", True)), turn.where)
+    yield TurnStarted(turn.model, bool(turn.record.get("local", True)), turn.where, str(turn.record.get("host", "")))
     rounds = 0
     for message in messages:
         if message.role == "assistant":

@@ -1,4 +1,5 @@
-"""Requests of a kernel to use a session that is not its notebook's: a person has to confirm each in the browser."""
+"""Requests of a kernel that a person has to confirm in the browser: to use a session that is not its notebook's, or to
+send its own to a URL."""
 
 from __future__ import annotations
 
@@ -19,11 +20,14 @@ BindState: TypeAlias = Literal["waiting", "confirmed", "denied", "expired"]
 
 @dataclass(slots=True)
 class Bind:
+    """``engine`` is the URL that the session shall go to; empty: the session shall be that of ``place``."""
+
     id: str
     kernel: str
     key: SessionKey
     place: str
     until: float
+    engine: str = ""
     decided: Literal["confirmed", "denied"] | None = None
 
 
@@ -35,8 +39,8 @@ class Binds:
         self._clock = clock
         self._binds: dict[str, Bind] = {}
 
-    def ask(self, kernel: str, key: SessionKey, place: str) -> Bind:
-        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, self._clock() + self.expires_s)
+    def ask(self, kernel: str, key: SessionKey, place: str, engine: str = "") -> Bind:
+        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, self._clock() + self.expires_s, engine)
         self._binds[bind.id] = bind
         while len(self._binds) > MAX_WAITING:
             self._binds.pop(next(iter(self._binds)))

@@ -15,7 +15,7 @@ from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.pull import MB, ModelPull
-from agent_kernel.notebook.render import Bundle, line_bundle, table_bundle
+from agent_kernel.notebook.render import Bundle, line_bundle, place, table_bundle
 
 HELP = {
     "status": "session, notebook, model, and what is allowed",
@@ -24,7 +24,7 @@ HELP = {
     "new": "[TITLE]: this notebook begins a new session",
     "stop": "stop turns of this session that still run",
     "allow": "live|ask: run python in this kernel without asking, for this session; ask again",
-    "model": "the models; pull NAME; unload",
+    "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
     "where": "live|sandbox: where python runs when a cell does not say",
     "help": "this list",
 }
@@ -82,7 +82,7 @@ class Commands:
                     ),
                     ("session id", session["id"] if session else ""),
                     ("notebook", binding["notebook"] or "none: the session belongs to this kernel"),
-                    ("model", f"{model['model']}, {'local' if model['local'] else 'remote'}, {model['state']}"),
+                    ("model", f"{model['model']}, {place(model['local'], model['host'])}, {model['state']}"),
                     ("python runs", self.where or "in your kernel, unless a cell says --in sandbox"),
                     ("your kernel", "allowed for this session" if live else "asks before code runs"),
                     ("server", f"agent-kernel {server['version']} at {server['url']}"),
@@ -111,18 +111,18 @@ class Commands:
             raise AgentError("%agent use needs the id of a session; %agent sessions lists them.")
         answer = self.server.call("PUT", "binding", {"session": rest})
         if "pending" in answer:
-            self._await_confirmation(answer)
+            self._await_confirmation(answer, "That session belongs to another notebook.", "Let this notebook use it")
         self._say(line_bundle(f"This notebook goes on with the session {rest}."))
 
-    def _await_confirmation(self, answer: Mapping[str, Any]) -> None:
-        """Another notebook's conversation: the person confirms it in the browser, where the kernel has no hand."""
+    def _await_confirmation(self, answer: Mapping[str, Any], why: str, what: str) -> None:
+        """What a kernel may not do by itself: the person confirms it in the browser, where the kernel has no hand."""
         url = html.escape(answer["url"], quote=True)
         self._say(
             {
-                "text/html": "<div>That session belongs to another notebook. "
-                f"<a href='{url}' target='_blank' rel='noopener'>Let this notebook use it</a>; "
+                "text/html": f"<div>{html.escape(why)} "
+                f"<a href='{url}' target='_blank' rel='noopener'>{html.escape(what)}</a>; "
                 "this cell waits for it, stop it to leave everything as it is.</div>",
-                "text/plain": f"That session belongs to another notebook. To let this one use it, open {answer['url']}",
+                "text/plain": f"{why} {what}: open {answer['url']}",
             }
         )
         while True:
@@ -182,10 +182,27 @@ class Commands:
         elif verb == "unload":
             engine = self.server.call("POST", "engine/unload", {})["engine"]
             self._say(line_bundle(f"{engine['model']} is {engine['state']}; the next turn loads it again."))
+        elif name:
+            raise AgentError("%agent model [NAME|URL[#MODEL]|reset]; %agent model pull NAME; %agent model unload.")
         elif verb:
-            raise AgentError("%agent model lists the models; %agent model pull NAME; %agent model unload.")
+            self._choose("" if verb == "reset" else verb)
         else:
             self._list_models()
+
+    def _choose(self, name: str) -> None:
+        """For this notebook's session, from its next turn on."""
+        answer = self.server.call("PUT", "engine", {"model": name})
+        engine = answer["engine"]
+        where = place(engine["local"], engine["host"])
+        if "pending" in answer:
+            self._await_confirmation(
+                answer,
+                f"{engine['host']} is in no configuration. To it go the conversation of this notebook and all that "
+                "follows.",
+                "Let this notebook send its conversation there",
+            )
+        told = "" if engine["local"] else f" From the next turn on the whole conversation is sent to {engine['host']}."
+        self._say(line_bundle(f"This notebook talks to {engine['model']} ({where}).{told}"))
 
     def _list_models(self) -> None:
         answer = self.server.call("GET", "models")
@@ -201,8 +218,16 @@ class Commands:
             for model in answer["models"]
         ]
         self._say(table_bundle(("model", "", "state", "download", "licence", "publisher"), rows))
-        engine = answer["engine"]
-        self._say(line_bundle(f"This server runs {engine['model']} ({engine['state']})."))
+        if answer["engines"]:
+            servers = [
+                (entry["name"], entry["model"], place(entry["local"], entry["host"]), "refused" * entry["refused"])
+                for entry in answer["engines"]
+            ]
+            self._say(table_bundle(("engine", "model", "where", ""), servers))
+        engine = answer["current"]
+        where = place(engine["local"], engine["host"])
+        told = f"This notebook talks to {engine['model']} ({where}, {engine['state']})."
+        self._say(line_bundle(f"{told} {engine['problem']}".strip()))
 
     def _pull(self, name: str) -> None:
         models = {model["name"]: model for model in self.server.call("GET", "models")["models"]}

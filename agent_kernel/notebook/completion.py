@@ -36,9 +36,11 @@ class Completion:
     def _option(self, before: list[str]) -> list[str]:
         option = BY_FLAG.get(before[-1]) if before else None
         if option is not None and option.constant is None:
-            return {"where": list(option.choices), "session": self._sessions(), "model": self._models()}.get(
-                option.sets, []
-            )
+            return {
+                "where": list(option.choices),
+                "session": self._sessions(),
+                "model": self._models() + self._engines(),
+            }.get(option.sets, [])
         return list(BY_FLAG)
 
     def _command(self, before: list[str]) -> list[str]:
@@ -52,7 +54,7 @@ class Completion:
             case ["where"]:
                 return ["live", "sandbox"]
             case ["model"]:
-                return ["pull", "unload"]
+                return ["pull", "unload", "reset", *self._models(), *self._engines()]
             case ["model", "pull"]:
                 return self._models()
         return []
@@ -63,12 +65,16 @@ class Completion:
     def _models(self) -> list[str]:
         return self._listed("models", "name")
 
-    def _listed(self, what: str, key: str) -> list[str]:
+    def _engines(self) -> list[str]:
+        return self._listed("models", "name", "engines")
+
+    def _listed(self, route: str, key: str, below: str = "") -> list[str]:
+        what = below or route
         at, kept = self._kept.get(what, (0.0, []))
         if self._server is None or (at and time.monotonic() - at < KEEP_S):
             return kept
         try:
-            kept = [str(entry[key]) for entry in self._server.call("GET", what, timeout=ASK_S)[what]]
+            kept = [str(entry[key]) for entry in self._server.call("GET", route, timeout=ASK_S)[what]]
         except AgentKernelError:
             return kept
         self._kept[what] = time.monotonic(), kept

@@ -70,6 +70,7 @@ class Summary:
     state: str = "open"
     model: str = ""
     local: bool = True
+    host: str = ""
     where: str = ""
     cell: str = ""
     usage: Mapping[str, float] = field(default_factory=dict)
@@ -78,12 +79,13 @@ class Summary:
     def line(self) -> str:
         usage = self.usage
         parts = [] if self.state == "committed" else [self.state]
-        parts += [f"{self.model} ({'local' if self.local else 'remote'})"] if self.model else []
+        parts += [f"{self.model} ({place(self.local, self.host)})"] if self.model else []
         if usage.get("prompt_tokens"):
-            parts.append(
-                f"{usage['prompt_tokens']:,.0f} tokens read, {usage.get('reused_tokens', 0):,.0f} of them reused"
-            )
-            parts.append(f"{usage.get('completion_tokens', 0):,.0f} written")
+            about = "about " if usage.get("estimated") else ""
+            known = not self.host or usage.get("reused_tokens")  # few servers tell how much they reused
+            reused = f", {usage.get('reused_tokens', 0):,.0f} of them reused" if known else ""
+            parts.append(f"{about}{usage['prompt_tokens']:,.0f} tokens read{reused}")
+            parts.append(f"{about}{usage.get('completion_tokens', 0):,.0f} written")
         if usage.get("first_token_s", 0) >= 0.005:
             parts.append(f"first after {_seconds(usage['first_token_s'])}")
         if usage.get("seconds"):
@@ -98,6 +100,7 @@ class Summary:
             "state": self.state,
             "model": self.model,
             "local": self.local,
+            "host": self.host,
             "where": self.where,
             "cell": self.cell,
             "usage": dict(self.usage),
@@ -107,6 +110,11 @@ class Summary:
             "text/plain": self.line,
             TURN_MIME: record,
         }
+
+
+def place(local: bool, host: str) -> str:
+    """Where the conversation went, in a person's words."""
+    return ("local" if local else "remote") + (f": {host}" if host else "")
 
 
 def text_bundle(text: str) -> Bundle:

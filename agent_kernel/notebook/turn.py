@@ -116,9 +116,10 @@ class CellTurn:
     def _tell(self, body: Body) -> None:
         """What is no part of the answer: what is waited for, and what a person should know."""
         match body:
-            case TurnStarted(model, local, where):
+            case TurnStarted(model, local, where, host):
                 self._summary.model, self._summary.local, self._summary.where = model, local, where
-                self._screen.status(f"Waiting for {model} ...")
+                self._summary.host = host
+                self._screen.status(f"Waiting for {model}{'' if local else f' at {host}'} ...")
             case Queued(position, reason):
                 self._screen.status(f"Waiting: {reason} (place {position} in the queue) ...")
             case ModelLoading(model, stage, fraction):

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
-from jupyter_ext.handlers.models import EngineUnloadHandler, HealthHandler, ModelPullHandler, ModelsHandler
+from jupyter_ext.handlers.models import (
+    EngineHandler,
+    EngineUnloadHandler,
+    HealthHandler,
+    ModelPullHandler,
+    ModelsHandler,
+)
 from jupyter_ext.handlers.sessions import (
     BlobHandler,
     SessionClearHandler,
@@ -43,6 +49,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),
     (rf"{PREFIX}/models", ModelsHandler),
     (rf"{PREFIX}/models/{ID}/pull", ModelPullHandler),
+    (rf"{PREFIX}/engine", EngineHandler),
     (rf"{PREFIX}/engine/unload", EngineUnloadHandler),
     (rf"{PREFIX}/health", HealthHandler),
 ]

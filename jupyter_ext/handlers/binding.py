@@ -5,21 +5,29 @@ from __future__ import annotations
 from tornado.escape import xhtml_escape
 
 from agent_kernel import __version__
+from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.errors import InvalidRequest, NotFound
 from agent_kernel.sessions.model import Session, SessionKey
 from jupyter_ext.binds import Bind
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import BindingBody
-from jupyter_ext.handlers.models import engine_to_json
+from jupyter_ext.handlers.models import current_engine
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
 
 PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Use another conversation</title></head>
-<body><h1>Use another conversation</h1>
-<p>The notebook <b>{notebook}</b> asks to go on with the conversation <b>{title}</b> ({turns} turns).
-Code in that notebook will be able to read it and to add to it.</p>
+<html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>
+<body><h1>{heading}</h1>
+<p>{asked}</p>
 {rest}</body></html>"""
+SESSION = (
+    "The notebook <b>{notebook}</b> asks to go on with the conversation <b>{title}</b> ({turns} turns). "
+    "Code in that notebook will be able to read it and to add to it."
+)
+ENGINE = (
+    "The notebook <b>{notebook}</b> asks to send its conversation <b>{title}</b> ({turns} turns so far), and all that "
+    "follows, to the {where} server <b>{host}</b> ({engine})."
+)
 FORM = """<form method="post">{xsrf}<button name="decision" value="confirmed">Let it</button>
 <button name="decision" value="denied">Refuse</button></form>"""
 
@@ -38,7 +46,7 @@ class BindingHandler(AgentHandler):
                 "kernel": kernel.id if kernel else None,
                 "namespace": self.caller.namespace,
                 "server": {"version": __version__, "url": self.app.url()},
-                "model": engine_to_json(self.app.runtime.engine.info()),
+                "model": await current_engine(self.app, self.caller, key),
             }
         )
 
@@ -97,7 +105,10 @@ class BindConfirmHandler(AgentHandler):
             self.app.binds.decide(bind, "confirmed")
             if kernel := self.app.kernels.get(bind.kernel):
                 kernel.sessions.add(bind.key.id)
-            await self.app.notebooks.bind(bind.key, bind.place)
+            if bind.engine:
+                await self.app.choices.set(bind.key, bind.engine)
+            else:
+                await self.app.notebooks.bind(bind.key, bind.place)
         elif decision == "denied":
             self.app.binds.decide(bind, "denied")
         else:
@@ -112,7 +123,12 @@ class BindConfirmHandler(AgentHandler):
         return bind, session
 
     def _page(self, bind: Bind, session: Session, rest: str) -> None:
-        notebook = xhtml_escape(bind.place)
-        title = xhtml_escape(session.title or session.key.id)
-        html = PAGE.format(notebook=notebook, title=title, turns=session.turns, rest=rest)
+        words = {"notebook": bind.place, "title": session.title or session.key.id, "turns": str(session.turns)}
+        if bind.engine:
+            endpoint = Endpoint.of_url(bind.engine)
+            words |= {"engine": bind.engine, "host": endpoint.host, "where": "local" if endpoint.local else "remote"}
+        escaped = {name: xhtml_escape(word) for name, word in words.items()}
+        heading = "Send a conversation to a server" if bind.engine else "Use another conversation"
+        asked = (ENGINE if bind.engine else SESSION).format(**escaped)
+        html = PAGE.format(heading=heading, asked=asked, rest=rest)
         self.finish(html, set_content_type="text/html; charset=utf-8")

@@ -10,13 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent_kernel.agent import Note, TurnRequest
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Media
+from agent_kernel.messages import Media, is_seen
 from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput
 from agent_kernel.sessions.model import valid_id
 from agent_kernel.settings import Permission
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+MAX_PICTURES = 16
+MAX_PICTURES_BYTES = 20 << 20
+"""Of all media of a turn; as base64 they stay below the largest body."""
 
 
 class Body(BaseModel):
@@ -56,8 +61,24 @@ class FormatBody(Body):
         return OutputFormat(self.kind, self.json_schema, self.regex, tuple(self.choice), self.name)
 
 
+class MediumBody(Body):
+    mime: Name
+    data: bytes
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def decode(cls, value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError("data is base64 text")
+        try:
+            return base64.b64decode(value, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"data is no base64: {error}") from error
+
+
 class TurnBody(Body):
     prompt: Annotated[str, Field(min_length=1)]
+    media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
     session: Id | None = None
     kernel: str = ""
     where: Literal["live", "sandbox"] | None = None
@@ -72,7 +93,16 @@ class TurnBody(Body):
     parallel_calls: bool = True
     output: FormatBody | None = None
     queue: bool = True
-    model: str | None = None
+    model: Annotated[str, Field(max_length=2_000)] | None = None
+
+    @field_validator("media")
+    @classmethod
+    def seen(cls, media: list[MediumBody]) -> list[MediumBody]:
+        if unseen := [medium.mime for medium in media if not is_seen(medium.mime)]:
+            raise ValueError(f"no model is shown {unseen[0]}; send images (PNG, JPEG, GIF, WebP) or videos")
+        if sum(len(medium.data) for medium in media) > MAX_PICTURES_BYTES:
+            raise ValueError(f"a turn takes {MAX_PICTURES_BYTES >> 20} MiB of media together")
+        return media
 
     def of_session(self, session: str) -> TurnBody:
         """With the session that the path names. Raises InvalidRequest when the body names another."""
@@ -80,11 +110,12 @@ class TurnBody(Body):
             raise InvalidRequest("The path and the body name two sessions.")
         return self.model_copy(update={"session": valid_id(session)})
 
-    def request(self, epoch: str) -> TurnRequest:
-        """``epoch`` of the kernel counts for turns whose code runs there."""
+    def request(self, epoch: str, engine: str) -> TurnRequest:
+        """``epoch`` of the kernel counts for turns whose code runs there; ``engine`` is what ``model`` came to."""
         where = self.where or ("live" if self.client_tools else "sandbox")
         return TurnRequest(
             self.prompt,
+            media=tuple(Media.of(medium.mime, medium.data) for medium in self.media),
             notes=tuple(Note(note.title, note.text) for note in self.context),
             where=where,
             cell=self.cell,
@@ -96,6 +127,7 @@ class TurnBody(Body):
             tool_choice=self.tool_choice,
             parallel_calls=self.parallel_calls,
             output=self.output.output() if self.output else None,
+            model=engine,
         )
 
 
@@ -106,21 +138,6 @@ class CancelBody(Body):
 class ClaimBody(Body):
     call: Id
     client: Name
-
-
-class MediumBody(Body):
-    mime: Name
-    data: bytes
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def decode(cls, value: object) -> object:
-        if not isinstance(value, str):
-            raise ValueError("data is base64 text")
-        try:
-            return base64.b64decode(value, validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"data is no base64: {error}") from error
 
 
 class RenewBody(Body):
@@ -177,6 +194,13 @@ class TitleBody(Body):
 
 class BindingBody(Body):
     session: Id
+
+
+class EngineBody(Body):
+    """``model`` names an engine or a model, or is a URL; empty: the server's own again."""
+
+    model: Annotated[str, Field(max_length=2_000)]
+    session: Id | None = None
 
 
 class PullBody(Body):

@@ -5,28 +5,43 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_kernel import __version__
 from agent_kernel.engines.local.catalog import catalog, entry, resolve
-from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.local.entry import Entry
-from agent_kernel.errors import Conflict, ModelBroken, ModelMissing, StoreError
+from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest, ModelBroken, ModelMissing, StoreError
 from agent_kernel.protocols import EngineInfo
+from agent_kernel.sessions.model import SessionKey
+from jupyter_ext.callers import Caller
 from jupyter_ext.handlers.base import AgentHandler, guarded
-from jupyter_ext.handlers.bodies import EmptyBody, PullBody
+from jupyter_ext.handlers.bodies import EmptyBody, EngineBody, PullBody
 from jupyter_ext.sse import encode
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
 
 
 def engine_to_json(info: EngineInfo) -> dict[str, Any]:
     return {
         "model": info.model,
         "local": info.local,
+        "host": info.host,
         "context_length": info.context_length,
         "vision": info.vision,
         "state": info.state,
         "details": dict(info.details),
     }
+
+
+async def current_engine(app: AgentKernel, caller: Caller, key: SessionKey | None) -> dict[str, Any]:
+    """Of the session, or of one that is yet to begin; ``problem`` says why its engine can not be used."""
+    own = app.runtime.engine.info()
+    try:
+        name = await app.access.engine(caller, key) if key else ""
+        return {**engine_to_json(app.runtime.engines.get(name).info()), "name": name, "problem": ""}
+    except AgentKernelError as error:
+        return {**engine_to_json(own), "name": "", "problem": str(error)}
 
 
 def model_to_json(found: Entry, cache_dir: Path) -> dict[str, Any]:
@@ -46,7 +61,40 @@ class ModelsHandler(AgentHandler):
     async def get(self) -> None:
         cache_dir = self.app.runtime.settings.cache_dir
         found = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
-        self.reply({"models": found, "engine": engine_to_json(self.app.runtime.engine.info())})
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        key = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
+        self.reply(
+            {
+                "models": found,
+                "engines": self.app.runtime.engines.listed(),
+                "engine": engine_to_json(self.app.runtime.engine.info()),
+                "current": await current_engine(self.app, self.caller, key),
+            }
+        )
+
+
+class EngineHandler(AgentHandler):
+    @guarded("write")
+    async def put(self) -> None:
+        """The engine that a session talks to from now on: the one named, or that of the caller's notebook. A kernel's
+        wish for a URL waits for the person, in the browser."""
+        body, caller, access = self.parse(EngineBody), self.caller, self.app.access
+        place = await access.place(caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if body.session is not None:
+            key = (await access.session(caller, body.session)).key
+        elif place is not None:
+            key, _ = await self.app.notebooks.session(caller.namespace, place)
+        else:
+            raise InvalidRequest("Name the session, the notebook (path) or the kernel.")
+        info = self.app.runtime.engines.get(body.model).info()
+        if caller.kernel and not access.may_choose(caller, body.model):
+            bind = self.app.binds.ask(caller.kernel.id, key, place or "", body.model)
+            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
+            pending = {"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}
+            self.reply({**pending, "engine": engine_to_json(info)}, 202)
+            return
+        await self.app.choices.set(key, body.model)
+        self.reply({"session": key.id, "engine": engine_to_json(info)})
 
 
 class ModelPullHandler(AgentHandler):
@@ -68,12 +116,13 @@ class EngineUnloadHandler(AgentHandler):
     async def post(self) -> None:
         """Gives back the model's memory; the next turn loads it again. Another engine's model is not ours to unload."""
         self.parse(EmptyBody)
-        engine = self.app.runtime.engine
         if self.app.turns.running:
             raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
-        if isinstance(engine, LocalEngine):
+        engines = self.app.runtime.engines.local_engines
+        for engine in engines:
             await engine.aclose()
-        self.reply({"engine": engine_to_json(engine.info())})
+        shown = engines[-1] if engines else self.app.runtime.engine
+        self.reply({"engine": engine_to_json(shown.info())})
 
 
 class HealthHandler(AgentHandler):

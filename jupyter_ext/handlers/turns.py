@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.errors import InvalidRequest, NotFound, TurnNotFound
+from agent_kernel.errors import NotFound, TurnNotFound
 from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.tools.offers import LEASE_S, RENEW_S
 from jupyter_ext.archive import replay
@@ -30,14 +30,16 @@ class TurnsHandler(AgentHandler):
         body, caller = self.parse(TurnBody), self.caller
         if session_id is not None:
             body = body.of_session(session_id)
-        self._check_model(body.model)
+        if body.model and self.app.access.may_choose(caller, body.model):
+            self.app.runtime.engines.get(body.model)  # before a session is made for it
         kernel = self.app.access.kernel(caller, body.kernel)
         place = await self.app.notebooks.place(kernel.id) if kernel else None
         key, created = await self._session(body, place)
+        engine = await self.app.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
         order = Order(
             key,
-            body.request(kernel.epoch if kernel else ""),
+            body.request(kernel.epoch if kernel else "", engine),
             kernel=kernel.id if kernel else "",
             by=caller.kernel.id if caller.kernel else "",
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
@@ -62,14 +64,6 @@ class TurnsHandler(AgentHandler):
         if created := await self.app.access.claim_id(caller, key.id):
             await store.create(key, title_of(place or KERNEL, body.prompt))
         return key, created
-
-    def _check_model(self, model: str | None) -> None:
-        runs = {self.app.runtime.settings.model, self.app.runtime.engine.info().model}
-        if model is not None and model not in runs:
-            raise InvalidRequest(
-                f"This server runs {self.app.runtime.engine.info().model}, not {model}.",
-                hint="Set c.AgentKernel.model and restart the Jupyter server.",
-            )
 
 
 class TurnHandler(AgentHandler):

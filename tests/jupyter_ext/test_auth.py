@@ -132,6 +132,7 @@ TABLE: list[Row] = [
     ("POST", "binds/{bind}/confirm", None, {"token": 400, "kernel": 403, "other kernel": 403}),
     ("GET", "models", None, {"token": 200}),
     ("POST", "models/no-such-model/pull", {"consent": True}, {"token": 404}),
+    ("PUT", "engine", {"model": "", "session": "{spare}"}, {"token": 200, "other kernel": 403}),
     ("POST", "engine/unload", {}, {"token": 409}),
     ("GET", "health", None, {"token": 200}),
 ]

@@ -76,7 +76,7 @@ async def test_a_new_turn_can_begin_a_session_and_name_one(notebook: Notebook) -
 async def test_models_are_listed_with_size_licence_and_publisher(notebook: Notebook) -> None:
     plain = (await notebook.run("%agent model")).plain
     assert re.search(r"default .* MB +\S*apache-2\.0", plain, re.IGNORECASE)
-    assert "This server runs scripted (ready)." in plain
+    assert "This notebook talks to scripted (local, ready)." in plain
 
 
 async def test_where_is_the_default_of_later_cells(notebook: Notebook) -> None:
@@ -110,13 +110,16 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
         ("%agent stauts", "Agent: %agent has no 'stauts'. Did you mean %agent status?"),
         ("%agent use", "Agent: %agent use needs the id of a session; %agent sessions lists them."),
         ("%agent use nothing", "Agent: There is no session nothing."),
-        ("%agent model pull nothing", "Agent: There is no model 'nothing'; there are: default, tiny."),
+        ("%agent model pull nothing", "Agent: There is no model 'nothing'; there are: default, coder-1.5b, tiny."),
         ("%agent where there", "Agent: %agent where is live or sandbox."),
         ("%%agent\n  \n", "Agent: what shall I do? Write the prompt below %%agent."),
         ("%%agent -v missing\nhello", "Agent: there is no variable 'missing' in this kernel."),
         ("%%agent --seed x\nhello", "Agent: --seed needs a number, not 'x'."),
         ("%%agent --temperature 99\nhello", "Agent: sampling.temperature"),
-        ("%%agent -m other\nhello", "Agent: This server runs scripted, not other."),
+        ("%%agent -m other\nhello", "Agent: There is no engine or model 'other' here."),
+        ("%agent model ohter", "Agent: There is no engine or model 'ohter' here."),
+        ("%agent model a b", "Agent: %agent model [NAME|URL[#MODEL]|reset]; %agent model pull NAME"),
+        ("%agent model http://me:secret@host/v1", "Agent: The url of an engine holds a name or a password."),
     ],
 )
 async def test_a_mistake_is_answered_in_one_line(notebook: Notebook, code: str, line: str) -> None:
@@ -131,7 +134,7 @@ async def test_completion_offers_commands_options_sessions_and_models_alone(note
     session = (await notebook.run("%%agent\nhello")).turn["session"]
     assert await notebook.complete("%agent st") == ["status", "stop"]
     assert await notebook.complete("%agent allow ") == ["ask", "live"]
-    assert await notebook.complete("%agent model pull ") == ["default", "tiny"]
+    assert await notebook.complete("%agent model pull ") == ["coder-1.5b", "default", "tiny"]
     assert session in await notebook.complete("%agent use ")
     assert await notebook.complete("%%agent --in ") == ["live", "sandbox"]
     assert "--max-tokens" in await notebook.complete("%%agent --")
