@@ -76,7 +76,10 @@ async def probe(render: Render) -> TemplateProbe:
     if not (asked and TOOL in asked):
         return TemplateProbe(system=SYSTEM in told, end=_end(tail))
     called = await rendered(USER, _round(1, as_text=text_arguments)[0], {"role": "user", "content": NEXT})
-    opening, closing, key = _form(called or one, asked, head, tail)
+    # Some templates list the tools before the last user message, so what comes before a call is seen where that is the
+    # first, and what comes after it where another follows.
+    opening, _, key = _form(one or called, asked, head, tail)
+    _, closing, _ = _form(called, asked, head, tail)
     plain = TemplateProbe()
     return TemplateProbe(
         tools=True,
