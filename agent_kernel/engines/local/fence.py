@@ -13,32 +13,37 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from math import inf
 
-from agent_kernel.engines.local import fence_prompt
+from agent_kernel.engines.local import fence_prompt, reasoning
 from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.completion import Completer, Completion, decoding_of
 from agent_kernel.messages import ToolCall, Usage
 from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk
 
-MARGIN = 4.0
-"""With the worked examples, follow-up questions for code had margins up to 3.7 and most chat above 4.6; two of 24 chat
-prompts were below (Qwen2.5-Coder-0.5B)."""
-NAMED_MARGIN = 8.0
-"""For a question that names a variable of the notebook (its facts come with it): without code, a small model answers it
-from the one row it was shown."""
+MARGIN = 2.0
+"""Of 51 fresh prompts that name nothing, in five languages, 1 of 21 tasks was above and 2 of 30 chats were below
+(Qwen2.5-Coder-0.5B; tests/benchmarks/test_margin.py); at 4 it was none and 8."""
+NAMED_MARGIN = 4.0
+"""For a question that names a variable of the notebook (its facts come with it) or a file: without code, a small model
+answers it from the one row it was shown, which is worse than code for chat. Of 13 such tasks none was above, of 4 such
+chats 2 were below; the highest of the tasks had 2.03."""
 MAX_CODE_TOKENS = 512
 RETRIES = 1
 NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
 CODE = rf"(?:{NO_IMPORT}\n)*{NO_IMPORT}"
 """Code without a line that begins with "im" or "fr": its names are imported already, and after an import line a small
-model goes on with the tutorial it learned the line from, file names included. A retry after a
-NameError is free to import."""
+model goes on with the tutorial it learned the line from, file names included. A retry is free to import."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
+    """``template`` is the model's chat template: one that knows thinking gets an empty block where code may come, since
+    the first token decides; without tools the model may think, and that comes apart."""
+
     margin: float = MARGIN
     named_margin: float = NAMED_MARGIN
+    template: str = ""
 
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
         """The chunks of one round, its EndChunk last."""
@@ -47,29 +52,22 @@ class Fence:
         result = turns[-1].awaiting if turns else None
         retry = offered and result is not None and result.status == "error" and turns[-1].failures <= RETRIES
         prompt = await completer.render(fence_prompt.chat(request.messages, tools=offered, retry=retry))
+        if offered:
+            prompt = reasoning.without_thinking(prompt, self.template)
         spent = Usage()
         if offered and result is None:
-            margin = self.named_margin if turns and turns[-1].names_variables else self.margin
-            fits, spent = await self._calls(prompt, completer, margin)
+            margin = self.named_margin if turns and turns[-1].names_things else self.margin
+            likely, spent = await code_margin(prompt, completer)
+            fits = likely <= margin
         else:
             fits = retry
-        regex = None if retry and result is not None and "Error: name " in result.text else CODE
+        regex = None if retry else CODE
         chunks = (
             self._code(prompt, request, completer, regex) if fits else self._text(prompt, request, completer, offered)
         )
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
-
-    async def _calls(self, prompt: str, completer: Completer, margin: float) -> tuple[bool, Usage]:
-        """Whether the model would rather run code than answer, and what asking cost."""
-        free = await completer.first_token(prompt)
-        if free.text.startswith(fence_prompt.CLOSE):
-            return True, free.usage
-        bound = await completer.first_token(prompt, regex=fence_prompt.CLOSE)
-        if not free.logprobs or not bound.logprobs:
-            return False, free.usage
-        return free.logprobs[0] - bound.logprobs[0] <= margin, free.usage
 
     async def _code(
         self, prompt: str, request: EngineRequest, completer: Completer, regex: str | None
@@ -98,10 +96,23 @@ class Fence:
         # With tools offered, text that opens a fence would be code that nobody runs.
         stop = (*request.sampling.stop, *((fence_prompt.CLOSE,) if offered else ()))
         decoding = decoding_of(request.sampling)
-        async with aclosing(completer.stream(completion, decoding, stop=stop)) as deltas:
-            async for delta in deltas:
-                yield delta
+        deltas = completer.stream(completion, decoding, stop=stop, marks=reasoning.TAGS)
+        async with aclosing(reasoning.apart(deltas, prompt)) as parts:
+            async for part in parts:
+                yield part
         yield EndChunk(completion.finish, completion.usage)
+
+
+async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
+    """How much less likely (natural log) the fence is than the best first token, 0 when it is that, infinite where the
+    model tells no probabilities; and what asking cost."""
+    free = await completer.first_token(prompt)
+    if free.text.startswith(fence_prompt.CLOSE):
+        return 0.0, free.usage
+    bound = await completer.first_token(prompt, regex=fence_prompt.CLOSE)
+    if not free.logprobs or not bound.logprobs:
+        return inf, free.usage
+    return free.logprobs[0] - bound.logprobs[0], free.usage
 
 
 def _after(spent: Usage, usage: Usage) -> Usage:

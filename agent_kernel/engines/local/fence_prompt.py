@@ -6,6 +6,7 @@ the conversation: of everything tried with a 0.5B model, they raised the share o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,12 +16,14 @@ from agent_kernel.messages import Message
 TOOL = "python"
 VARIABLES = "Variables:"
 """How the line of hidden context begins that has facts about variables the question names."""
+FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
 OPEN, CLOSE = "```python\n", "```"
 
+IMPORTED = "np, pd, plt, math, json, re, os, csv and datetime are imported. "
 RULES = (
     "To do something, write one ```python code block: it runs in the user's notebook and you see its output. "
     "Use exactly the names the user gives. Variables stay: never load or define them again. "
-    "np, pd, plt, math, json, re, os, csv and datetime are imported. "
+    f"{IMPORTED}"
     "Let Python compute every value and print it; never write results yourself. "
     "If no code is needed, answer in plain text."
 )
@@ -63,6 +66,7 @@ EXAMPLES: tuple[ChatMessage, ...] = (
         "[1 figure(s) shown]",
         "The bar plot shows the mean mpg of each color.",
     ),
+    *_example("What is 15 % of 840?", "print(840 * 0.15)", "126.0", "15 % of 840 is 126."),
     {"role": "user", "content": "Thanks! What does mpg stand for?"},
     {"role": "assistant", "content": "It stands for miles per gallon."},
 )
@@ -78,8 +82,10 @@ class Exchange:
     replies: list[Message] = field(default_factory=list)
 
     @property
-    def names_variables(self) -> bool:
-        return any(line.startswith(VARIABLES) for text in self.asked for line in text.splitlines())
+    def names_things(self) -> bool:
+        """A variable of the notebook, or a file of data."""
+        lines = [line for text in self.asked for line in text.splitlines()]
+        return any(line.startswith(VARIABLES) or FILE.search(line) for line in lines)
 
     @property
     def results(self) -> list[Message]:
@@ -137,11 +143,13 @@ def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
 
 
 def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> list[ChatMessage]:
-    """What the chat template is given. With ``tools`` the rules and the worked examples stand first."""
+    """What the chat template is given. With ``tools`` the rules and the worked examples stand first. A ``retry`` goes
+    without the examples, of which code that failed is often a copy, and may import what it likes."""
     instructions, turns = exchanges(messages)
-    system = " ".join(part for part in (instructions, RULES if tools else "") if part)
+    rules = (RULES.replace(IMPORTED, "") if retry else RULES) if tools else ""
+    system = " ".join(part for part in (instructions, rules) if part)
     shown: list[ChatMessage] = [{"role": "system", "content": system}] if system else []
-    if tools:
+    if tools and not retry:
         shown += EXAMPLES
     for turn in turns:
         shown += turn.chat(retry=retry and turn is turns[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, RULES, chat, exchanges
+from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, IMPORTED, RULES, chat, exchanges
 from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
 
 
@@ -11,8 +11,9 @@ def call(code: str, key: str = "c1") -> ToolCall:
 
 
 def said(*messages: Message, retry: bool = False) -> list[str]:
-    """Contents after the rules and the examples."""
-    return [item["content"] for item in chat(messages, tools=True, retry=retry)][1 + len(EXAMPLES) :]
+    """Contents after the rules and the examples, which a retry goes without."""
+    first = 1 if retry else 1 + len(EXAMPLES)
+    return [item["content"] for item in chat(messages, tools=True, retry=retry)][first:]
 
 
 def test_a_call_is_a_fence_and_its_result_an_output() -> None:
@@ -70,5 +71,23 @@ def test_code_is_shown_byte_for_byte_as_it_was_generated() -> None:
 def test_a_question_about_a_variable_is_known_by_its_facts() -> None:
     facts = user("The kernel is another one.\nVariables: x: int = 3", hidden=True)
 
-    assert exchanges([facts, user("Double it.")])[1][-1].names_variables
-    assert not exchanges([user("Hello")])[1][-1].names_variables
+    assert exchanges([facts, user("Double it.")])[1][-1].names_things
+    assert not exchanges([user("Hello")])[1][-1].names_things
+
+
+def test_a_question_about_a_file_of_data_is_known_by_its_name() -> None:
+    assert exchanges([user("How long is notes/diary.txt?")])[1][-1].names_things
+    assert not exchanges([user("What is example.com? And e.g. 3.5?")])[1][-1].names_things
+
+
+def test_a_retry_may_import_and_has_no_examples_to_copy_from() -> None:
+    shown = chat([user("Go."), assistant("", [call("x")]), tool_result(call(""), "KeyError: 'a'", "error")], tools=True)
+    again = chat(
+        [user("Go."), assistant("", [call("x")]), tool_result(call(""), "KeyError: 'a'", "error")],
+        tools=True,
+        retry=True,
+    )
+
+    assert len(shown) > len(again) == 2
+    assert IMPORTED in str(shown[0]["content"])
+    assert IMPORTED not in str(again[0]["content"])

@@ -1,0 +1,114 @@
+"""At which margin the fence protocol should run code: its errors on fresh prompts, for every margin.
+
+A margin is how much less likely (natural log) the model's fence is than its best first token; at most MARGIN, code is
+run (NAMED_MARGIN where the question names a variable or a file). AGENT_KERNEL_BENCH_MODEL chooses the model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel.context import INSTRUCTIONS
+from agent_kernel.engines.local import catalog, fence_prompt
+from agent_kernel.engines.local.backend import LoadOptions
+from agent_kernel.engines.local.backends import backend_for
+from agent_kernel.engines.local.completion import Completer
+from agent_kernel.engines.local.decoder import Decoder
+from agent_kernel.engines.local.fence import MARGIN, NAMED_MARGIN, code_margin
+from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
+from agent_kernel.settings import Settings
+
+PROMPTS = Path(__file__).with_name("margin_prompts.toml")
+MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
+BUILD = Path(__file__).parents[2] / "build" / "benchmarks"
+TRIED = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16.0)
+NEAR = 2
+"""So many errors more than the best margin's may the shipped margins make: greedy text is not the same on every
+machine, and a prompt more or less says nothing."""
+CALL = ToolCall("call_1", fence_prompt.TOOL, {"code": "print(12 * 12)\n"})
+AFTER_CODE = (
+    user("Compute 12 * 12."),
+    assistant("", [CALL]),
+    tool_result(CALL, "144", "success"),
+    assistant("12 * 12 is 144."),
+)
+
+
+def conversation(prompt: Mapping[str, Any], facts: Mapping[str, str]) -> list[Message]:
+    earlier = AFTER_CODE if prompt.get("after") == "code" else ()
+    note = [user(f"Variables: {facts[prompt['facts']]}", hidden=True)] if "facts" in prompt else []
+    return [system(INSTRUCTIONS), *earlier, *note, user(prompt["text"])]
+
+
+@pytest.mark.model("default")
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    body = tomllib.loads(PROMPTS.read_text(encoding="utf-8"))
+    prompts: list[dict[str, Any]] = body["prompt"]
+    completer = await loaded()
+    for prompt in prompts:
+        messages = conversation(prompt, body["facts"])
+        text = await completer.render(fence_prompt.chat(messages, tools=True))
+        prompt["margin"], _ = await code_margin(text, completer)
+        prompt["named"] = fence_prompt.exchanges(messages)[1][-1].names_things
+    kept = BUILD / f"margins-{MODEL.replace('/', '_')}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(prompts, indent=1, ensure_ascii=False), encoding="utf-8")
+    plain, named = [[item for item in prompts if item["named"] is is_named] for is_named in (False, True)]
+    with capsys.disabled():
+        print(f"\n{MODEL}\n{spread(prompts)}\n")
+        print(f"nothing named\n{table(plain, MARGIN)}\n\nsomething named\n{table(named, NAMED_MARGIN)}")
+
+    assert sum(item["needs_code"] for item in prompts) >= 30
+    assert sum(not item["needs_code"] for item in prompts) >= 30
+    for those, margin in ((plain, MARGIN), (named, NAMED_MARGIN)):
+        assert sum(errors(those, margin)) <= min(sum(errors(those, tried)) for tried in TRIED) + NEAR
+
+
+async def loaded() -> Completer:
+    """The model in this process, as the worker has it."""
+    cache = Settings.from_env().cache_dir
+    model = catalog.resolve(MODEL, cache)
+    backend = backend_for(model.path, LoadOptions(), cache)
+
+    def failed(error: BaseException) -> None:
+        raise error
+
+    decoder = Decoder(backend, failed)
+    found = await decoder.call(lambda: backend.load(model.path, LoadOptions(), lambda stage, fraction: None))
+    return Completer(decoder, backend, found, model.context_length)
+
+
+def errors(prompts: Sequence[Mapping[str, Any]], margin: float) -> tuple[int, int]:
+    """Tasks answered without code, chat for which code runs."""
+    missed = sum(item["needs_code"] and item["margin"] > margin for item in prompts)
+    return missed, sum(not item["needs_code"] and item["margin"] <= margin for item in prompts)
+
+
+def table(prompts: Sequence[Mapping[str, Any]], shipped: float) -> str:
+    tasks = sum(item["needs_code"] for item in prompts)
+    rows = [
+        f"| margin | tasks without code (of {tasks}) | code for chat (of {len(prompts) - tasks}) |",
+        "|---|---|---|",
+    ]
+    for margin in sorted({*TRIED, shipped}):
+        missed, false = errors(prompts, margin)
+        rows.append(f"| {margin:g}{' (shipped)' if margin == shipped else ''} | {missed} | {false} |")
+    return "\n".join(rows)
+
+
+def spread(prompts: Sequence[Mapping[str, Any]]) -> str:
+    """Every prompt by its margin; those on the wrong side stand out."""
+    lines = []
+    for item in sorted(prompts, key=lambda item: float(item["margin"])):
+        kind = ("task" if item["needs_code"] else "chat") + (", named" if item["named"] else "")
+        lines.append(f"{item['margin']:6.2f}  {kind:12} {item['text']}")
+    return "\n".join(lines)
