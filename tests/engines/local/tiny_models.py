@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 SPECIAL = ("<|end|>", "<|start|>", "<image>", "<fake>", "<global>", "<boi>", "<eoi>")
 END, START, IMAGE, FAKE, GLOBAL, BOI, EOI = SPECIAL
 CONTEXT = 2048
+WINDOW: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 32}
 TEMPLATE = (
     "{% for message in messages %}<|start|>{{ message['role'] }}\n"
     "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -70,10 +71,9 @@ def llama(directory: Path) -> None:
 
 
 def sliding(directory: Path) -> None:
-    """Five of six layers see 32 tokens only."""
+    """One of two layers sees 32 tokens only."""
     words = tokenizer()
-    sizes = decoder_sizes(num_hidden_layers=6, sliding_window=32)
-    config = transformers.Gemma3TextConfig(**sizes, **ids(words))
+    config = transformers.Gemma3TextConfig(**decoder_sizes(**WINDOW), **ids(words))
     save(directory, transformers.Gemma3ForCausalLM(config), words)
 
 
@@ -121,13 +121,11 @@ def idefics3(directory: Path) -> None:
 
 
 def gemma3(directory: Path) -> None:
-    """Sees, and five of six layers have a window of 32 tokens; tokens of one image see each other both ways."""
+    """Sees, and one of two layers has a window of 32 tokens; tokens of one image see each other both ways."""
     words = tokenizer(image_token=IMAGE, boi_token=BOI, eoi_token=EOI)
     config = transformers.Gemma3Config(
         vision_config=transformers.SiglipVisionConfig(**eyes(vision_use_head=False)),
-        text_config=transformers.Gemma3TextConfig(
-            **decoder_sizes(num_hidden_layers=6, sliding_window=32), **ids(words)
-        ),
+        text_config=transformers.Gemma3TextConfig(**decoder_sizes(**WINDOW), **ids(words)),
         mm_tokens_per_image=4,
         image_token_id=words.convert_tokens_to_ids(IMAGE),
         boi_token_id=words.convert_tokens_to_ids(BOI),
