@@ -20,9 +20,16 @@ class Presence:
         self._cores = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else frozenset()
         self._threads = 0
         self._returns: bool | None = None
+        self._busy = False
+
+    def hold(self) -> None:
+        """To be called now and then: libraries start threads, and bind them to cores of their choice."""
+        if self._busy:
+            self.give_way(True)
 
     def give_way(self, busy: bool) -> None:
-        """Harmless when told twice. Threads that start later inherit it from the one that starts them."""
+        """Harmless when told twice."""
+        self._busy = busy
         if not self._cores:
             return
         cores = sorted(self._cores)[: max(1, len(self._cores) - 1)] if busy else self._cores

@@ -91,6 +91,23 @@ class Hub:
     """(server, Range, Authorization) of every request."""
     url: str = ""
     storage: str = ""
+    listings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refusals: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Repository: (status, X-Error-Code) with which it is refused."""
+
+    def publish(self, repo: str, files: Mapping[str, bytes], revision: str = REVISION, **facts: Any) -> None:
+        """A repository with one revision; what is large, or no text, lies in the storage, as on the real hub."""
+        siblings: list[dict[str, Any]] = []
+        for path, data in files.items():
+            self.files[f"/{repo}/resolve/{revision}/{path}"] = data
+            git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+            told: dict[str, Any] = {"rfilename": path, "size": len(data), "blobId": git}
+            if not path.endswith((".json", ".txt", ".md", ".py")):
+                told["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": 134}
+            siblings.append(told)
+        told = {"id": repo, "sha": revision, "siblings": siblings, "tags": ["license:apache-2.0"]} | facts
+        for path in (f"/api/models/{repo}", f"/api/models/{repo}/revision/{revision}"):
+            self.listings[path] = told
 
     @property
     def ranges_asked(self) -> list[str]:
@@ -131,10 +148,28 @@ def _handler(hub: Hub, server: str) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             asked = (server, self.headers.get("Range", ""), self.headers.get("Authorization", ""))
             hub.asked.append(asked)
+            self.path = self.path.partition("?")[0]
             try:
-                self.redirect() if server == "hub" else self.file(asked[1])
+                self.listing() if self.path.startswith("/api/") else self.redirect() if server == "hub" else self.file(
+                    asked[1]
+                )
             except ConnectionError:
                 self.close_connection = True
+
+        def listing(self) -> None:
+            repo = "/".join(self.path.split("/")[3:5])
+            found = hub.listings.get(self.path)
+            known = any(path.startswith(f"/api/models/{repo}") for path in hub.listings)
+            missing = (404, "RevisionNotFound" if known else "RepoNotFound")
+            status, code = hub.refusals.get(repo) or ((200, "") if found else missing)
+            body = json.dumps(found if status == 200 else {"error": code}).encode()
+            self.send_response(status)
+            if code:
+                self.send_header("X-Error-Code", code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
         def redirect(self) -> None:
             data = hub.files.get(self.path)
@@ -170,6 +205,32 @@ def _handler(hub: Hub, server: str) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
     return Handler
+
+
+def write_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, kind: str = "BF16") -> bytes:
+    """A file as the library writes it, all zeros."""
+    sizes = {"BF16": 2, "F16": 2, "F32": 4}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, shape in (shapes or {"model.embed_tokens.weight": (64, 32), "lm_head.weight": (64, 32)}).items():
+        size = int(np.prod(shape)) * sizes[kind]
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + bytes(end)
+    path.write_bytes(data)
+    return data
+
+
+def model_files(folder: Path, **config: Any) -> dict[str, bytes]:
+    """What ``save_pretrained`` writes, in ``folder``: names and content."""
+    folder.mkdir(exist_ok=True)
+    told = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 2048} | config
+    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer_config.json").write_text("{}")
+    write_safetensors(folder / "model.safetensors")
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def hub_source(data: bytes, **changes: Any) -> dict[str, Any]:
