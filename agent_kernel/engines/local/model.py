@@ -20,7 +20,7 @@ from agent_kernel.errors import ModelBroken
 
 Protocol: TypeAlias = Literal["fence", "native", "auto"]
 PROTOCOLS: tuple[Protocol, ...] = ("fence", "native", "auto")
-ASSUMED: Protocol = "fence"
+ASSUMED: Protocol = "auto"
 """Of a model that no catalog knows."""
 MODEL_FILE = "model.gguf"
 SNAPSHOT = "snapshot"

@@ -6,9 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from agent_kernel.engines.local.auto_protocol import AutoProtocol, is_small
 from agent_kernel.engines.local.backend import Loaded
 from agent_kernel.engines.local.completion import Completer
 from agent_kernel.engines.local.fence import Fence
+from agent_kernel.engines.local.native import Native
 from agent_kernel.errors import EngineError
 from agent_kernel.protocols import Chunk, EngineRequest
 
@@ -19,11 +21,17 @@ class ToolProtocol(Protocol):
         ...
 
 
-TOOL_PROTOCOLS: Mapping[str, Callable[[Loaded], ToolProtocol]] = MappingProxyType({"fence": lambda loaded: Fence()})
+TOOL_PROTOCOLS: Mapping[str, Callable[[Loaded], ToolProtocol]] = MappingProxyType(
+    {
+        "fence": lambda loaded: Fence(template=loaded.template),
+        "native": lambda loaded: Native(loaded, fences=is_small(loaded)),
+        "auto": AutoProtocol,
+    }
+)
 
 
 def protocol_for(name: str, loaded: Loaded) -> ToolProtocol:
-    """``auto`` asks the model's chat template. Raises EngineError for a protocol that does not exist."""
+    """``auto`` asks size, template and each request. Raises EngineError for a protocol that does not exist."""
     if name not in TOOL_PROTOCOLS:
         raise EngineError(f"No backend here speaks the tool protocol {name!r}.")
     return TOOL_PROTOCOLS[name](loaded)
