@@ -66,7 +66,9 @@ class ShownMedia:
                     raise
                 unseen.append(f"[{medium.mime}: {error.message}]")
         text = "\n".join(part for part in (message.text, *unseen) if part)
-        return replace(message, parts=(Text("".join(marks) + text),))
+        # A line of its own in a result, since the last line of one that failed may be quoted alone.
+        gap = "\n" if marks and message.role == "tool" else ""
+        return replace(message, parts=(Text("".join(marks) + gap + text),))
 
     async def _frames(self, medium: Media) -> list[Picture]:
         if medium.data is None:
