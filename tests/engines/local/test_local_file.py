@@ -22,7 +22,7 @@ def test_a_file_that_is_read_exactly_is_used_where_it_lies(tmp_path: Path, kind:
     assert model.path == path
     assert model.name == "mine"
     assert model.revision == sha256(path.read_bytes())
-    assert (model.protocol, model.context_length, model.source) == ("fence", 2048, str(path))
+    assert (model.protocol, model.context_length, model.source) == ("auto", 2048, str(path))
 
 
 def test_relative_paths_and_the_home_directory_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
