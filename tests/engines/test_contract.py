@@ -10,20 +10,26 @@ import pytest
 import pytest_asyncio
 
 from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.messages import Message, assistant, user
 from agent_kernel.protocols import CallChunk, Chunk, EndChunk, Engine, EngineRequest, Sampling, TextChunk, WaitChunk
 from agent_kernel.settings import Settings
+from tests.engines.openai_api.model_servers import ModelServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 STORY = user("Tell a long story about a fox.")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["scripted", "local"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["scripted", "local", "openai_api"])
 async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine, None]:
     made: Engine
     if request.param == "scripted":
         made = ScriptedEngine([{"text": "once upon a time " * 8, "deltas": 16, "delay": 0.005, "loop": True}])
+    elif request.param == "openai_api":
+        served: ModelServer = request.getfixturevalue("model_server")
+        made = OpenAIEngine(Endpoint(served.url, served.model, context_length=2048))
     else:
         made = LocalEngine("tiny", Settings.from_env().cache_dir)
     yield made
@@ -80,6 +86,7 @@ async def test_closing_the_stream_stops_it_and_the_next_one_works(engine: Engine
     assert text_of(await answered(engine, user("Hello")))
 
 
+@pytest.mark.parametrize("engine", ["scripted", "local"], indirect=True)  # no server has to tell what it reused
 async def test_the_second_turn_reuses_the_first(engine: Engine) -> None:
     first = text_of(await answered(engine, STORY))
     end = (await answered(engine, STORY, assistant(first), user("Go on.")))[-1]

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_kernel.engines.openai_api.answer import Answer, estimated_tokens
@@ -118,6 +118,10 @@ class OpenAIEngine:
         for chunk in self._closing(request, answer):
             yield chunk
         yield EndChunk(answer.reason, clock.usage(answer, len(json.dumps(body["messages"]))))
+
+    def seeing(self) -> OpenAIEngine:
+        """The same server, sent pictures whatever the configuration says: to find out whether it takes them."""
+        return OpenAIEngine(replace(self._endpoint, vision=True), self._name)
 
     async def models(self) -> list[str]:
         """What the server lists. Raises EngineError."""

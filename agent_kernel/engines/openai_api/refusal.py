@@ -59,6 +59,7 @@ class Refusal:
         """What it means; ``again`` where the same request may do later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
+        hopeless = hopeless or "validation error" in self.words  # llama-cpp-python's 500 for what is a 422 elsewhere
         return Fault(error, again=self.status in AGAIN and not hopeless, after_s=asked_pause(self.retry_after))
 
     @property
