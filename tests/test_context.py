@@ -1,9 +1,11 @@
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.context import CHARS_PER_TOKEN, RESERVED_TOKENS, Context
+from agent_kernel import context
+from agent_kernel.context import CHARS_PER_TOKEN, LEFT_OUT, PICTURE_TOKENS, PICTURES, RESERVED_TOKENS, Context
 from agent_kernel.messages import Media, Message, ToolCall, assistant, tool_result, user
 
 
@@ -72,3 +74,66 @@ def test_pictures_are_told_of_in_words() -> None:
     view = Context(0).view([user("q"), assistant("", [call]), result], [user("now")])
     assert view.messages[3].text == "(no output)\n[1 image(s) shown to the person]"
     assert view.messages[3].media == ()
+
+
+def picture(number: int, mime: str = "image/png") -> Media:
+    return Media.of(mime, f"picture {number}".encode())
+
+
+def album(pictures: int) -> list[Message]:
+    return [
+        message for at in range(pictures) for message in (user(f"What is {at}?", [picture(at)]), assistant("A fox."))
+    ]
+
+
+def shown(context_length: int, messages: list[Message], now: Message) -> list[Media]:
+    view = Context(context_length, sees=True).view(messages, [now])
+    return [medium for message in view.messages for medium in message.media]
+
+
+def test_a_model_that_sees_is_shown_pictures_in_their_places() -> None:
+    view = Context(32_768, sees=True).view(album(1), [user("And this?", [picture(7)])])
+    assert [message.media for message in view.messages] == [(), (picture(0),), (), (picture(7),)]
+
+
+def test_older_pictures_leave_by_halves_of_what_fits_and_say_so() -> None:
+    counts = [len(shown(0, album(number), user("now"))) for number in range(PICTURES * 3)]
+    assert counts[: PICTURES + 1] == list(range(PICTURES + 1))
+    assert counts[PICTURES + 1] == PICTURES // 2 + 1
+    assert max(counts) == PICTURES
+    view = Context(0, sees=True).view(album(PICTURES + 1), [user("now")])
+    assert view.messages[1].text == f"What is 0?\n{LEFT_OUT}"
+    assert view.messages[-2].text == "A fox."
+
+
+@given(st.integers(0, 60), st.integers(0, 40_000))
+def test_pictures_stay_within_their_share_of_the_tokens_and_the_newest_is_there(number: int, length: int) -> None:
+    seen = shown(length, album(number), user("now", [picture(99)]))
+    assert seen[-1] == picture(99)
+    assert len(seen) <= max(1, length // (4 * PICTURE_TOKENS)) or length == 0
+
+
+def test_the_view_without_a_new_picture_begins_as_before() -> None:
+    before = Context(0, sees=True).view(album(20), [user("a")]).messages
+    after = Context(0, sees=True).view([*album(20), user("a"), assistant("b")], [user("c")]).messages
+    assert after[: len(before)] == before
+
+
+def test_a_video_counts_as_its_frames() -> None:
+    film = user("What happens?", [picture(1, "video/mp4")])
+    assert len(shown(0, [*album(PICTURES), film], user("now"))) == PICTURES // 2 + 1
+
+
+def test_pictures_that_are_too_many_bytes_leave_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "MEDIA_BYTES", 30)
+    assert shown(0, album(9), user("now")) == [picture(6), picture(7), picture(8)]
+
+
+def test_what_no_model_is_shown_is_named() -> None:
+    view = Context(0, sees=True).view([user("q", [picture(1, "application/pdf")])], [user("now")])
+    assert view.messages[1].text == "q\n[application/pdf, 9 bytes, shown to the person]"
+
+
+def test_a_model_of_text_is_told_what_was_attached() -> None:
+    view = Context(0).view([], [user("What is this?", [picture(1)])])
+    assert view.messages[1].text == "What is this?\n[1 image(s) or video(s) attached; this model can not see them]"

@@ -34,9 +34,12 @@ KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop
 class ScriptedEngine:
     """Plays ``script``: a list of rounds, or the path of a JSON file with one. Raises InvalidRequest."""
 
-    def __init__(self, script: Sequence[Mapping[str, Any]] | Path, *, context_length: int = 32_768) -> None:
+    def __init__(
+        self, script: Sequence[Mapping[str, Any]] | Path, *, context_length: int = 32_768, vision: bool = False
+    ) -> None:
         self._rounds = _read(script)
         self._played: set[int] = set()
+        self._vision = vision
         self._context_length = context_length
         self._seen: dict[str, list[str]] = {}
         self._calls = 0
@@ -44,7 +47,7 @@ class ScriptedEngine:
         """Every request so far, for tests that ask what the model saw."""
 
     def info(self) -> EngineInfo:
-        return EngineInfo("scripted", local=True, context_length=self._context_length, vision=False, state="ready")
+        return EngineInfo("scripted", True, self._context_length, vision=self._vision, state="ready")
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         started = time.monotonic()
