@@ -26,11 +26,15 @@ OFF = ("false", "0", "off", "no")
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``engine`` and ``store`` are names of ``assembly.py`` or ``package.module:Class``; ``engine`` may also be one of
-    ``engines``. ``model`` is a catalog name or the path of a GGUF file; of the engine ``openai_api`` it is URL#MODEL.
+    ``engines``. ``model`` is a catalog name, a path, or an id of a hub (``org/name``); of the engine ``openai_api`` it
+    is URL#MODEL.
 
     ``engines`` are servers of models by name, ``{name: {url, model, api_key_env, ...}}``, for people to choose from; as
     a variable a JSON object, or the path of a TOML file with a table for each. ``allow_urls``: a notebook may also
-    choose any URL without being confirmed. ``local_only``: no conversation leaves this machine.
+    choose any URL without being confirmed. ``local_only``: no conversation leaves this machine, and nothing is fetched.
+
+    A model that nobody asked for ``idle_unload_s`` seconds is unloaded (0 = never); ``memory_reserve_gb`` of memory are
+    kept for a person's own programs (0 = a tenth, 1 GiB at least).
     """
 
     model: str = "default"
@@ -50,6 +54,8 @@ class Settings:
     data_dir: Path = field(default_factory=lambda: platformdirs.user_data_path(APP))
     cache_dir: Path = field(default_factory=lambda: platformdirs.user_cache_path(APP))
     run_timeout_s: float = 60.0
+    idle_unload_s: float = 1800.0
+    memory_reserve_gb: float = 0.0
 
     def __post_init__(self) -> None:
         for name, allowed in (("permission", Permission), ("export", Export)):
@@ -57,6 +63,14 @@ class Settings:
                 raise InvalidRequest(f"{name} is one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}.")
         if self.max_tool_rounds < 0:
             raise InvalidRequest("max_tool_rounds is 0 (no tools) or more.")
+        for name in ("idle_unload_s", "memory_reserve_gb"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InvalidRequest(f"{name} is 0 or more.")
+
+    @property
+    def model_sources(self) -> tuple[str, ...]:
+        """The kinds of sources that a model may be fetched from, or be asked about; none with ``local_only``."""
+        return () if self.local_only else tuple(kind.strip() for kind in self.sources.split(",") if kind.strip())
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ, **traits: Any) -> Settings:

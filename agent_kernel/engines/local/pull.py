@@ -214,6 +214,12 @@ def parse_sources(text: str) -> tuple[str, ...]:
     return kinds
 
 
+def forget(entry: Entry, cache_dir: Path) -> None:
+    """Removes what was pulled of it, so that the next pull fetches it again."""
+    for source in entry.sources:
+        shutil.rmtree(entry.directory(source, cache_dir), ignore_errors=True)
+
+
 def unfinished(entry: Entry, cache_dir: Path) -> bool:
     """Whether an interrupted pull left something to go on from."""
     return any(models_dir(cache_dir).glob(f".{entry.folder}-*.partial"))
