@@ -18,6 +18,7 @@
     │   ├── OutOfMemory           less memory than the model needs beside the person's programs
     │   ├── EngineCrashed         the worker process ended
     │   ├── EngineUnreachable     the server of a model does not answer
+    │   ├── OutputInvalid         a whole answer that does not fit the format asked for
     │   └── ContextOverflow       more tokens than the model can hold
     ├── PullFailed                a download did not end well
     ├── ServerUnreachable         a client's server does not answer, or there is none
@@ -107,6 +108,10 @@ class EngineCrashed(EngineError): ...
 
 
 class EngineUnreachable(EngineError): ...
+
+
+class OutputInvalid(EngineError):
+    """``details``: the ``text`` of the answer and the ``reason``."""
 
 
 class ContextOverflow(EngineError): ...

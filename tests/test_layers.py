@@ -47,7 +47,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.sessions": (CORE, set()),
     "agent_kernel.tools": (CORE, set()),
     "agent_kernel.sandbox": (CORE, set()),
-    "agent_kernel.engines": (CORE, {"filelock", "tqdm"}),
+    "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
     "agent_kernel.context": (CORE, set()),
     "agent_kernel.toolbox": (CORE, {"jsonschema"}),
     "agent_kernel.agent": (

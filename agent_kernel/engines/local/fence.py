@@ -4,13 +4,14 @@ Whether to call is read off the model's first token: it calls when the fence is 
 likely than its best first token. Then the fence is forced and the code decoded until the fence closes. After a result
 the model answers in text; a call that failed is tried once more without showing the failed code.
 
-Only the tool named ``python`` is offered; others of a request are ignored.
+Only the tool named ``python`` is offered. Others of a request are called when ``tool_choice`` says that one must be
+(``forced_call.py``); with ``auto`` the model does not hear of them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import inf
@@ -18,8 +19,10 @@ from math import inf
 from agent_kernel.engines.local import fence_prompt, reasoning
 from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.completion import Completer, Completion, decoding_of
+from agent_kernel.engines.local.forced_call import forced_call, must_call
+from agent_kernel.engines.local.output import formatted, grammar_of, told
 from agent_kernel.messages import ToolCall, Usage
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 
 MARGIN = 2.0
 """Of 51 fresh prompts that name nothing, in five languages, 1 of 21 tasks was above and 2 of 30 chats were below
@@ -46,25 +49,41 @@ class Fence:
     template: str = ""
 
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one round, its EndChunk last."""
-        offered = any(tool.name == fence_prompt.TOOL for tool in request.tools)
+        """The chunks of one round, its EndChunk last. Raises InvalidRequest when the request contradicts itself, and
+        OutputInvalid."""
+        forced = must_call(request)
+        if request.output is not None:
+            grammar_of(request.output, request.sampling.max_tokens)  # refused before anything is decoded
+        if forced and not _has_python(forced):
+            chunks = forced_call(fence_prompt.chat(request.messages, tools=False), forced, request, completer)
+        else:
+            chunks = self._round(request, completer, must=bool(forced))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    async def _round(self, request: EngineRequest, completer: Completer, *, must: bool) -> AsyncGenerator[Chunk, None]:
+        """Code or text. ``must``: it is code."""
+        offered = request.tool_choice != "none" and _has_python(request.tools)
         _, turns = fence_prompt.exchanges(request.messages)
         result = turns[-1].awaiting if turns else None
         retry = offered and result is not None and result.status == "error" and turns[-1].failures <= RETRIES
-        prompt = await completer.render(fence_prompt.chat(request.messages, tools=offered, retry=retry))
+        chat = fence_prompt.chat(request.messages, tools=offered, retry=retry)
+        prompt = await completer.render(chat)
         if offered:
             prompt = reasoning.without_thinking(prompt, self.template)
-        spent = Usage()
-        if offered and result is None:
+        spent, fits = Usage(), must or retry
+        if offered and result is None and not must:
             margin = self.named_margin if turns and turns[-1].names_things else self.margin
             likely, spent = await code_margin(prompt, completer)
             fits = likely <= margin
+        if fits:
+            chunks = self._code(prompt, request, completer, None if retry else CODE)
+        elif request.output is not None:
+            asked = reasoning.without_thinking(await completer.render(told(chat, request.output)), self.template)
+            chunks = formatted(asked, request, completer)
         else:
-            fits = retry
-        regex = None if retry else CODE
-        chunks = (
-            self._code(prompt, request, completer, regex) if fits else self._text(prompt, request, completer, offered)
-        )
+            chunks = self._text(prompt, request, completer, offered)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
@@ -101,6 +120,10 @@ class Fence:
             async for part in parts:
                 yield part
         yield EndChunk(completion.finish, completion.usage)
+
+
+def _has_python(tools: Sequence[ToolSpec]) -> bool:
+    return any(tool.name == fence_prompt.TOOL for tool in tools)
 
 
 async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:

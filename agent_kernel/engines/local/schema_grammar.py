@@ -15,9 +15,12 @@ from decimal import Decimal
 from math import ceil, floor
 from typing import Any
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
 from agent_kernel.engines.local import digits
 from agent_kernel.engines.local.backend import Grammar
-from agent_kernel.engines.local.ebnf import NOTHING, Rules, either, literal, optional, sequence
+from agent_kernel.engines.local.ebnf import CHUNK, NOTHING, Rules, either, literal, optional, sequence
 from agent_kernel.engines.local.pattern import ANY, characters, pattern
 from agent_kernel.engines.local.schema_merge import comes_back, merged, resolved
 from agent_kernel.engines.local.string_format import FORMATS
@@ -58,6 +61,12 @@ class Bounds:
     levels: int = 2
 
 
+def bounds_within(tokens: int) -> Bounds:
+    """For an answer of at most ``tokens``: a string that goes on for ever ends before they do."""
+    string = max(8, min(tokens, MAX_LENGTH) // CHUNK) * CHUNK - 1
+    return Bounds(string=string, items=max(4, min(32, tokens // 64)))
+
+
 def json_grammar(schema: Mapping[str, Any], bounds: Bounds | None = None) -> tuple[Grammar, tuple[str, ...]]:
     """The grammar, and the keywords of the schema that it does not enforce.
 
@@ -71,6 +80,7 @@ def json_grammar(schema: Mapping[str, Any], bounds: Bounds | None = None) -> tup
         raise InvalidRequest(f"This schema is no JSON: {error}") from error
     if not text or len(text) > MAX_SCHEMA_CHARS:
         raise InvalidRequest(f"A schema has at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
+    _check(schema)
     compiler = _Compiler(schema, bounds or Bounds())
     root = compiler.value(schema, compiler.bounds.recursion)
     if root is None:
@@ -301,6 +311,13 @@ class _Compiler:
             self.rules.rule(sequence(literal("{"), members, literal("}"))),
             self.rules.rule(sequence(literal("["), items, literal("]"))),
         )
+
+
+def _check(schema: Mapping[str, Any]) -> None:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise InvalidRequest(f"This is no JSON schema of Draft 2020-12: {error.message[:500]}") from error
 
 
 def written(value: Any) -> str:
