@@ -1,7 +1,7 @@
 """Sixty notebook tasks: right answers of a model, a backend and a protocol, and the checks that decide.
 
-AGENT_KERNEL_BENCH_MODEL (a catalog name or path), _BACKEND, _PRECISION and _PYTHON (an interpreter) choose what is
-measured, AGENT_KERNEL_BENCH_TASKS="name,name" some of the tasks; what happened in each
+AGENT_KERNEL_BENCH_MODEL (a catalog name or path), _BACKEND, _PRECISION, _PROTOCOL (fence, native, auto) and _PYTHON
+(an interpreter) choose what is measured, AGENT_KERNEL_BENCH_TASKS="name,name" some of the tasks; what happened in each
 is written to build/benchmarks/.
 """
 
@@ -12,14 +12,18 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from agent_kernel.engines.local import catalog
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.local.model import LocalModel
+from agent_kernel.engines.local.model import protocol as tool_protocol
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.model import SessionKey
@@ -31,6 +35,9 @@ from tests.benchmarks.task_runs import outcomes
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 TASKS = tasks()
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
+BACKEND = os.environ.get("AGENT_KERNEL_BENCH_BACKEND", "")
+PRECISION = os.environ.get("AGENT_KERNEL_BENCH_PRECISION", "")
+PROTOCOL = os.environ.get("AGENT_KERNEL_BENCH_PROTOCOL", "")
 BUILD = Path(__file__).parents[2] / "build" / "benchmarks"
 
 
@@ -43,14 +50,19 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Li
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine() -> AsyncGenerator[LocalEngine, None]:
-    options = LoadOptions(
-        backend=os.environ.get("AGENT_KERNEL_BENCH_BACKEND", ""),
-        precision=os.environ.get("AGENT_KERNEL_BENCH_PRECISION", ""),
-    )
+    options = LoadOptions(backend=BACKEND, precision=PRECISION)
     python = os.environ.get("AGENT_KERNEL_BENCH_PYTHON") or sys.executable
+    resolve = catalog.resolve
+
+    def bound(*given: Any, **named: Any) -> LocalModel:
+        return replace(resolve(*given, **named), protocol=tool_protocol(PROTOCOL))
+
     made = LocalEngine(MODEL, Settings.from_env().cache_dir, options=options, python=python)
-    yield made
-    await made.aclose()
+    with pytest.MonkeyPatch.context() as patch:
+        if PROTOCOL:
+            patch.setattr(catalog, "resolve", bound)
+        yield made
+        await made.aclose()
 
 
 def test_there_are_ten_tasks_or_so_of_each_kind_and_half_of_all_are_held_out() -> None:
@@ -126,13 +138,14 @@ async def test_right_answers(engine: LocalEngine, sandbox: LinuxSandbox, capsys:
     started = time.monotonic()
     results = await outcomes(engine, sandbox, chosen)
     seconds = time.monotonic() - started
-    what = f"{MODEL}-{engine.info().details.get('backend', '')}-{os.environ.get('AGENT_KERNEL_BENCH_PRECISION', '')}"
+    backend = str(engine.info().details.get("backend", ""))
+    what = "-".join(part for part in (MODEL, backend, PRECISION, PROTOCOL) if part)
     kept = record(what, results, seconds)
     with capsys.disabled():
         print(f"\n{what}: {seconds:.0f} s in all; {kept}\n{table(results)}\n{report(results)}")
 
     assert len(results) == len(chosen)
-    if not only and MODEL == "default":
+    if not only and MODEL == "default" and PROTOCOL in ("", "fence"):
         assert sum(not result.wrong for result in results) >= 40
         assert sum(result.chat_code for result in results) <= 1
 
