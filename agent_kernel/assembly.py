@@ -43,7 +43,14 @@ def _scripted(settings: Settings) -> Engine:
 
 def _local(settings: Settings) -> Engine:
     python = functools.partial(interpreter, settings.worker_python, settings.data_dir)
-    return LocalEngine(settings.model, settings.cache_dir, python=python)
+    return LocalEngine(
+        settings.model,
+        settings.cache_dir,
+        python=python,
+        idle_unload_s=settings.idle_unload_s,
+        reserve_gb=settings.memory_reserve_gb,
+        sources=settings.model_sources,
+    )
 
 
 def _openai_api(settings: Settings) -> Engine:

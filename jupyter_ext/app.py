@@ -20,6 +20,7 @@ from jupyter_ext.choices import Choices
 from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.handlers import ROUTES
 from jupyter_ext.kernels import Kernels
+from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.notebooks import Notebooks
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.sidecar import Sidecars
@@ -35,7 +36,7 @@ class AgentKernel(ExtensionApp):
     name = "agent_kernel"
     loaded = False
 
-    model = Unicode(None, allow_none=True, config=True, help="A model of the catalog, or the path of a GGUF file.")
+    model = Unicode(None, allow_none=True, config=True, help="A model of the catalog, a path, or a hub's org/name.")
     engine = Unicode(
         None, allow_none=True, config=True, help="local, openai_api, scripted, one of engines, or package.module:Class."
     )
@@ -61,6 +62,8 @@ class AgentKernel(ExtensionApp):
         None, allow_none=True, config=True, help="Where sessions are kept."
     )
     cache_dir = Unicode(None, allow_none=True, config=True, help="Where models are kept.")
+    idle_unload_s = Float(None, allow_none=True, config=True, help="Seconds until an idle model is unloaded; 0: never.")
+    memory_reserve_gb = Float(None, allow_none=True, config=True, help="Memory that models leave to you; 0: a tenth.")
     run_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one run in the sandbox may take.")
 
     @default("data_dir")
@@ -79,6 +82,7 @@ class AgentKernel(ExtensionApp):
         self.pulls = Pulls(self.runtime.settings)
         self.turns = Turns(self.runtime, on_pulse=self._stay_active, on_end=self._turn_ended)
         self.kernels = Kernels(server.kernel_manager, self.url, self._namespace, self.turns.cancel_kernel)
+        self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)
         contents: Any = server.contents_manager
         self.notebooks = Notebooks(self.runtime.store, server.session_manager, str(contents.root_dir))
         self.sidecars = Sidecars(self.runtime.store, self.notebooks, self.runtime.settings, contents.is_hidden)
@@ -102,6 +106,7 @@ class AgentKernel(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         await self.runtime.start()
         self.sidecars.start()
+        self.neighbours.start()
         self.log.info("agent-kernel: engine %s, sessions in %s", self.runtime.settings.engine, self._where())
 
     def current_activity(self) -> list[str] | None:
@@ -115,6 +120,7 @@ class AgentKernel(ExtensionApp):
             return
         self.kernels.close()
         self.watch.close()
+        await self.neighbours.aclose()
         await self.turns.aclose()
         await self.pulls.aclose()
         await self.sidecars.aclose()

@@ -69,6 +69,11 @@ class Kernels:
         if kernel in self._manager and hasattr(manager := self._manager.get_kernel(kernel), "last_activity"):
             manager.last_activity = now
 
+    def busy(self) -> set[str]:
+        """Kernels that execute something, as far as Jupyter has heard; one that has not been connected to is not."""
+        managers = {kernel: self._manager.get_kernel(kernel) for kernel in self._manager.list_kernel_ids()}
+        return {kernel for kernel, manager in managers.items() if getattr(manager, "execution_state", "") == "busy"}
+
     def close(self) -> None:
         """Kernels that start from now on are none of ours."""
         self._manager.pre_start_kernel = self._prepare  # type: ignore[method-assign]

@@ -60,7 +60,8 @@ class Pulls:
         self._pulls: dict[str, Pull] = {}
 
     def start(self, name: str) -> Pull:
-        """The running download of this model, or a new one. ``name`` is a name of the catalog."""
+        """The running download of this model, or a new one. ``name`` is one of the catalog, or an id of a hub: it
+        becomes an argument of a command."""
         pull = self._pulls.get(name)
         if pull is None or pull.ended:
             pull = self._pulls[name] = Pull(name)
@@ -98,6 +99,7 @@ class Pulls:
             "AGENT_KERNEL_CACHE_DIR": str(self._settings.cache_dir),
             "AGENT_KERNEL_DATA_DIR": str(self._settings.data_dir),
             "AGENT_KERNEL_SOURCES": self._settings.sources,
+            "AGENT_KERNEL_LOCAL_ONLY": str(self._settings.local_only).lower(),
         }
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.catalog import catalog, is_path
+from agent_kernel.engines.local.hub_id import HubId
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.seat import Seat, Seated
@@ -111,7 +112,7 @@ class NamedEngines:
         found = self._configured.get(name)
         if isinstance(found, Endpoint):
             return OpenAIEngine(found, name)
-        if isinstance(found, LocalModel) or name in catalog():
+        if isinstance(found, LocalModel) or name in catalog() or is_path(name) or HubId.parse(name):
             model = found.model if found else name
             if model in {*self._made, *self._own_names}:
                 return self._made.get(model, self._own)

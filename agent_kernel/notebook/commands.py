@@ -25,6 +25,7 @@ HELP = {
     "stop": "stop turns of this session that still run",
     "allow": "live|ask: run python in this kernel without asking, for this session; ask again",
     "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
+    "unload": "give back the memory of the model; the next turn loads it again",
     "where": "live|sandbox: where python runs when a cell does not say",
     "help": "this list",
 }
@@ -180,14 +181,19 @@ class Commands:
         if verb == "pull":
             self._pull(name.strip())
         elif verb == "unload":
-            engine = self.server.call("POST", "engine/unload", {})["engine"]
-            self._say(line_bundle(f"{engine['model']} is {engine['state']}; the next turn loads it again."))
+            self._unload("")
         elif name:
             raise AgentError("%agent model [NAME|URL[#MODEL]|reset]; %agent model pull NAME; %agent model unload.")
         elif verb:
             self._choose("" if verb == "reset" else verb)
         else:
             self._list_models()
+
+    def _unload(self, rest: str) -> None:
+        answer = self.server.call("POST", "engine/unload", {})
+        engine, freed = answer["engine"], answer.get("freed_bytes", 0) / MB
+        gave = f" and gave back {freed:,.0f} MB" if freed else ""
+        self._say(line_bundle(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again."))
 
     def _choose(self, name: str) -> None:
         """For this notebook's session, from its next turn on."""
@@ -231,8 +237,11 @@ class Commands:
 
     def _pull(self, name: str) -> None:
         models = {model["name"]: model for model in self.server.call("GET", "models")["models"]}
+        if "/" in name:
+            self._pull_from_hub(name)
+            return
         if name not in models:
-            raise AgentError(f"There is no model {name!r}; there are: {', '.join(models)}.")
+            raise AgentError(f"There is no model {name!r}; there are: {', '.join(models)}, and a hub's org/name.")
         pull = ModelPull(self.server, self._shell, models[name])
         self._say(line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is here already."))
         if models[name]["state"] == "ready":
@@ -240,6 +249,17 @@ class Commands:
         if not self._person.agrees("Download it now?"):
             raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
         pull.run()
+
+    def _pull_from_hub(self, name: str) -> None:
+        """What it is and costs is told first, as for any model we do not know."""
+        offer = self.server.call("GET", f"models/{quoted(name)}")
+        pull = ModelPull(self.server, self._shell, offer)
+        if offer["state"] == "ready":
+            self._say(line_bundle(f"{name} is here already."))
+        elif pull.offered(self._person):
+            return
+        else:
+            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
 
     def _where(self, rest: str) -> None:
         if rest not in ("", "live", "sandbox"):

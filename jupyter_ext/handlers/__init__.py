@@ -8,6 +8,7 @@ from jupyter_ext.handlers.models import (
     EngineHandler,
     EngineUnloadHandler,
     HealthHandler,
+    ModelHandler,
     ModelPullHandler,
     ModelsHandler,
 )
@@ -48,6 +49,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/binds/{ID}", BindHandler),
     (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),
     (rf"{PREFIX}/models", ModelsHandler),
+    (rf"{PREFIX}/models/{ID}", ModelHandler),
     (rf"{PREFIX}/models/{ID}/pull", ModelPullHandler),
     (rf"{PREFIX}/engine", EngineHandler),
     (rf"{PREFIX}/engine/unload", EngineUnloadHandler),

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel import __version__
-from agent_kernel.engines.local.catalog import catalog, entry, resolve
+from agent_kernel.engines.local.catalog import catalog, entry, fetchable, installed, resolve
+from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.local.entry import Entry
+from agent_kernel.engines.local.hub_id import HubId
 from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest, ModelBroken, ModelMissing, StoreError
 from agent_kernel.protocols import EngineInfo
 from agent_kernel.sessions.model import SessionKey
@@ -97,12 +99,32 @@ class EngineHandler(AgentHandler):
         self.reply({"session": key.id, "engine": engine_to_json(info)})
 
 
+class ModelHandler(AgentHandler):
+    @guarded("execute")
+    async def get(self, name: str) -> None:
+        """What a model is and would cost. Of an id of a hub that is not here, the hub is asked."""
+        settings = self.app.runtime.settings
+        self.reply(await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources))
+
+
+def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
+    wanted = HubId.parse(name)
+    if wanted is None:
+        return model_to_json(entry(name), cache_dir)
+    here = installed(name, cache_dir)
+    if here is not None:
+        told = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
+        return {"name": name, "state": "ready", "path": str(here.path)} | told
+    return {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
+
+
 class ModelPullHandler(AgentHandler):
     @guarded("execute")
     async def post(self, name: str) -> None:
-        """Names of the catalog only: a kernel can not make the server fetch anything else."""
+        """Names of the catalog, and ids of a hub: data only, within the disk, from where ``sources`` allows."""
         self.parse(PullBody)
-        pull = self.app.pulls.start(entry(name).name)
+        wanted = HubId.parse(name)
+        pull = self.app.pulls.start(str(wanted) if wanted else entry(name).name)
         await self.stream(_lines(pull.follow()))
 
 
@@ -119,10 +141,14 @@ class EngineUnloadHandler(AgentHandler):
         if self.app.turns.running:
             raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
         engines = self.app.runtime.engines.local_engines
+        freed = 0
         for engine in engines:
-            await engine.aclose()
+            if isinstance(engine, LocalEngine):
+                freed += await engine.unload()
+            else:
+                await engine.aclose()
         shown = engines[-1] if engines else self.app.runtime.engine
-        self.reply({"engine": engine_to_json(shown.info())})
+        self.reply({"engine": engine_to_json(shown.info()), "freed_bytes": freed})
 
 
 class HealthHandler(AgentHandler):

@@ -131,6 +131,7 @@ TABLE: list[Row] = [
     ("GET", "binds/{bind}/confirm", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("POST", "binds/{bind}/confirm", None, {"token": 400, "kernel": 403, "other kernel": 403}),
     ("GET", "models", None, {"token": 200}),
+    ("GET", "models/no-such-model", None, {"token": 404}),
     ("POST", "models/no-such-model/pull", {"consent": True}, {"token": 404}),
     ("PUT", "engine", {"model": "", "session": "{spare}"}, {"token": 200, "other kernel": 403}),
     ("POST", "engine/unload", {}, {"token": 409}),
