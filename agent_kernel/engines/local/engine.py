@@ -98,11 +98,25 @@ class LocalEngine:
             self._watch.touch()
 
     async def _chunks(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        async with aclosing(self._until_ready()) as waits:
-            async for wait in waits:
-                yield wait
-        worker = self._worker
-        assert worker is not None
+        """A request that had said nothing when the worker crashed is asked once more, of the next worker."""
+        for tries_left in (1, 0):
+            begun = False
+            async with aclosing(self._until_ready()) as waits:
+                async for wait in waits:
+                    yield wait
+            worker = self._worker
+            assert worker is not None
+            try:
+                async with aclosing(self._answer(worker, request)) as chunks:
+                    async for chunk in chunks:
+                        begun |= not isinstance(chunk, WaitChunk)
+                        yield chunk
+                return
+            except EngineCrashed:
+                if begun or not tries_left or not worker.crashed:
+                    raise
+
+    async def _answer(self, worker: WorkerProcess, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         frame = {"type": "stream", "request": request_to_json(request, sees=self._sees)}
         async with aclosing(worker.frames(frame)) as frames:
             async for body in frames:

@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import replace
 from typing import Any
 
-from agent_kernel.errors import InvalidRequest, from_json
+from agent_kernel.errors import EngineCrashed, InvalidRequest, from_json
 from agent_kernel.messages import Media, Message, Part, ToolCall, Usage
 from agent_kernel.protocols import (
     CallChunk,
@@ -92,7 +92,14 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 
 
 def chunk_from_json(body: dict[str, Any]) -> Chunk:
-    """Raises the AgentKernelError that an ``error`` carries."""
+    """Raises the AgentKernelError that an ``error`` carries, and EngineCrashed for what is no chunk."""
+    try:
+        return _chunk(body)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise EngineCrashed(f"The model worker sent what is no chunk: {error!r}.") from error
+
+
+def _chunk(body: dict[str, Any]) -> Chunk:
     match body:
         case {"text": text}:
             return TextChunk(text, tuple(TokenLogprob(*token) for token in body.get("logprobs", ())))

@@ -62,6 +62,7 @@ class OpenVino:
         self._cache_dir = cache_dir
         self._blocks, self._batched = blocks, batched
         self._handles: dict[int, Any] = {}
+        self._probable: set[int] = set()
         self._held: deque[_Held] = deque()
         self._next = 0
         self._leaving = False
@@ -153,6 +154,7 @@ class OpenVino:
     def cancel(self, key: int) -> None:
         self._held = deque(held for held in self._held if held.key != key)
         handle = self._handles.pop(key, None)
+        self._probable.discard(key)
         if handle is not None:
             handle.cancel()
             self._leaving = True
@@ -171,6 +173,8 @@ class OpenVino:
         if self._leaving:  # its blocks are this request's, and there is no room for both
             self._leaving = False
             self._pipeline.step()
+        if decoding.logprob:
+            self._probable.add(key)
         prompt = self._ov.Tensor(self._numpy.array(ids, dtype=self._numpy.int64).reshape(1, -1))
         try:
             self._handles[key] = self._pipeline.add_request(key, prompt, self._config(decoding))
@@ -248,12 +252,14 @@ class OpenVino:
         if handle.can_read():
             for output in handle.read().values():
                 ids += output.generated_ids
-                logprobs += output.generated_log_probs
+                # Without asking they are there too, all 0.
+                logprobs += output.generated_log_probs if key in self._probable else ()
                 finish = {reasons.STOP: "stop", reasons.LENGTH: "length"}.get(output.finish_reason, finish)
         if not finish and handle.get_status() == self._genai.GenerationStatus.IGNORED:
             finish = "refused"
         if finish:
             del self._handles[key]
+            self._probable.discard(key)
         if not ids and not finish:
             return None
         kept = [at for at, token in enumerate(ids) if token != self._eos]

@@ -46,10 +46,10 @@ class CachedBlocks:
     """Which whole blocks of which prefixes are in the KV cache, as far as can be told from outside.
 
     The library does not report what it reused, so this mirrors its block table: a block is known by the ids from the
-    beginning of its prompt to its end; every whole block of a finished or running request is there until ``blocks``
-    newer ones came. It can be wrong in two ways. Too low: a partly filled last block may be reused too (up to ``block``
-    - 1 tokens). Too high: while running requests hold much of the cache, the library may already have dropped a block
-    that this still counts; then the time to first token shows it.
+    beginning of its prompt to its end; every block of a finished or running request, its last and partly filled one
+    too, is there until ``blocks`` newer ones came. It can be wrong in two ways. Too low: a partly filled last block may
+    be reused too (up to ``block`` - 1 tokens). Too high: once the cache is full, the library may already have dropped a
+    block that this still counts; then the time to first token shows it.
     """
 
     def __init__(self, block: int, blocks: int) -> None:
@@ -60,7 +60,7 @@ class CachedBlocks:
     def reused(self, ids: Sequence[int]) -> int:
         """Tokens of this prompt that need not be computed again. The last token always is: its logits are needed."""
         count = 0
-        for key in self._keys(ids):
+        for _, key in self._keys(ids):
             if key not in self._known:
                 break
             self._known.move_to_end(key)
@@ -68,14 +68,31 @@ class CachedBlocks:
         return min(count, max(0, len(ids) - 1))
 
     def add(self, ids: Sequence[int]) -> None:
-        for key in self._keys(ids):
-            self._known[key] = None
-            self._known.move_to_end(key)
+        parent = 0
+        for start, key in self._keys(ids):
+            if key not in self._known:
+                self._fill(parent, ids[start : start + self._block - 1])
+            self._touch(key)
+            parent = key
+        rest = ids[len(ids) - len(ids) % self._block :]
+        if rest:
+            self._fill(parent, rest)
+            self._touch(hash((parent, *rest)))
         while len(self._known) > self._blocks:
             self._known.popitem(last=False)
 
-    def _keys(self, ids: Sequence[int]) -> Iterator[int]:
+    def _touch(self, key: int) -> None:
+        self._known[key] = None
+        self._known.move_to_end(key)
+
+    def _fill(self, parent: int, ids: Sequence[int]) -> None:
+        """A block that held fewer of these ids holds all of them now."""
+        for end in range(1, len(ids) + 1):
+            self._known.pop(hash((parent, *ids[:end])), None)
+
+    def _keys(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Where each whole block begins, and what it is known by."""
         key = 0
         for start in range(0, len(ids) - self._block + 1, self._block):
             key = hash((key, *ids[start : start + self._block]))
-            yield key
+            yield start, key

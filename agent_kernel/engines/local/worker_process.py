@@ -40,13 +40,16 @@ class WorkerProcess:
         self._silent_s = silent_s
         self._inboxes: dict[int, asyncio.Queue[Frame]] = {}
         self._next = 1
-        self._heard = time.monotonic()
+        self._silence = 0.0
+        self._busy_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._loaded = False
         self._closing = False
         self._error: AgentKernelError | None = None
         self._stats: list[asyncio.Future[Frame]] = []
         self.running = 0
+        self.crashed = False
+        """It ended by itself: nobody closed it."""
 
     @classmethod
     async def start(cls, python: str, cache_dir: Path, silent_s: float = SILENT_S) -> WorkerProcess:
@@ -168,10 +171,12 @@ class WorkerProcess:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             async for frame in read_frames(reader):
-                self._heard = time.monotonic()
+                self._silence = 0.0
                 self._deliver(frame)
         except EngineCrashed as error:
             self._fail(error)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            self._fail(EngineCrashed(f"The model worker sent what is no frame of ours: {error!r}."))
         code = await self._ended()
         self._fail(EngineCrashed(*self._epitaph(code)))
 
@@ -186,19 +191,23 @@ class WorkerProcess:
             case "failed":
                 self._fail(from_json(frame["error"]))
             case "beat":
-                self.running = frame["running"]
+                self.running, self._busy_s = int(frame["running"]), float(frame["busy_s"])
             case "stats":
                 self._stats.pop(0).set_result(frame)
 
     async def _watch(self) -> None:
+        """Silence is counted, not read off the clock: a server that was itself stopped has not listened meanwhile."""
         while self._error is None:
+            before = time.monotonic()
             await asyncio.sleep(CHECK_S)
-            silent = time.monotonic() - self._heard
+            self._silence += min(time.monotonic() - before, 2 * CHECK_S)
             limit = self._silent_s if self._loaded else max(self._silent_s, LOADING_SILENT_S)
-            if silent > limit:
+            # A step may also hang without holding Python's lock: then the beats go on and tell so.
+            stuck = max(self._silence, self._busy_s if self._loaded else 0.0)
+            if stuck > limit:
                 self._fail(
                     EngineCrashed(
-                        f"The model worker did not answer for {silent:.0f} s and was stopped.",
+                        f"The model worker did not answer for {stuck:.0f} s and was stopped.",
                         hint="Ask again: a new worker starts. If it happens again, use a smaller model.",
                     )
                 )
@@ -208,6 +217,7 @@ class WorkerProcess:
         """Everything that waits for this worker learns the first reason."""
         if self._error is None:
             self._error = error
+            self.crashed = not self._closing
             for inbox in self._inboxes.values():
                 inbox.put_nowait({"type": "failed", "error": error.to_json()})
             for answer in self._stats:
