@@ -23,11 +23,12 @@ from agent_kernel.engines.local.backend import (
     Piece,
     Progress,
 )
+from agent_kernel.engines.local.memory import GIB, read_memory
 from agent_kernel.engines.local.paged_cache import BLOCK, PagedCache, bytes_per_block
 from agent_kernel.engines.local.torch_grammar import Grammars
 from agent_kernel.engines.local.torch_model import TorchModel, import_libraries, load_error, load_model
 from agent_kernel.engines.local.torch_sampler import KEY, Choices, Sampler
-from agent_kernel.errors import EngineError
+from agent_kernel.errors import EngineError, ModelUnsupported
 
 MAX_BATCHED = 512
 """Tokens per step: full prefill speed on CPUs, and other streams keep moving."""
@@ -203,11 +204,30 @@ class Transformers:
         """A new manager with its cache; ``sampled`` with our sampler in it. Raises Unbatchable or EngineError."""
         torch, transformers = self._libraries
         model, ends = self._model.model, sorted(self._model.end_ids)
+        generation = transformers.GenerationConfig(do_sample=False, max_new_tokens=1, eos_token_id=ends or -1)
+        self._sampler = None
+        try:
+            self._manager = model.init_continuous_batching(generation, self._configuration(sampled))
+            if sampled:
+                self._sampler = Sampler(self._libraries)
+                self._install(self._sampler)
+            self._manager.warmup()
+            self._cache = PagedCache(self._manager.batch_processor.cache)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            raise load_error(Path("The model's cache"), error) from error
+        except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+            raise Unbatchable(f"the library's batching does not take it ({error})", self._model) from error
+        if self._options.prefixes and not self._cache.shares_prefixes:
+            raise Unbatchable("its attention slides, and the library keeps no prefixes of such models", self._model)
+        self._manager.start()
+
+    def _configuration(self, sampled: bool) -> Any:
         cuda = self._model.device.startswith("cuda")
         given: dict[str, Any] = {} if cuda and not self._options.cache_gb else {"num_blocks": self._wanted_blocks()}
         if not cuda:
+            # The size was decided with a reserve; the library would leave 40 % of the memory, more than there may be.
             given["max_memory_percent"] = 1.0
-        config = transformers.ContinuousBatchingConfig(
+        return self._libraries.transformers.ContinuousBatchingConfig(
             page_size=BLOCK,
             max_batch_tokens=MAX_BATCHED,
             max_requests_per_batch=MAX_REQUESTS,
@@ -219,22 +239,6 @@ class Transformers:
             return_logprobs=not sampled,
             **given,
         )
-        generation = transformers.GenerationConfig(do_sample=False, max_new_tokens=1, eos_token_id=ends or -1)
-        self._sampler = None
-        try:
-            self._manager = model.init_continuous_batching(generation, config)
-            if sampled:
-                self._sampler = Sampler(self._libraries)
-                self._install(self._sampler)
-            self._manager.warmup()
-            self._cache = PagedCache(self._manager.batch_processor.cache)
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            raise load_error(Path("The model's cache"), error) from error
-        except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-            raise Unbatchable(str(error), self._model) from error
-        if self._options.prefixes and not self._cache.shares_prefixes:
-            raise Unbatchable("its attention slides, and the library keeps no prefixes of such models", self._model)
-        self._manager.start()
 
     def _install(self, sampler: Sampler) -> None:
         try:
@@ -246,14 +250,22 @@ class Transformers:
     def _wanted_blocks(self) -> int:
         config = self._model.model.config.get_text_config()
         size = bytes_per_block(config, getattr(self._libraries.torch, self._model.dtype).itemsize)
-        wanted = int(self._options.cache_gb * 2**30) or max(2**30, _free_memory() // 8)
+        memory = read_memory()
+        share = max(GIB, memory.available // 8) if memory else GIB
+        wanted = int(self._options.cache_gb * GIB) or share
         return max(1, wanted // size)
 
     def _prove(self) -> None:
         """Tries at every load what later requests rely on: that a batch computes what the model alone computes, else it
         is Unbatchable, and that a grammar is kept to, else grammars are refused and the rest goes on without us."""
         prompt = self.encode(PROBE)
-        alone = self._log_probabilities(prompt)
+        try:
+            alone = self._log_probabilities(prompt)
+        except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+            self._manager.stop(block=True, timeout=STOP_S)
+            raise ModelUnsupported(
+                f"The model was loaded and does not compute: {error}", hint="Try another precision or device."
+            ) from error
         try:
             if self._sampler is not None and not self._fault:
                 self._fault = self._tried(prompt)
@@ -261,12 +273,9 @@ class Transformers:
                     self._manager.stop(block=True, timeout=STOP_S)
                     self._open(sampled=False)
             self._compare(alone, prompt)
-        except RuntimeError as error:
+        except (RuntimeError, Unbatchable) as error:
             self._manager.stop(block=True, timeout=STOP_S)
             raise Unbatchable(str(error), self._model) from error
-        except Unbatchable:
-            self._manager.stop(block=True, timeout=STOP_S)
-            raise
 
     def _tried(self, prompt: list[int]) -> str:
         """Why grammars do not work; empty when they do."""
@@ -309,7 +318,7 @@ class Transformers:
                     yield piece
 
     def _loaded(self) -> Loaded:
-        details = dict(self._model.details) | {"cache_gb": round(self._cache_bytes() / 2**30, 2)}
+        details = dict(self._model.details) | {"cache_gb": round(self._cache_bytes() / GIB, 2)}
         if not self._fault:
             details["grammars"] = f"xgrammar {self._grammars.version}"
         else:
@@ -327,6 +336,8 @@ class Transformers:
             architecture=model.architecture,
             context_length=model.context_length,
             parameters=model.parameters,
+            at_once=MAX_REQUESTS,
+            cache_tokens=self._cache.blocks * BLOCK,
             response_template=model.response_template,
         )
 
@@ -338,14 +349,3 @@ class Transformers:
         status = getattr(self._manager, "background_thread_status", None)
         error = getattr(status, "fatal_error", None)
         return f"transformers' batching has ended: {type(error).__name__}: {error}" if error else "it has ended"
-
-
-def _free_memory() -> int:
-    """Bytes that a new process may take without swapping; 8 GB where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 8 * 2**30
