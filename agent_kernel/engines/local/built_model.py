@@ -35,6 +35,10 @@ class BuiltModel:
         """The tokenizer and the pipeline. RuntimeError comes from the library: the file is not one it can run."""
         progress("reading the vocabulary", None)
         tokenizer = genai.Tokenizer(str(self._path))
+        if self._path.is_dir():  # exported: nothing is to be built
+            progress("loading the weights", None)
+            source = str(self._path)
+            return tokenizer, genai.ContinuousBatchingPipeline(source, tokenizer, scheduler, "CPU", **properties)
         if not (self.directory / GRAPH).is_file():
             progress("preparing the model (once)", None)
             self._build(genai, scheduler, properties)
