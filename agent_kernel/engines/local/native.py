@@ -8,7 +8,6 @@ the prefix, and ends the answer where a call would begin. Thinking comes apart a
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -17,21 +16,24 @@ from agent_kernel.engines.local import declared_parser, reasoning
 from agent_kernel.engines.local.answer_reader import AnswerReader
 from agent_kernel.engines.local.backend import Grammar, Loaded
 from agent_kernel.engines.local.call_json import new_call
-from agent_kernel.engines.local.call_parser import MARKS, CallParser
-from agent_kernel.engines.local.completion import Completer, Completion, decoding_of
+from agent_kernel.engines.local.call_parser import MARKS, TAGS, CallParser
+from agent_kernel.engines.local.completion import MAX_TOKENS, Completer, Completion, decoding_of
 from agent_kernel.engines.local.declared_parser import DeclaredParser, form_of
+from agent_kernel.engines.local.ebnf import Rules, either, literal, sequence
+from agent_kernel.engines.local.forced_call import must_call
 from agent_kernel.engines.local.native_prompt import chat, schemas
+from agent_kernel.engines.local.output import formatted, told
 from agent_kernel.engines.local.reasoning import Reasoning
-from agent_kernel.engines.local.schema_grammar import json_grammar
+from agent_kernel.engines.local.schema_grammar import bounds_within, json_grammar
 from agent_kernel.engines.local.template_probe import TemplateProbe, probe
 from agent_kernel.engines.local.written import Written
-from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Message, Usage, assistant, parse_arguments, tool_result
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, OutputFormat, TextChunk, ToolSpec
 
 ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
 """Ends of turns that a model may write beside the one its vocabulary names."""
 SHOWN = (*MARKS, *declared_parser.MARKS, *reasoning.TAGS)
+NAME_TOKENS = 96
 NO_CALL = r"[^\s<\[{`][\s\S]*"
 """An answer that begins like no call: for a model that insists on calling when it must not."""
 
@@ -48,18 +50,17 @@ class Native:
         self._probing = asyncio.Lock()
 
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one round, its EndChunk last. Raises InvalidRequest for a tool_choice that is not on offer."""
-        names = [tool.name for tool in request.tools]
-        if request.tool_choice not in ("auto", "none", "required", *names):
-            raise InvalidRequest(f"tool_choice names {request.tool_choice!r}, which is none of the tools.")
+        """The chunks of one round, its EndChunk last. Raises InvalidRequest for a request that contradicts itself, and
+        OutputInvalid for an answer that does not fit the format it was to have."""
+        forced = must_call(request)
         answer = Answer(request, completer, await self._template(completer), self._written)
         answer.prompt = await answer.rendered(request.messages)
-        if not names or request.tool_choice == "none":
-            chunks = self._text(answer)
-        elif request.tool_choice == "auto":
-            chunks = self._free(answer)
+        if forced:
+            chunks = self._forced(answer, forced)
+        elif request.output is not None:
+            chunks = self._formatted(answer, request.output)
         else:
-            chunks = self._forced(answer, names if request.tool_choice == "required" else [request.tool_choice])
+            chunks = self._unbound(answer)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
@@ -69,6 +70,36 @@ class Native:
             if self._probe is None:
                 self._probe = await probe(completer.render)
         return self._probe
+
+    def _unbound(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
+        free = answer.request.tools and answer.request.tool_choice == "auto"
+        return self._free(answer) if free else self._text(answer)
+
+    async def _formatted(self, answer: Answer, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
+        """Words in their format, unless the first token begins a call."""
+        request, completer = answer.request, answer.completer
+        plain = answer.prompt
+        answer.prompt = await answer.rendered(request.messages, output)
+        if request.tools and request.tool_choice == "auto" and await self._calls_first(answer, output):
+            answer.prompt = plain
+            chunks = self._free(answer)
+        else:
+            prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
+            chunks = formatted(prompt, request, completer)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    async def _calls_first(self, answer: Answer, output: OutputFormat) -> bool:
+        """A special token begins a call too: there is no other to begin with. A bracket does where this model writes
+        calls without tags and the format is no JSON."""
+        first = await answer.completer.first_token(reasoning.without_thinking(answer.prompt, self._loaded.template))
+        text = first.text.strip()
+        if not text:
+            return bool(first.ids) and not first.text
+        json_too = output.kind in ("json_object", "json_schema")
+        bare = text.startswith("{") and not answer.template.opening and not json_too
+        return bare or any(tag.startswith(text) or text.startswith(tag) for tag in TAGS)
 
     async def _free(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
         """Text, calls or both, as the model likes."""
@@ -95,27 +126,19 @@ class Native:
         reason = "calls" if reader.calls and completion.finish != "length" else completion.finish
         yield EndChunk(reason, completion.usage)
 
-    async def _forced(self, answer: Answer, names: Sequence[str]) -> AsyncGenerator[Chunk, None]:
+    async def _forced(self, answer: Answer, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
         """One call of one of these tools; the model chooses among several."""
         template, completer, sampling = answer.template, answer.completer, answer.request.sampling
         prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
-        head, spent = f'{template.opening}{{"name": "{names[0]}", "{template.key}":', Usage()
-        begun, forced = prompt, head
-        if len(names) > 1:
-            choice = "|".join(map(re.escape, names))
-            chosen = Completion(prompt)
-            grammar = Grammar("regex", rf'\{{"name": "({choice})", "{template.key}":')
-            decoding = replace(decoding_of(sampling), grammar=grammar)
-            await _drain(completer.stream(chosen, decoding, forced=template.opening))
+        tool, head, spent = tools[0], f'{template.opening}{{"name": "{tools[0].name}", "{template.key}":', Usage()
+        completion, forced = Completion(prompt), head
+        if len(tools) > 1:
+            chosen = await self._chosen(answer, prompt, tools)
+            tool = next(tool for tool in tools if f'"{tool.name}"' in chosen.text)
             head, spent = template.opening + chosen.text, chosen.usage
-            begun, forced = prompt + head, ""
-            if chosen.finish == "length":
-                yield TextChunk(head)
-                yield EndChunk("length", spent)
-                return
-        name = names[0] if len(names) == 1 else chosen.text.split('"')[3]
-        completion = Completion(begun)
-        grammar, _ = json_grammar({"type": "object"} | dict(answer.tool(name).parameters))
+            completion, forced = Completion(prompt + head), ""
+        schema = {"type": "object"} | dict(tool.parameters)
+        grammar, _ = json_grammar(schema, bounds_within(sampling.max_tokens or MAX_TOKENS))
         decoding = replace(decoding_of(sampling), grammar=grammar)
         closing = "}" + template.closing
         await _drain(completer.stream(completion, decoding, forced=forced, closing=closing))
@@ -124,11 +147,22 @@ class Native:
             yield TextChunk(head + completion.text)
             yield EndChunk("length", usage)
             return
-        call = new_call(name, parse_arguments(completion.text))
+        # What the grammar does not enforce is the toolbox's to judge: the model reads its result.
+        call = new_call(tool.name, parse_arguments(completion.text))
         yield CallChunk(call)
         if prompt == answer.prompt:
             await answer.keep(head + completion.text + closing, assistant("", [call]))
         yield EndChunk("calls", usage)
+
+    async def _chosen(self, answer: Answer, prompt: str, tools: Sequence[ToolSpec]) -> Completion:
+        """The beginning of a call, up to its arguments. Its tokens are not counted against the limit."""
+        template = answer.template
+        names = either(*(literal(tool.name) for tool in tools))
+        grammar = Rules().grammar(sequence(literal('{"name": "'), names, literal(f'", "{template.key}":')))
+        completion = Completion(prompt)
+        decoding = replace(decoding_of(replace(answer.request.sampling, max_tokens=NAME_TOKENS)), grammar=grammar)
+        await _drain(answer.completer.stream(completion, decoding, forced=template.opening))
+        return completion
 
     async def _text(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
         """Words only. Where a listed tool would be called the answer ends; a model that had no other is asked again, in
@@ -179,13 +213,12 @@ class Answer:
     def ends(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.template.end, *ENDS) if self.template.end else ENDS))
 
-    def tool(self, name: str) -> ToolSpec:
-        return next(tool for tool in self.request.tools if tool.name == name)
-
-    async def rendered(self, messages: Sequence[Message]) -> str:
+    async def rendered(self, messages: Sequence[Message], output: OutputFormat | None = None) -> str:
         """Raises EngineError when the template refuses the conversation."""
         tools = self.request.tools
         shown = chat(messages, tools, self.template, self.written.of)
+        if output is not None:
+            shown = told(shown, output)
         return await self.completer.render(shown, schemas(tools) if self.template.tools else ())
 
     async def keep(self, raw: str, message: Message) -> None:

@@ -21,15 +21,23 @@ SPECIAL = 0x200000
 
 
 class ScriptedBackend:
-    """``answers`` are played in order. ``submitted`` are the prompts as text, and how each was to be decoded."""
+    """``answers`` are played in order. ``submitted`` are the prompts as text, and how each was to be decoded. ``words``
+    are tokens of their own too, but text like any other."""
 
-    def __init__(self, template: str, answers: Iterable[str] = (), specials: Sequence[str] = ("<|im_end|>",)) -> None:
+    def __init__(
+        self,
+        template: str,
+        answers: Iterable[str] = (),
+        specials: Sequence[str] = ("<|im_end|>",),
+        words: Sequence[str] = (),
+    ) -> None:
         self.loaded = Loaded(BLOCK, 10_000, {}, template=template)
         self.submitted: list[tuple[str, Decoding]] = []
         self._template = ChatTemplate(template, bos_token="<s>", eos_token=specials[0])
         self._answers = iter(answers)
-        self._specials = list(specials)
-        self._split = re.compile("|".join(map(re.escape, specials)))
+        self._tokens = [*specials, *words]
+        self._hidden = len(specials)
+        self._split = re.compile("|".join(map(re.escape, self._tokens)))
         self._playing: dict[int, tuple[list[int], int]] = {}
         self._next = 0
 
@@ -44,15 +52,15 @@ class ScriptedBackend:
         at = 0
         for found in self._split.finditer(text):
             ids += [ord(char) for char in text[at : found.start()]]
-            ids.append(SPECIAL + self._specials.index(found[0]))
+            ids.append(SPECIAL + self._tokens.index(found[0]))
             at = found.end()
         return ids + [ord(char) for char in text[at:]]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return "".join(chr(token) for token in ids if token < SPECIAL)
+        return self.spelled([token for token in ids if not 0 <= token - SPECIAL < self._hidden])
 
     def spelled(self, ids: Sequence[int]) -> str:
-        return "".join(chr(token) if token < SPECIAL else self._specials[token - SPECIAL] for token in ids)
+        return "".join(chr(token) if token < SPECIAL else self._tokens[token - SPECIAL] for token in ids)
 
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
         raise NotImplementedError
@@ -60,7 +68,9 @@ class ScriptedBackend:
     def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
         self._next += 1
         self.submitted.append((self.spelled(ids), decoding))
-        self._playing[self._next] = (self.encode(next(self._answers)), decoding.max_tokens)
+        answer = next(self._answers, None)
+        assert answer is not None, f"nothing is written for this prompt: {self.submitted[-1][0]}"
+        self._playing[self._next] = (self.encode(answer), decoding.max_tokens)
         return self._next
 
     def step(self) -> list[tuple[int, Piece]]:

@@ -18,6 +18,7 @@ from agent_kernel.protocols import (
     Chunk,
     EndChunk,
     EngineRequest,
+    OutputFormat,
     ReasoningChunk,
     Sampling,
     TextChunk,
@@ -34,6 +35,9 @@ TOOLS = (WEATHER, NOW)
 ASKED = (system("Be brief."), user("How is the weather in Oslo?"))
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 BARE = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
+DEGREES = OutputFormat(
+    "json_schema", {"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]}
+)
 SPECIALS = ("<|im_end|>", "<tool_call>", "</tool_call>", "<think>", "</think>", "[TOOL_CALLS]", "<|python_tag|>")
 
 
@@ -187,6 +191,27 @@ async def test_a_model_that_insists_on_calling_is_asked_again_in_a_form_without_
 
     assert (done.text, done.calls) == ("It is cold.", [])
     assert [decoding.grammar is None for _, decoding in played.submitted] == [True, False]
+
+
+@pytest.mark.parametrize("template", ["HERMES", "THINKING", "MAY_THINK"])
+async def test_words_have_their_format_and_a_call_is_free_of_it(template: str) -> None:
+    words = backend('{"', '{"degrees": 3}', template=getattr(chat_templates, template))
+    call = backend(
+        CALL, CALL if template != "THINKING" else f"</think>{CALL}", template=getattr(chat_templates, template)
+    )
+
+    said, called = await one(words, output=DEGREES), await one(call, output=DEGREES)
+
+    assert (said.text, said.calls, said.reason) == ('{"degrees": 3}', [], "stop")
+    assert "degrees" in words.submitted[1][0]
+    assert words.submitted[1][1].grammar is not None
+    assert (called.text, called.made) == ("", [("get_weather", {"city": "Oslo"})])
+    assert call.submitted[1][1].grammar is None
+
+
+async def test_a_format_and_a_call_that_must_be_made_contradict_each_other() -> None:
+    with pytest.raises(InvalidRequest):
+        await one(backend(), output=DEGREES, tool_choice="required")
 
 
 async def test_without_tools_the_answer_is_text_whatever_it_looks_like() -> None:
