@@ -181,19 +181,26 @@ class WorkerProcess:
         self._fail(EngineCrashed(*self._epitaph(code)))
 
     def _deliver(self, frame: Frame) -> None:
-        match frame["type"]:
-            case "chunks":
-                for key, body in frame["chunks"]:
+        match frame:
+            case {"type": "chunks", "chunks": chunks}:
+                for key, body in chunks:
                     if key in self._inboxes:
                         self._inboxes[key].put_nowait(body)
-            case "loading" | "ready":
+            case {"type": "loading", "stage": _, "fraction": _} | {
+                "type": "ready",
+                "details": _,
+                "context_length": _,
+                "sees": _,
+            }:
                 self._inboxes[0].put_nowait(frame)
-            case "failed":
-                self._fail(from_json(frame["error"]))
-            case "beat":
-                self.running, self._busy_s = int(frame["running"]), float(frame["busy_s"])
-            case "stats":
+            case {"type": "failed", "error": error}:
+                self._fail(from_json(error))
+            case {"type": "beat", "running": running, "busy_s": busy_s}:
+                self.running, self._busy_s = int(running), float(busy_s)
+            case {"type": "stats"}:
                 self._stats.pop(0).set_result(frame)
+            case _:
+                raise ValueError(str(frame.get("type"))[:40])
 
     async def _watch(self) -> None:
         """Silence is counted, not read off the clock: a server that was itself stopped has not listened meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,10 +16,22 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.local.wire import encode_frame
 from agent_kernel.errors import ContextOverflow, EngineCrashed, EngineError, ModelBroken, UnknownModel
 from agent_kernel.messages import Message, assistant, user
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec, WaitChunk
+from agent_kernel.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    EngineInfo,
+    EngineRequest,
+    Sampling,
+    TextChunk,
+    ToolSpec,
+    WaitChunk,
+)
 from agent_kernel.settings import Settings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
@@ -45,6 +58,11 @@ async def answer(engine: LocalEngine, *messages: Message, sampling: Sampling | N
     end = chunks[-1]
     assert isinstance(end, EndChunk)
     return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)), end
+
+
+async def loaded(engine: LocalEngine) -> EngineInfo:
+    await answer(engine, user("Hello"))
+    return engine.info()
 
 
 async def decoding(engine: LocalEngine) -> AsyncGenerator[Chunk, None]:
@@ -166,7 +184,7 @@ async def test_the_worker_comes_after_the_persons_programs(engine: LocalEngine) 
 
 
 async def test_a_worker_that_hangs_is_stopped(engine: LocalEngine) -> None:
-    hasty = LocalEngine("tiny", CACHE, silent_s=2.0)
+    hasty = LocalEngine("tiny", CACHE, silent_s=5.0)
     try:
         stream = await decoding(hasty)
         pid = hasty.worker_pid
@@ -217,6 +235,132 @@ async def test_the_worker_does_not_outlive_a_killed_server() -> None:
         await asyncio.sleep(0.05)
 
     assert gone(pid)
+
+
+async def test_what_was_said_before_is_reused_on_appends_and_up_to_an_edit(engine: LocalEngine) -> None:
+    chosen = random.Random(3)
+    turns: list[list[Message]] = [[]]
+    """Every state a conversation was in: each ends with an answer."""
+    costs = [0]
+    block = (await loaded(engine)).details["cache_block"]
+    for number in range(14):
+        # The newest state goes on as an append, an older one is edited or forked.
+        at = chosen.choice([len(turns) - 1, chosen.randrange(len(turns))])
+        asked = user(f"{number}. " + " ".join(chosen.choice(("fox", "river", "night")) for _ in range(60)))
+        text, end = await answer(engine, *turns[at], asked, sampling=Sampling(max_tokens=12))
+        turns.append([*turns[at], asked, assistant(text)])
+        costs.append(end.usage.prompt_tokens + end.usage.completion_tokens)
+
+        assert end.usage.reused_tokens >= costs[at] - 2 * block
+        assert end.usage.reused_tokens < end.usage.prompt_tokens
+
+
+async def test_the_state_of_the_cache_is_told(engine: LocalEngine) -> None:
+    details = (await loaded(engine)).details
+    assert details["cache_tokens"] > 1000 * details["cache_block"] > 0
+    assert details["requests_at_once"] > 1
+
+    stream = await decoding(engine)
+    stats = await engine.stats()
+    await stream.aclose()
+
+    assert (stats["running"], stats["queued"]) == (1, 0)
+    assert 0 < stats["cache_used"] < 1
+    assert stats["kept_chains"] > 0
+    while (await engine.stats())["cache_used"]:
+        await asyncio.sleep(0.05)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def narrow() -> AsyncGenerator[LocalEngine, None]:
+    """Decodes one request at a time."""
+    made = LocalEngine("tiny", CACHE, options=LoadOptions(at_once=1))
+    await answer(made, user("Hello"))
+    yield made
+    await made.aclose()
+
+
+async def queued(engine: LocalEngine, session: str, order: list[str]) -> list[int]:
+    """The positions at which a short request waited; it writes itself down when its text begins."""
+    request = EngineRequest((user(f"Hello, I am {session}."),), sampling=Sampling(max_tokens=3), session=session)
+    positions: list[int] = []
+    async with aclosing(engine.stream(request)) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, WaitChunk) and chunk.stage == "queued":
+                positions.append(chunk.position)
+            elif isinstance(chunk, TextChunk) and session not in order:
+                order.append(session)
+    return positions
+
+
+async def waiting(engine: LocalEngine, requests: int) -> None:
+    while (await engine.stats())["queued"] < requests:
+        await asyncio.sleep(0.02)
+
+
+async def test_who_waits_hears_its_position_until_its_turn_comes(narrow: LocalEngine) -> None:
+    first, order = await decoding(narrow), list[str]()
+    tasks = []
+    for number, session in enumerate("abc", 1):
+        tasks.append(asyncio.create_task(queued(narrow, session, order)))
+        await waiting(narrow, number)
+    tasks[1].cancel()
+    await asyncio.wait([tasks[1]])
+    await first.aclose()
+
+    assert await tasks[0] == [1]
+    assert await tasks[2] == [3, 2, 1]
+    assert order == ["a", "c"]
+    assert (await narrow.stats())["queued"] == 0
+
+
+async def test_requests_that_wait_when_the_worker_dies_are_answered_by_the_next(narrow: LocalEngine) -> None:
+    first, order = await decoding(narrow), list[str]()
+    tasks = [asyncio.create_task(queued(narrow, session, order)) for session in ("a", "b")]
+    await waiting(narrow, 2)
+    pid = narrow.worker_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(EngineCrashed, match="SIGKILL"):
+        async for _ in first:
+            pass
+    await asyncio.gather(*tasks)
+    assert sorted(order) == ["a", "b"]
+    assert narrow.worker_pid not in (None, pid)
+
+
+async def test_requests_that_wait_are_not_asked_again_of_an_engine_that_was_closed() -> None:
+    engine = LocalEngine("tiny", CACHE, options=LoadOptions(at_once=1))
+    first = await decoding(engine)
+    task = asyncio.create_task(queued(engine, "a", []))
+    await waiting(engine, 1)
+    await engine.aclose()
+
+    with pytest.raises(EngineCrashed):
+        await task
+    with pytest.raises(EngineCrashed):
+        async for _ in first:
+            pass
+    assert engine.worker_pid is None
+
+
+@pytest.mark.parametrize(
+    "sent", [{"no": "type"}, {"type": "chunks"}, {"type": "beat", "running": []}, {"type": "ready"}]
+)
+async def test_a_worker_that_talks_nonsense_has_crashed(tmp_path: Path, sent: dict[str, object]) -> None:
+    python = tmp_path / "python"
+    frame = encode_frame(sent)
+    python.write_text(
+        f"#!{sys.executable}\nimport os, sys, time\n"
+        f"os.write(int(sys.argv[sys.argv.index('--write') + 1]), {frame!r})\ntime.sleep(60)\n"
+    )
+    python.chmod(0o755)
+    engine = LocalEngine("tiny", CACHE, python=str(python))
+
+    with pytest.raises(EngineCrashed, match="no frame of ours"):
+        await answer(engine, user("Hello"))
+    await engine.aclose()
 
 
 async def test_a_model_that_is_not_in_the_catalog_is_named() -> None:

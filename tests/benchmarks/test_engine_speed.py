@@ -1,0 +1,197 @@
+"""The local engine's speed with openvino: long conversations, many sessions at once, and what they do to each other.
+
+Ratios of one run, alone on the machine; the gap while a prompt comes in is the one bound in seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+import pytest
+import pytest_asyncio
+
+from agent_kernel.engines.local import catalog
+from agent_kernel.engines.local.backend import Decoding, LoadOptions
+from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.engines.local.openvino import OpenVino
+from agent_kernel.messages import Message, assistant, user
+from agent_kernel.protocols import EndChunk, EngineRequest, Sampling, TextChunk
+from agent_kernel.settings import Settings
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+CACHE = Settings.from_env().cache_dir
+MODELS = [pytest.param(name, marks=pytest.mark.model(name)) for name in ("tiny", "default")]
+TURNS, TOKENS, RUNS = 20, 3_900, 5
+TTFT_RATIO = 10.0
+THROUGHPUT = {4: 2.8, 8: 4.0}
+JITTER, GAP_S, OWN_PATH = 3.0, 0.4, 0.95
+SUBJECTS = ("fox", "ship", "storm", "river", "tower", "wolf", "garden", "island")
+
+Say = Callable[[str], None]
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    def line(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n{text}", end="")
+
+    return line
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODELS)
+async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[LocalEngine, None]:
+    made = LocalEngine(request.param, CACHE)
+    await turn(made, [user("Hello")], 4)
+    yield made
+    await made.aclose()
+
+
+async def turn(engine: LocalEngine, messages: Sequence[Message], tokens: int) -> tuple[str, EndChunk, list[float]]:
+    """The answer, its end, and when each piece of it came."""
+    request = EngineRequest(tuple(messages), sampling=Sampling(max_tokens=tokens), session=messages[0].text)
+    text, times = "", list[float]()
+    async with aclosing(engine.stream(request)) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                text += chunk.text
+                times.append(time.monotonic())
+            elif isinstance(chunk, EndChunk):
+                return text, chunk, times
+    raise AssertionError("no end")
+
+
+def note(number: int, words: int) -> str:
+    facts = " ".join(f"column c{number}{at} has the mean {at * 7 + number}.5;" for at in range(words // 8))
+    return f"Note {number}: {facts} Keep that in mind."
+
+
+async def conversation(engine: LocalEngine) -> tuple[list[Message], EndChunk]:
+    """All but the last turn of one with TOKENS tokens, every turn asked of the engine."""
+    messages: list[Message] = []
+    length = 0
+    for number in range(1, TURNS):
+        missing = (TOKENS - length) // (TURNS - number) - 40
+        words = max(8, missing * 8 // 17)  # a fact of eight words takes about 17 tokens
+        messages.append(user(note(number, words)))
+        text, end, _ = await turn(engine, messages, 32)
+        messages.append(assistant(text))
+        length = end.usage.prompt_tokens + end.usage.completion_tokens
+    return messages, end
+
+
+async def test_the_twentieth_turn_starts_at_once(engine: LocalEngine, say: Say) -> None:
+    messages, before = await conversation(engine)
+    known = before.usage.prompt_tokens + before.usage.completion_tokens
+    block = engine.info().details["cache_block"]
+    asked = [[*messages, user(f"What did note {number} say?")] for number in range(3, 3 + RUNS)]
+    warm = [(await turn(engine, one, 8))[1].usage for one in asked]
+    cold_engine = LocalEngine(engine.info().model, CACHE, options=LoadOptions(prefixes=False))
+    try:
+        await turn(cold_engine, [user("Hello")], 4)
+        cold = [(await turn(cold_engine, one, 8))[1].usage for one in asked[:3]]
+    finally:
+        await cold_engine.aclose()
+
+    first = statistics.median(usage.first_token_s for usage in warm)
+    whole = statistics.median(usage.first_token_s for usage in cold)
+    new = max(usage.prompt_tokens for usage in warm) - known
+    say(
+        f"{engine.info().model}: turn {TURNS} of {warm[0].prompt_tokens} tokens, {new} new: first token {first:.3f} s, "
+        f"computed from the beginning {whole:.3f} s, {whole / first:.1f}x; reused {warm[0].reused_tokens} of {known}"
+    )
+    assert 0.9 * TOKENS <= known <= 1.1 * TOKENS
+    assert new <= 32
+    assert all(usage.reused_tokens >= known - 2 * block for usage in warm)
+    assert whole / first >= TTFT_RATIO
+
+
+async def rate(engine: LocalEngine, sessions: int, round_: int) -> float:
+    """Tokens per second of so many stories at once."""
+
+    async def story(number: int) -> tuple[str, EndChunk, list[float]]:
+        return await turn(engine, [user(f"Tell a very long story about a {SUBJECTS[number]}, part {round_}.")], 96)
+
+    started = time.monotonic()
+    done = await asyncio.gather(*(story(number) for number in range(sessions)))
+    return sum(end.usage.completion_tokens for _, end, _ in done) / (time.monotonic() - started)
+
+
+async def test_sessions_together_decode_more_than_one(engine: LocalEngine, say: Say) -> None:
+    rates: dict[int, list[float]] = {1: [], 4: [], 8: []}
+    for round_ in range(3):
+        for sessions, measured in rates.items():
+            measured.append(await rate(engine, sessions, round_))
+    best = {sessions: max(measured) for sessions, measured in rates.items()}
+
+    told = ", ".join(f"{sessions}: {value:.0f} ({value / best[1]:.2f}x)" for sessions, value in best.items())
+    say(f"{engine.info().model}: tokens per second of sessions at once {told}")
+    for sessions, ratio in THROUGHPUT.items():
+        assert best[sessions] >= ratio * best[1]
+
+
+def gaps(times: Sequence[float]) -> list[float]:
+    return [after - before for before, after in zip(times, times[1:], strict=False)]
+
+
+async def test_tokens_come_evenly(engine: LocalEngine, say: Say) -> None:
+    for sessions in (1, 4, 8):
+        stories = (turn(engine, [user(f"Tell a long story of a {one}.")], 128) for one in SUBJECTS[:sessions])
+        done = await asyncio.gather(*stories)
+        # While the others' prompts come in, the first ones wait for them: that is the next test's.
+        begun = max(times[0] for _, _, times in done)
+        between = sorted(gap for _, _, times in done for gap in gaps([at for at in times if at >= begun]))
+        median, high = statistics.median(between), between[int(0.99 * len(between))]
+        say(
+            f"{engine.info().model}: {sessions} sessions, between tokens median {1e3 * median:.0f} ms, "
+            f"p99 {1e3 * high:.0f} ms, {high / median:.1f}x"
+        )
+        assert high <= JITTER * median
+
+
+async def test_a_long_prompt_of_another_session_does_not_stop_the_others(engine: LocalEngine, say: Say) -> None:
+    worst = []
+    for number in range(3):
+        telling = asyncio.create_task(turn(engine, [user(f"Tell a very long story, number {number}.")], 300))
+        await asyncio.sleep(1.0)
+        begun = time.monotonic()
+        _, end, times = await turn(engine, [user(note(1000 + number, 930))], 1)
+        _, _, told = await telling
+        assert end.usage.prompt_tokens >= 2000
+        assert end.usage.reused_tokens < 100
+        assert told[-1] > times[0], "the story ended before the prompt was read"
+        worst.append(max(gaps([at for at in told if begun - 0.5 <= at <= times[0] + 0.5])))
+    say(
+        f"{engine.info().model}: longest gap while {end.usage.prompt_tokens} tokens come in: "
+        + ", ".join(f"{gap:.2f}" for gap in worst)
+        + " s"
+    )
+    assert max(worst) <= GAP_S
+
+
+async def test_the_engine_is_as_fast_as_the_library(engine: LocalEngine, say: Say) -> None:
+    """Single stream, one after the other in turns, against the library's own loop in this process."""
+    library = OpenVino(CACHE)
+    path = (await asyncio.to_thread(catalog.resolve, engine.info().model, CACHE)).path
+    await asyncio.to_thread(library.load, path, LoadOptions(cache_gb=1), lambda stage, fraction: None)
+    ours, bare = list[float](), list[float]()
+    for number in range(4):
+        _, end, _ = await turn(engine, [user(f"Tell a very long story about a fox, number {number}.")], 128)
+        ours.append((end.usage.completion_tokens - 1) / end.usage.decode_s)
+        bare.append(await asyncio.to_thread(bare_rate, library, number))
+
+    say(f"{engine.info().model}: tokens per second, engine {max(ours):.1f}, library {max(bare):.1f}")
+    assert max(ours) >= OWN_PATH * max(bare)
+
+
+def bare_rate(library: OpenVino, number: int) -> float:
+    asked = [{"role": "user", "content": f"Tell a very long story about a fox, number {number}."}]
+    key = library.submit(library.encode(library.render(asked)), Decoding(max_tokens=128))
+    times = []
+    while library.running():
+        times += [time.monotonic() for one, piece in library.step() if one == key and piece.ids]
+    return (len(times) - 1) / (times[-1] - times[0])
