@@ -31,10 +31,10 @@ def sha256(data: bytes) -> str:
 
 
 def write_gguf(
-    path: Path, kind: str = "Q8_0", rows: int = 64, columns: int = 256, seed: int = 7
+    path: Path, kind: str = "Q8_0", rows: int = 64, columns: int = 256, seed: int = 7, architecture: str = "llama"
 ) -> dict[str, np.ndarray]:
     """A file as a converter writes it, with one large tensor of ``kind``; returns the weights before quantising."""
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("Test model")
     writer.add_context_length(2048)
     writer.add_file_type(1)

@@ -1,0 +1,92 @@
+"""What a person's own computation keeps while a model decodes beside it, and what giving way changes. As shares of what
+the same computation does alone; run alone on the machine: make bench ARGS="-k beside_kernel -s".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import aclosing, suppress
+
+import pytest
+
+from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.messages import user
+from agent_kernel.protocols import EngineRequest, Sampling, TextChunk
+from agent_kernel.settings import Settings
+
+SECONDS = 6.0
+STORY = EngineRequest((user("Tell a very long story about a fox."),), sampling=Sampling(max_tokens=4000))
+LOOP = """
+import sys, threading, time
+import numpy
+data = numpy.random.default_rng(0).random((400, 400))
+counts = []
+def work(until):
+    count = 0
+    while time.monotonic() < until:
+        data @ data  # numpy lets Python's lock go meanwhile
+        count += 1
+    counts.append(count)
+until = time.monotonic() + float(sys.argv[2])
+threads = [threading.Thread(target=work, args=(until,)) for _ in range(int(sys.argv[1]))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sum(counts))
+"""
+
+
+async def computed(threads: int) -> int:
+    """Products of matrices that a program of its own makes in SECONDS, as a training cell would."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", LOOP, str(threads), str(SECONDS)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, env=environment)
+    output, _ = await process.communicate()
+    return int(output)
+
+
+async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
+    """What is computed, and the pieces of text that come meanwhile."""
+    pieces = 0
+
+    async def decode() -> None:
+        nonlocal pieces
+        while True:
+            async with aclosing(engine.stream(STORY)) as chunks:
+                async for chunk in chunks:
+                    pieces += isinstance(chunk, TextChunk)
+
+    decoding = asyncio.create_task(decode())
+    while not pieces:
+        await asyncio.sleep(0.05)
+    pieces = 0
+    done = await computed(threads)
+    decoding.cancel()
+    with suppress(asyncio.CancelledError):
+        await decoding
+    return done, pieces
+
+
+@pytest.mark.model("tiny")
+@pytest.mark.parametrize("threads", [1, os.cpu_count() or 1], ids=["one thread", "all threads"])
+async def test_a_computation_keeps_its_share_while_a_model_gives_way(threads: int) -> None:
+    engine = LocalEngine("tiny", Settings.from_env().cache_dir)
+    try:
+        alone = await computed(threads)
+        free, text = await beside(engine, threads)
+        engine.give_way(True)
+        polite, less = await beside(engine, threads)
+        engine.give_way(False)
+        again, back = await beside(engine, threads)
+    finally:
+        await engine.aclose()
+    print(f"\n{threads} of {os.cpu_count()} threads, as a share of the computation alone (and of the model's text):")
+    print(
+        f"beside a model {free / alone:.2f} (1), while it gives way {polite / alone:.2f} ({less / text:.2f}),", end=" "
+    )
+    print(f"afterwards {again / alone:.2f} ({back / text:.2f})")
+    assert polite / alone >= 0.85
+    assert polite >= free * 0.95
+    assert back > less
