@@ -22,7 +22,14 @@ import filelock
 from agent_kernel.errors import EngineError, InvalidRequest
 
 Kind: TypeAlias = Literal["cpu", "gpu"]
-CPU = ("openvino-genai>=2026.4,<2026.5", "gguf>=0.17", "numpy>=1.26", "jinja2>=3.1", "transformers>=5.22,<5.24")
+CPU = (
+    "openvino-genai>=2026.4,<2026.5",
+    "gguf>=0.17",
+    "numpy>=1.26",
+    "jinja2>=3.1",
+    "jsonschema>=4.18",
+    "transformers>=5.22,<5.24",
+)
 GPU = (
     # One release, because the batching manager's inner parts that the grammar hook uses are not public.
     "torch==2.13.0",
