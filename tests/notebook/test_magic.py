@@ -71,6 +71,7 @@ SCRIPT = [
     {"when": "about the", "text": "Known."},
     {"when": "before the restart", "text": "Before."},
     {"when": "after the restart", "text": "After."},
+    {"when": "look at this", "text": "A picture."},
     {"when": "which cell", "text": "This one.", "loop": True},
 ]
 
@@ -111,6 +112,19 @@ async def test_figures_and_tables_are_outputs_of_their_own_and_missing_imports_a
     text, figure = told["content"]
     assert text["text"] == "   a\n0  1\n1  2\n[1 figure(s) shown]"
     assert figure["mime"] == "image/png"
+
+
+async def test_a_picture_goes_with_the_question_and_a_text_model_says_that_it_did_not_see(notebook: Notebook) -> None:
+    made = "from PIL import Image; fox = Image.new('RGB', (4, 4)); fox.save('fox.jpg')"
+    assert (await notebook.run(made)).status == "ok"
+    ran = await notebook.run("%%agent --image fox --image fox.jpg\nlook at this")
+    assert ran.text == "A picture."
+    assert "was not shown the 2 image(s)" in ran.plain
+    [asked] = [message for message in await notebook.messages() if isinstance(message["content"], list)]
+    text, png, jpeg = asked["content"]
+    assert (text["text"], png["mime"], jpeg["mime"]) == ("look at this", "image/png", "image/jpeg")
+    refused = await notebook.run("%%agent --image fax.jpg\nlook at that")
+    assert "--image fax.jpg: No such file" in refused.error
 
 
 async def test_code_in_the_sandbox_needs_no_question_and_shows_value_and_figure(notebook: Notebook) -> None:

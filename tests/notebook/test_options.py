@@ -20,6 +20,7 @@ from agent_kernel.notebook.options import OPTIONS, Request, parsed, usage
             "--seed 1 --temperature 0 --max-tokens 9 x",
             Request("x", sampling={"seed": 1, "temperature": 0.0, "max_tokens": 9}),
         ),
+        ("--image a.png --image 'my plot.png' look", Request("look", images=("a.png", "my plot.png"))),
         ("- a list", Request("- a list")),
     ],
 )

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 SPECIAL = ("<|end|>", "<|start|>", "<image>", "<fake>", "<global>", "<boi>", "<eoi>")
 END, START, IMAGE, FAKE, GLOBAL, BOI, EOI = SPECIAL
-CONTEXT = 2048
+CONTEXT = 8192
 WINDOW: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 32}
 TEMPLATE = (
     "{% for message in messages %}<|start|>{{ message['role'] }}\n"
