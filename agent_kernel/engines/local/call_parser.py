@@ -26,7 +26,8 @@ _JSON_INFO, _PYTHON_INFO = ("", "json", "tool_call", "tool_calls"), ("python", "
 _INDENT = re.compile(r"[ \t]*")
 _CLOSE = re.compile(r"(?:^|\n)[ \t]*```")
 _LISTED_NAME = re.compile(r"\s*([\w.:-]{1,64})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{)")
-_LISTED_PART = re.compile(r"\s*[\w.:-]{0,64}\s*(?:\[[A-Z_]{0,9}\]?\s*\w*\s*)?(?:\[[A-Z]{0,4}\]?)?\s*")
+LISTED_HEAD = 200
+"""Characters within which a name and its marks must stand after ``[TOOL_CALLS]``."""
 _BETWEEN = " \t\r\n,;"
 
 Part = TextChunk | CallChunk
@@ -46,6 +47,7 @@ class CallParser:
         self._after_call = False
         self._space = ""
         self._spoken = False
+        self._unclosed = False
         self._parts: list[Part] = []
         self.fenced = False
         """The newest call was a fenced block."""
@@ -75,6 +77,9 @@ class CallParser:
     def _parsed(self, text: str, *, last: bool, cut: bool) -> list[Part]:
         self._held += text
         self._parts = []
+        if self._unclosed and not last and "}" not in text and "]" not in text:
+            return self._parts  # JSON that was open before is still open: it is not scanned again
+        self._unclosed = False
         while self._held:
             taken = self._step(last=last, cut=cut)
             if not taken:
@@ -192,13 +197,13 @@ class CallParser:
         """A JSON list, or a name and its arguments."""
         value, form = text[len(LISTED) :].lstrip(), "{}"
         if value[:1] not in ("{", "["):
-            named = _LISTED_NAME.match(value)
+            named = _LISTED_NAME.match(value[:LISTED_HEAD])
             if named is None:
-                undecided = not last and _LISTED_PART.fullmatch(value)
-                return False if undecided else self._as_text(len(LISTED))
+                return False if not last and len(value) < LISTED_HEAD else self._as_text(len(LISTED))
             value, form = value[named.end() :], f'{{{{"name": "{named[1]}", "arguments": {{}}}}}}'
         end = end_of_json(value)
         if end is None and not last:
+            self._unclosed = True
             return False
         if end is None and cut:
             return self._as_text(len(text))
@@ -253,6 +258,7 @@ class CallParser:
             return False
         end = end_of_json(begin) if may_be else None
         if may_be and end is None and not last:
+            self._unclosed = True
             return False
         calls = [] if not may_be or (end is None and cut) else calls_in(begin[:end])
         if calls:

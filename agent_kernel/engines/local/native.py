@@ -31,7 +31,7 @@ from agent_kernel.messages import Message, Usage, assistant, parse_arguments, to
 from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, OutputFormat, TextChunk, ToolSpec
 
 ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
-"""Ends of turns that a model may write beside the one its vocabulary names."""
+"""Ends of turns that a model may write beside the one its vocabulary names, if its template has them."""
 SHOWN = (*MARKS, *declared_parser.MARKS, *reasoning.TAGS)
 NAME_TOKENS = 96
 NO_CALL = r"[^\s<\[{`][\s\S]*"
@@ -53,7 +53,9 @@ class Native:
         """The chunks of one round, its EndChunk last. Raises InvalidRequest for a request that contradicts itself, and
         OutputInvalid for an answer that does not fit the format it was to have."""
         forced = must_call(request)
-        answer = Answer(request, completer, await self._template(completer), self._written)
+        template = await self._template(completer)
+        ends = {template.end, *(tag for tag in ENDS if tag in self._loaded.template)} - {""}
+        answer = Answer(request, completer, template, self._written, tuple(ends))
         answer.prompt = await answer.rendered(request.messages)
         if forced:
             chunks = self._forced(answer, forced)
@@ -207,11 +209,8 @@ class Answer:
     completer: Completer
     template: TemplateProbe
     written: Written
+    ends: tuple[str, ...]
     prompt: str = ""
-
-    @property
-    def ends(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.template.end, *ENDS) if self.template.end else ENDS))
 
     async def rendered(self, messages: Sequence[Message], output: OutputFormat | None = None) -> str:
         """Raises EngineError when the template refuses the conversation."""
