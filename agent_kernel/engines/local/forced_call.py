@@ -41,8 +41,8 @@ def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
 async def forced_call(
     chat: list[ChatMessage], tools: Sequence[ToolSpec], request: EngineRequest, completer: Completer
 ) -> AsyncGenerator[Chunk, None]:
-    """One call of one of ``tools``, which the model chooses if there are several. Cut by the limit of tokens it is shown as
-    text and not made. Raises InvalidRequest for a tool whose schema makes no grammar."""
+    """One call of one of ``tools``; the model chooses among several. Cut by the limit of tokens it is shown as text and
+    not made. Raises InvalidRequest for a tool whose schema makes no grammar."""
     tool = tools[0] if len(tools) == 1 else await _chosen(chat, tools, completer)
     schema = {"type": "object"} | dict(tool.parameters)
     decoding = decoding_of(request.sampling)

@@ -125,3 +125,9 @@ SCHEMAS = st.recursive(
     lambda inner: objects(inner) | arrays(inner) | combined(inner),
     max_leaves=8,
 )
+VALUES = st.recursive(
+    TEXT | st.integers(-200, 200) | st.sampled_from([None, True, 0.5, -1.25, "ABC-12", "2024-05-05"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=5,
+)
+"""JSON values, to be written under any schema."""
