@@ -78,7 +78,7 @@ class Settings:
         values: dict[str, Any] = {}
         for item in dataclasses.fields(cls):
             given = traits.get(item.name)
-            value = env.get(f"AGENT_KERNEL_{item.name.upper()}", "") if given in (None, "") else given
+            value = env.get(f"AGENT_KERNEL_{item.name.upper()}", "") if given in (None, "", {}) else given
             if value != "":
                 values[item.name] = _convert(item.name, str(item.type), value)
         return cls(**values)

@@ -23,8 +23,8 @@ def code(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def test_the_quickstart_is_there() -> None:
-    assert [path.name for path in PATHS][-1] == "quickstart.ipynb"
+def test_the_quickstart_and_the_guides_are_there() -> None:
+    assert {path.name for path in PATHS} >= {"quickstart.ipynb", "remote_engines.ipynb"}
 
 
 def test_a_committed_notebook_is_valid_and_has_no_outputs(notebook: NotebookNode) -> None:

@@ -121,6 +121,7 @@ def test_engines_can_be_set_in_the_environment(tmp_path: Path) -> None:
     file.write_text('[here]\nurl = "http://127.0.0.1:8000/v1"\nmodel = "small"\n')
     for value in (json.dumps({"here": SERVERS["here"]}), str(file)):
         assert Settings.from_env({"AGENT_KERNEL_ENGINES": value}).engines == {"here": SERVERS["here"]}
+        assert Settings.from_env({"AGENT_KERNEL_ENGINES": value}, engines={}).engines == {"here": SERVERS["here"]}
 
 
 @pytest.mark.parametrize("value", ["{sk-secret", "/no/such/sk-secret.toml", "[]"])

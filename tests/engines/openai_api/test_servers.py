@@ -24,7 +24,7 @@ from agent_kernel.settings import Settings
 from tests.engines.openai_api.model_servers import ModelServer, llama_server
 from tests.engines.openai_api.talk import PYTHON, ask, calls_of, end_of, text_of, waits_of
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 LLAMA_PYTHON = os.environ.get("AGENT_KERNEL_LLAMA_PYTHON", "")
 SHORT = Sampling(max_tokens=8, temperature=0)
 
