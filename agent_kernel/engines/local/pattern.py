@@ -1,8 +1,8 @@
 """Regular expressions as EBNF: the part of Python's syntax that can be matched without surprises; pure.
 
-In it: characters, ``.``, classes, ``\\d \\w \\s`` and their opposites in ASCII, groups, ``|``, ``? * + {m,n}``, and
-``^`` and ``$`` at the two ends. Not in it: looking around, back references, flags, word boundaries, and repetition
-without end inside repetition without end, with which matching may take exponential time.
+In it: characters, ``.``, classes, ``\\s``, ``\\d`` and ``\\w`` and their opposites in ASCII, groups, ``|``,
+``? * + {m,n}``, and ``^`` and ``$`` at the two ends. Not in it: looking around, back references, flags, word
+boundaries, and repetition without end inside repetition without end, with which matching may take exponential time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ MAX_REPEATS = 4_096
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 DIGITS: Ranges = ((0x30, 0x39),)
 WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-SPACE: Ranges = ((0x09, 0x0D), (0x20, 0x20))
+SPACE: Ranges = (
+    *((0x09, 0x0D), (0x1C, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680)),
+    *((0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),
+)
+"""As Python has it: what is none here must be none there."""
 SHORT = {"d": DIGITS, "w": WORD, "s": SPACE}
 CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 JSON_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 """How a JSON string holds what it can not hold as it is; other control characters are not written at all."""
 JSON_RAW: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
+ASCII: Ranges = ((0x01, 0x7F),)
 ANY: Ranges = ((0x01, 0xD7FF), (0xE000, 0x10FFFF))
 _COUNT = re.compile(r"\{(\d{1,5})?(,)?(\d{1,5})?\}")
 _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
@@ -150,7 +155,7 @@ class _Reader:
         found: list[tuple[int, int]] = []
         while not found or not self._take("]"):
             char = self._next()
-            ascii_only |= char == "\\" and self.text[self.at : self.at + 1].lower() in SHORT
+            ascii_only |= char == "\\" and self.text[self.at : self.at + 1] in ("d", "w", "D", "W")
             first = self._escape() if char == "\\" else ((ord(char), ord(char)),)
             if self.text[self.at : self.at + 1] == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
                 self.at += 1
@@ -164,7 +169,7 @@ class _Reader:
         if not negated:
             return ranges
         # Beyond ASCII our \w is not Python's: what is no letter here may be one there.
-        return _without(((0x01, 0x7F),) if ascii_only else ANY, ranges)
+        return _without(ASCII if ascii_only else ANY, ranges)
 
     def _escape(self) -> Ranges:
         if coded := _HEX.match(self.text, self.at):
@@ -174,7 +179,7 @@ class _Reader:
         char = self._next()
         if char.lower() in SHORT:
             short = SHORT[char.lower()]
-            return short if char in SHORT else _without(((0x01, 0x7F),), short)
+            return short if char in SHORT else _without(ANY if char == "S" else ASCII, short)
         char = CONTROLS.get(char, char)
         if char.isalnum():
             raise self._wrong("\\" + char)
