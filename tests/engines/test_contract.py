@@ -9,6 +9,7 @@ from contextlib import aclosing
 import pytest
 import pytest_asyncio
 
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny"
 STORY = user("Tell a long story about a fox.")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["scripted", "local", "openai_api"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["scripted", "local", "transformers", "openai_api"])
 async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine, None]:
     made: Engine
     if request.param == "scripted":
@@ -30,8 +31,13 @@ async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine, None]
     elif request.param == "openai_api":
         served: ModelServer = request.getfixturevalue("model_server")
         made = OpenAIEngine(Endpoint(served.url, served.model, context_length=2048))
-    else:
+    elif request.param == "local":
         made = LocalEngine("tiny", Settings.from_env().cache_dir)
+    else:
+        python = str(request.getfixturevalue("torch_python"))
+        made = LocalEngine(
+            "tiny", Settings.from_env().cache_dir, options=LoadOptions(backend="transformers"), python=python
+        )
     yield made
     await made.aclose()
 
