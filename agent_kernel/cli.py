@@ -21,11 +21,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agent_kernel.engines.local.catalog import catalog, fetchable, resolve
+from agent_kernel.engines.local.catalog import catalog, fetchable, from_hubs, resolve
 from agent_kernel.engines.local.display import Bar, JsonLines, Lines
 from agent_kernel.engines.local.entry import Entry, Source, source_to_json
 from agent_kernel.engines.local.environment import DISK, remove, setup
-from agent_kernel.engines.local.model import size_of
+from agent_kernel.engines.local.model import LocalModel, size_of
 from agent_kernel.engines.local.progress import megabytes
 from agent_kernel.engines.local.pull import Pull, forget, parse_sources, unfinished
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
@@ -57,15 +57,18 @@ def list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def model_list(args: argparse.Namespace) -> int:
-    rows = [_state(found, _settings(args).cache_dir) for found in catalog().values()]
+    cache_dir = _settings(args).cache_dir
+    rows = [_state(found, cache_dir) for found in catalog().values()] + [_here(found) for found in from_hubs(cache_dir)]
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
-    print(f"{'NAME':<9}{'STATE':<11}{'DOWNLOAD':<10}{'ON DISK':<9}{'LICENCE':<12}MODEL, AND WHERE IT IS OR COMES FROM")
+    width = max(len(row["name"]) for row in rows) + 2
+    headings = f"{'STATE':<11}{'DOWNLOAD':<10}{'ON DISK':<9}{'LICENCE':<12}MODEL, AND WHERE IT IS OR COMES FROM"
+    print(f"{'NAME':<{width}}{headings}")
     for row in rows:
         sizes = f"{megabytes(row['download_bytes']):<10}{megabytes(row['disk_bytes']):<9}"
         where = row["path"] or row["problem"] or row["source"]
-        print(f"{row['name']:<9}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}: {where}")
+        print(f"{row['name']:<{width}}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}: {where}")
     return 0
 
 
@@ -78,9 +81,15 @@ def _state(found: Entry, cache_dir: Path) -> dict[str, Any]:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
         return row | {"state": "partial" if unfinished(found, cache_dir) else "missing"}
+    told = {key: value for key, value in _here(model).items() if key not in ("title", "description", "download_bytes")}
+    return row | told
+
+
+def _here(model: LocalModel) -> dict[str, Any]:
     size = size_of(model.path)
-    here = {"path": str(model.path), "revision": model.revision, "source": model.source, "disk_bytes": size}
-    return row | here | {"state": "ready"}
+    facts = {"name": model.name, "title": model.name, "licence": model.licence, "source": model.source}
+    place = {"path": str(model.path), "revision": model.revision, "disk_bytes": size, "download_bytes": size}
+    return facts | place | {"state": "ready", "description": f"From {model.source}.", "problem": None}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +123,9 @@ def path_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def model_path(args: argparse.Namespace) -> int:
-    print(resolve(args.name, _settings(args).cache_dir, Lines(sys.stderr).show).path)
+    settings = _settings(args)
+    show = Lines(sys.stderr).show
+    print(resolve(args.name, settings.cache_dir, show, sources=settings.model_sources).path)
     return 0
 
 

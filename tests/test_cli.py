@@ -9,7 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.engines.local.model_sources import (
     Hub,
     environment,
     hub_source,
+    model_files,
     running,
     wheels_source,
     write_catalog,
@@ -272,3 +273,44 @@ def test_the_command_starts_without_anything_heavy() -> None:
     heavy = {"numpy", "gguf", "httpx", "torch", "openvino", "jsonschema"}
     code = f"import sys, agent_kernel.cli; print(sorted({heavy!r} & set(sys.modules)))"
     assert run([sys.executable, "-c", code], environment()).stdout == "[]\n"
+
+
+# ---------------------------------------------------------------------------------------------------- models of a hub
+
+
+@pytest.fixture
+def hub_shell(tmp_path: Path) -> Iterator[tuple[Shell, Hub]]:
+    """A hub with the one model ``org/name``."""
+    with running(Hub()) as hub:
+        hub.publish("org/name", model_files(tmp_path / "made"))
+        write_gguf(tmp_path / "m.gguf")
+        source = hub_source((tmp_path / "m.gguf").read_bytes())
+        yield Shell(tmp_path, [source], environment(hub)), hub
+
+
+def test_a_model_of_a_hub_is_pulled_by_its_id_listed_and_found(hub_shell: tuple[Shell, Hub]) -> None:
+    shell, hub = hub_shell
+    refused = shell.run("model", "pull", "org/name")
+    assert refused.returncode == 1
+    assert "org, on the hub, whom we can not vouch for" in refused.stderr
+    assert "licence    apache-2.0" in refused.stderr
+    pulled = shell.run("model", "pull", "org/name", "--yes")
+    assert pulled.returncode == 0, pulled.stderr
+    assert shell.run("model", "path", "org/name").stdout == pulled.stdout
+    row = next(row for row in json.loads(shell.run("model", "list", "--json").stdout) if row["name"] == "org/name")
+    assert (row["state"], row["path"]) == ("ready", pulled.stdout.strip())
+    before = len(hub.ranges_asked)
+    assert shell.run("model", "pull", "org/name", "--yes").returncode == 0
+    assert len(hub.ranges_asked) == before
+    assert shell.run("model", "pull", "org/name", "--yes", "--force").returncode == 0
+    assert len(hub.ranges_asked) == 2 * before
+
+
+def test_with_local_only_nobody_is_asked(hub_shell: tuple[Shell, Hub]) -> None:
+    shell, hub = hub_shell
+    shell.env["AGENT_KERNEL_LOCAL_ONLY"] = "true"
+    for command in (("pull", "org/name", "--yes"), ("pull", "small", "--yes"), ("path", "org/name")):
+        ended = shell.run("model", *command)
+        assert ended.returncode == 1
+        assert "local_only" in ended.stderr
+    assert not hub.asked

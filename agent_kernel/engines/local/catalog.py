@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,16 @@ def installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | No
     if backend == "transformers" and whole:
         return whole[0]
     return found[0] if found else None
+
+
+def from_hubs(cache_dir: Path) -> list[LocalModel]:
+    """The models in the cache that were pulled by an id of a hub; damaged ones are left out."""
+    found: dict[str, LocalModel] = {}
+    for folder in pulled("hub", cache_dir):
+        with suppress(ModelBroken):
+            if (here := read_model(folder)) is not None:
+                found.setdefault(here.name, here)
+    return list(found.values())
 
 
 def fetchable(

@@ -175,10 +175,8 @@ def source_to_json(source: Source) -> dict[str, Any]:
 
 
 def pulled(slug: str, cache_dir: Path) -> Iterator[Path]:
-    """The folders of a model whose sources are not known beforehand, the newest first."""
-    found = [
-        path
-        for path in models_dir(cache_dir).glob(f"{slug}-*")
-        if re.fullmatch("-[0-9a-f]{12}", path.name[len(slug) :])
-    ]
+    """The folders of a model whose sources are not known beforehand, the newest first; of ``hub``, of all models of
+    hubs."""
+    name = re.compile(re.escape(slug) + ("--.+" if slug == "hub" else "") + "-[0-9a-f]{12}")
+    found = [path for path in models_dir(cache_dir).glob(f"{slug}-*") if name.fullmatch(path.name)]
     yield from sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
