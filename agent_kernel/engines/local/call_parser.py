@@ -247,7 +247,7 @@ class CallParser:
 
     def _fence_as_text(self, text: str, head: str, newline: str) -> bool:
         """The line of a fence is text, and so is all up to the fence that closes it."""
-        if head.startswith(FENCE):
+        if head.startswith(FENCE) and FENCE not in head[len(FENCE) :].lstrip("`"):
             self._in_block = not self._in_block
         self._take_text(len(text) - len(text.lstrip(" \t")) + len(head) + len(newline))
         return True

@@ -67,6 +67,7 @@ ANSWERS: dict[str, tuple[str, Read]] = {
         "To do this:\n\n```python\nprint(1)\n```",
         ["To do this:", ("python", {"code": "print(1)"})],
     ),
+    "after code within a line": (f"```x``` is it:\n{BARE}", ["```x``` is it:", OSLO]),
     "llama 3.1": ('{"name": "get_weather", "parameters": {"city": "Oslo"}}', [OSLO]),
     "llama 3.1, two": (
         '{"name": "get_weather", "parameters": {"city": "Oslo"}}; '

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -10,10 +10,22 @@ import jsonschema
 import pytest
 import pytest_asyncio
 
+from agent_kernel.agent import Agent, TurnRequest
 from agent_kernel.engines.local import catalog
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
-from agent_kernel.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
+from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.protocols import (
+    CallChunk,
+    EndChunk,
+    EngineRequest,
+    Sampling,
+    TextChunk,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
+from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.settings import Settings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
@@ -109,6 +121,35 @@ async def test_tools_that_may_not_be_called_leave_the_prefix_as_it_is(engine: Lo
     assert none.text
     assert none.usage.prompt_tokens == free.usage.prompt_tokens
     assert none.usage.reused_tokens >= free.usage.prompt_tokens - BLOCK
+
+
+class Adder:
+    """The tool ``add``, which remembers what it added."""
+
+    spec = ADD
+
+    def __init__(self) -> None:
+        self.added: list[Mapping[str, Any]] = []
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        self.added.append(arguments)
+        return ToolOutput(str(arguments["a"] + arguments["b"]))
+
+
+@pytest.mark.model("default")
+@pytest.mark.parametrize("engine", ["default"], indirect=True)
+async def test_a_whole_turn_makes_its_call_and_answers_from_the_result(engine: LocalEngine) -> None:
+    tool, store = Adder(), MemoryStore()
+    agent = Agent(store, engine, "native", [tool], gate=Gate(Approvals(), policy={"test": "auto"}))
+
+    asked = TurnRequest("Add 3 and 4.", tool_choice="add", max_tool_rounds=1, sampling=Sampling(max_tokens=60))
+    result = await agent.run(asked)
+
+    assert (result.state, result.rounds, len(tool.added)) == ("committed", 1, 1)
+    assert tool.added[0].keys() == {"a", "b"}
+    roles = [item.message.role for item in await store.latest(agent.key)]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    assert result.text
 
 
 @pytest.mark.model("default")
