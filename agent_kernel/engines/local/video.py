@@ -12,6 +12,8 @@ from agent_kernel.engines.local.pictures import FRAMES, MAX_BYTES
 from agent_kernel.errors import EngineError, InvalidRequest
 
 PROGRAM = Path(video_frames.__file__)
+FLAGS = ("-P",)
+"""Nothing is imported from where the program lies."""
 WAIT_S = 60.0
 
 
@@ -20,7 +22,7 @@ def frames(video: Picture) -> list[Picture]:
     EngineError where PyAV is missing."""
     if len(video.data) > MAX_BYTES:
         raise InvalidRequest(f"The video has {len(video.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
-    command = [sys.executable, "-P", str(PROGRAM), str(FRAMES)]
+    command = [sys.executable, *FLAGS, str(PROGRAM), str(FRAMES)]
     try:
         done = subprocess.run(command, input=video.data, capture_output=True, timeout=WAIT_S, check=False)
     except subprocess.TimeoutExpired as error:
