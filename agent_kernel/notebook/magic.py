@@ -122,7 +122,7 @@ class AgentMagics(Magics):
         recent = [] if names else data_of(self._code.last, namespace)
         self._code.last = ""
         facts = "\n".join(summary(name, namespace[name]) for name in [*names, *recent])
-        return [{"title": "Variables so far" if recent else "Variables", "text": facts}] if facts else []
+        return [{"title": "Variables", "text": facts}] if facts else []
 
     def _answers(self, request: Request, session: str) -> list[str]:
         """Without a person only what was allowed beforehand can be answered."""

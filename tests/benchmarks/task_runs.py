@@ -43,8 +43,8 @@ async def outcome(engine: Engine, sandbox: Sandbox, task: Task) -> Outcome:
     for prompt in task.prompts:
         if task.draws:
             await notebook.forget_figures()
-        said, title, facts = await notebook.notes(prompt, code)
-        result = await agent.run(TurnRequest(said, notes=(Note(title, facts),) if facts else ()))
+        said, facts = await notebook.notes(prompt, code)
+        result = await agent.run(TurnRequest(said, notes=(Note("Variables", facts),) if facts else ()))
         if result.error is not None:
             raise result.error
         messages = [item.message for item in await store.latest(key)][seen:]

@@ -142,6 +142,11 @@ def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
     return instructions, turns
 
 
+def leans_to_code(turns: Sequence[Exchange]) -> bool:
+    """The last turn's question names a variable or a file, or it follows a turn in which code ran."""
+    return bool(turns) and (turns[-1].names_things or (len(turns) > 1 and bool(turns[-2].results)))
+
+
 def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> list[ChatMessage]:
     """What the chat template is given. With ``tools`` the rules and the worked examples stand first. A ``retry`` goes
     without the examples, of which code that failed is often a copy, and may import what it likes."""
