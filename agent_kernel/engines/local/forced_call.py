@@ -39,7 +39,7 @@ def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
 
 
 async def forced_call(
-    chat: list[ChatMessage], tools: Sequence[ToolSpec], request: EngineRequest, completer: Completer
+    chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], request: EngineRequest, completer: Completer
 ) -> AsyncGenerator[Chunk, None]:
     """One call of one of ``tools``; the model chooses among several. Cut by the limit of tokens it is shown as text and
     not made. Raises InvalidRequest for a tool whose schema makes no grammar."""
@@ -61,7 +61,7 @@ async def forced_call(
     yield EndChunk("calls", completion.usage)
 
 
-async def _chosen(chat: list[ChatMessage], tools: Sequence[ToolSpec], completer: Completer) -> ToolSpec:
+async def _chosen(chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], completer: Completer) -> ToolSpec:
     listed = "\n".join(f"{tool.name}: {tool.description}" for tool in tools)
     prompt = await completer.render(with_words(chat, CHOOSE.format(tools=listed)))
     completion = Completion(prompt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -64,7 +64,7 @@ def check(output: OutputFormat, text: str) -> None:
         )
 
 
-def told(chat: list[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
+def told(chat: Sequence[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
     """The conversation with the format said at its end: a model that is only held to it fills it with anything."""
     said = ""
     if output.kind == "json_object":
@@ -74,10 +74,10 @@ def told(chat: list[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
         said = "Answer with JSON" + (f" that fits this schema: {schema}" if len(schema) <= SHOWN_SCHEMA else ".")
     elif output.kind == "choice":
         said = "Answer with one of: " + ", ".join(output.choice)
-    return with_words(chat, said) if 0 < len(said) <= 2 * SHOWN_SCHEMA else chat
+    return with_words(chat, said) if 0 < len(said) <= 2 * SHOWN_SCHEMA else list(chat)
 
 
-def with_words(chat: list[ChatMessage], said: str) -> list[ChatMessage]:
+def with_words(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage]:
     """Said by the user at the end: many templates take no two messages of one role after each other."""
     last = chat[-1] if chat else {}
     if last.get("role") != "user" or not isinstance(last["content"], str):
