@@ -6,12 +6,13 @@ the conversation: of everything tried with a 0.5B model, they raised the share o
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.messages import Message
+from agent_kernel.messages import Message, ToolCall
 
 TOOL = "python"
 VARIABLES = "Variables:"
@@ -177,9 +178,12 @@ def code_block(code: str) -> str:
 
 
 def _said(message: Message, dropped: set[str | None]) -> str:
-    blocks = [
-        code_block(str(call.arguments.get("code", call.arguments.get("_raw", ""))))
-        for call in message.calls
-        if call.id not in dropped
-    ]
+    blocks = [_called(call) for call in message.calls if call.id not in dropped]
     return "\n".join(part for part in (message.text, *blocks) if part)
+
+
+def _called(call: ToolCall) -> str:
+    """Code, or for another tool than python what it was called with."""
+    if call.name == TOOL:
+        return code_block(str(call.arguments.get("code", call.arguments.get("_raw", ""))))
+    return f"{call.name}: {json.dumps(dict(call.arguments), ensure_ascii=False)}"

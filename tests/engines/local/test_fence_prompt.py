@@ -22,6 +22,13 @@ def test_a_call_is_a_fence_and_its_result_an_output() -> None:
     assert shown == ["How many?", "```python\nprint(1)\n```", f"Output:\n1\n\n{ANSWER}"]
 
 
+def test_a_call_of_another_tool_is_shown_as_what_it_was_called_with() -> None:
+    search = ToolCall("c1", "search", {"query": "é"})
+    shown = said(user("Find it."), assistant("", [search]), tool_result(search, "found", "success"))
+
+    assert shown[1] == 'search: {"query": "é"}'
+
+
 def test_hidden_context_stands_before_the_question() -> None:
     assert said(user("Variables: x: int = 3", hidden=True), user("Double it.")) == [
         "Variables: x: int = 3\n\nDouble it."
