@@ -6,6 +6,7 @@ Ratios of one run, alone on the machine; the gap while a prompt comes in is the 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import statistics
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -22,7 +23,7 @@ from agent_kernel.messages import Message, assistant, user
 from agent_kernel.protocols import EndChunk, EngineRequest, Sampling, TextChunk
 from agent_kernel.settings import Settings
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(1800)]
 CACHE = Settings.from_env().cache_dir
 MODELS = [pytest.param(name, marks=pytest.mark.model(name)) for name in ("tiny", "default")]
 TURNS, TOKENS, RUNS = 20, 3_900, 5
@@ -135,7 +136,7 @@ async def test_sessions_together_decode_more_than_one(engine: LocalEngine, say: 
 
 
 def gaps(times: Sequence[float]) -> list[float]:
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(times)]
 
 
 async def test_tokens_come_evenly(engine: LocalEngine, say: Say) -> None:

@@ -34,7 +34,8 @@ class BuiltModel:
     def open(self, genai: Any, scheduler: Any, properties: dict[str, Any], progress: Progress) -> tuple[Any, Any]:
         """The tokenizer and the pipeline. RuntimeError comes from the library: the file is not one it can run."""
         progress("reading the vocabulary", None)
-        tokenizer = genai.Tokenizer(str(self._path))
+        # One token is no work for several threads: waking them costs ten times what it takes.
+        tokenizer = genai.Tokenizer(str(self._path), INFERENCE_NUM_THREADS=1, NUM_STREAMS=1)
         if self._path.is_dir():  # exported: nothing is to be built
             progress("loading the weights", None)
             source = str(self._path)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 UNFINISHED = "\ufffd"
 LONGEST_CHARACTER = 4
 """Bytes of a character in UTF-8: after that many tokens a replacement character was really written."""
-WINDOW = 16
+WINDOW = 8
 """Tokens that are decoded again with each new one."""
 
 
