@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from agent_kernel.engines.local.backend import LoadOptions, Progress
 from agent_kernel.engines.local.converted_model import ConvertedModel
+from agent_kernel.engines.local.processor import load_processor
 from agent_kernel.errors import (
     AgentKernelError,
     EngineError,
@@ -186,7 +187,7 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
     config = transformers.AutoConfig.from_pretrained(path, **local)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
     sees = type(config) in transformers.AutoModelForImageTextToText._model_mapping
-    processor = transformers.AutoProcessor.from_pretrained(path, **local) if sees else None
+    processor = load_processor(transformers, path, **local) if sees else None
     dtype = _dtype(torch, config.get_text_config(), options.precision, device)
     progress("loading the weights", None)
     started = time.monotonic()

@@ -16,8 +16,8 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-SPECIAL = ("<|end|>", "<|start|>", "<image>", "<fake>", "<global>", "<boi>", "<eoi>")
-END, START, IMAGE, FAKE, GLOBAL, BOI, EOI = SPECIAL
+SPECIAL = ("<|end|>", "<|start|>", "<image>", "<fake>", "<global>", "<boi>", "<eoi>", "<video>")
+END, START, IMAGE, FAKE, GLOBAL, BOI, EOI, VIDEO = SPECIAL
 CONTEXT = 8192
 WINDOW: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 32}
 TEMPLATE = (
@@ -140,6 +140,25 @@ def gemma3(directory: Path) -> None:
     save(directory, model, processor)
 
 
+def qwen2_vl(directory: Path) -> None:
+    """Rows and columns of a picture have numbers of their own. Saved by hand: its processor wants torchvision."""
+    words = tokenizer(image_token=IMAGE, video_token=VIDEO)
+    rotary = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10_000.0}
+    config = transformers.Qwen2VLConfig(
+        vision_config={"depth": 2, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "patch_size": 8, "mlp_ratio": 2},
+        text_config={**decoder_sizes(), **ids(words), "rope_parameters": rotary},
+        image_token_id=words.convert_tokens_to_ids(IMAGE),
+        video_token_id=words.convert_tokens_to_ids(VIDEO),
+        vision_start_token_id=words.convert_tokens_to_ids(BOI),
+        vision_end_token_id=words.convert_tokens_to_ids(EOI),
+    )
+    save(directory, transformers.Qwen2VLForConditionalGeneration(config), words)
+    transformers.Qwen2VLImageProcessorPil(patch_size=8, min_pixels=32 * 32, max_pixels=64 * 64).save_pretrained(
+        directory
+    )
+    (directory / "processor_config.json").write_text('{"processor_class": "Qwen2VLProcessor"}', encoding="utf-8")
+
+
 def save(directory: Path, model: Any, words: Any) -> None:
     # Random weights as they are initialised make all tokens about equally likely; wider ones make an answer's choice
     # survive the rounding of another prefill.
@@ -151,7 +170,7 @@ def save(directory: Path, model: Any, words: Any) -> None:
 
 
 KINDS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
-    {kind.__name__: kind for kind in (llama, sliding, recurrent, llava, idefics3, gemma3)}
+    {kind.__name__: kind for kind in (llama, sliding, recurrent, llava, idefics3, gemma3, qwen2_vl)}
 )
 
 if __name__ == "__main__":
