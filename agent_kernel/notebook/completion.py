@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
@@ -21,7 +23,7 @@ class Completion:
 
     def __init__(self, server: Server | None) -> None:
         self._server = server
-        self._kept: dict[str, tuple[float, list[str]]] = {}
+        self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
 
     @context_matcher(priority=100)  # type: ignore[untyped-decorator]  # of IPython
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
@@ -60,22 +62,24 @@ class Completion:
         return []
 
     def _sessions(self) -> list[str]:
-        return self._listed("sessions", "id")
+        return self._listed("sessions", "sessions", "id")
 
     def _models(self) -> list[str]:
-        return self._listed("models", "name")
+        return self._listed("models", "models", "name")
 
     def _engines(self) -> list[str]:
-        return self._listed("models", "name", "engines")
+        return self._listed("models", "engines", "name")
 
-    def _listed(self, route: str, key: str, below: str = "") -> list[str]:
-        what = below or route
-        at, kept = self._kept.get(what, (0.0, []))
+    def _listed(self, route: str, what: str, key: str) -> list[str]:
+        return [str(entry[key]) for entry in self._answer(route).get(what, ())]
+
+    def _answer(self, route: str) -> Mapping[str, Any]:
+        at, kept = self._kept.get(route, (0.0, {}))
         if self._server is None or (at and time.monotonic() - at < KEEP_S):
             return kept
         try:
-            kept = [str(entry[key]) for entry in self._server.call("GET", route, timeout=ASK_S)[what]]
+            kept = self._server.call("GET", route, timeout=ASK_S)
         except AgentKernelError:
             return kept
-        self._kept[what] = time.monotonic(), kept
+        self._kept[route] = time.monotonic(), kept
         return kept

@@ -15,6 +15,11 @@ SCRIPT = [
 ]
 
 
+PATIENT = "from agent_kernel.notebook import completion\ncompletion.ASK_S = 10.0"
+"""On a busy machine the list of models takes longer than a person would wait for a completion."""
+TRAITS = {"engines": {"far": {"url": "https://models.example.com/v1", "model": "big"}}}
+
+
 async def test_status_names_session_notebook_model_and_permission(notebook: Notebook) -> None:
     plain = (await notebook.run("%agent status")).plain
     assert re.search(r"notebook +shared\.ipynb", plain)
@@ -79,6 +84,27 @@ async def test_models_are_listed_with_size_licence_and_publisher(notebook: Noteb
     assert "This notebook talks to scripted (local, ready)." in plain
 
 
+async def test_a_notebook_is_given_to_an_engine_of_the_configuration_and_told_where_that_is(notebook: Notebook) -> None:
+    chosen = (await notebook.run("%agent model far")).plain
+    assert "This notebook talks to big (remote: models.example.com)." in chosen
+    assert "the whole conversation is sent to models.example.com" in chosen
+    listed = (await notebook.run("%agent model")).plain
+    assert re.search(r"far +big +remote: models\.example\.com", listed)
+    assert "This notebook talks to big (remote: models.example.com, ready)." in listed
+    await notebook.run(PATIENT)
+    assert "far" in await notebook.complete("%agent model ")
+    assert "This notebook talks to scripted (local)." in (await notebook.run("%agent model reset")).plain
+    assert (await notebook.run("%%agent\nhello")).text == "Hello."
+
+
+async def test_a_url_that_nobody_configured_waits_for_the_person_in_the_browser(notebook: Notebook) -> None:
+    running = asyncio.create_task(notebook.run("%agent model https://other.example/v1#big"))
+    await notebook.until_shown("other.example is in no configuration")
+    await notebook.interrupt()
+    assert (await running).error == "Agent: stopped; nothing was changed."
+    assert "talks to scripted" in (await notebook.run("%agent model")).plain
+
+
 async def test_where_is_the_default_of_later_cells(notebook: Notebook) -> None:
     await notebook.run("%agent where sandbox")
     assert (await notebook.run("%%agent\nhello")).turn["where"] == "sandbox"
@@ -110,7 +136,7 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
         ("%agent stauts", "Agent: %agent has no 'stauts'. Did you mean %agent status?"),
         ("%agent use", "Agent: %agent use needs the id of a session; %agent sessions lists them."),
         ("%agent use nothing", "Agent: There is no session nothing."),
-        ("%agent model pull nothing", "Agent: There is no model 'nothing'; there are: default, coder-1.5b, tiny."),
+        ("%agent model pull nothing", "Agent: There is no model 'nothing'; there are: default, coder-1.5b, tiny"),
         ("%agent where there", "Agent: %agent where is live or sandbox."),
         ("%%agent\n  \n", "Agent: what shall I do? Write the prompt below %%agent."),
         ("%%agent -v missing\nhello", "Agent: there is no variable 'missing' in this kernel."),
@@ -131,6 +157,7 @@ async def test_a_mistake_is_answered_in_one_line(notebook: Notebook, code: str, 
 
 
 async def test_completion_offers_commands_options_sessions_and_models_alone(notebook: Notebook) -> None:
+    await notebook.run(PATIENT)
     session = (await notebook.run("%%agent\nhello")).turn["session"]
     assert await notebook.complete("%agent st") == ["status", "stop"]
     assert await notebook.complete("%agent allow ") == ["ask", "live"]
