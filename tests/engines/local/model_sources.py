@@ -31,7 +31,7 @@ def sha256(data: bytes) -> str:
 
 
 def write_gguf(
-    path: Path, kind: str = "Q8_0", rows: int = 64, columns: int = 256, seed: int = 7, architecture: str = "llama"
+    path: Path, kind: str = "Q8_0", rows: int = 64, columns: int = 256, seed: int = 7, *, architecture: str = "llama"
 ) -> dict[str, np.ndarray]:
     """A file as a converter writes it, with one large tensor of ``kind``; returns the weights before quantising."""
     writer = gguf.GGUFWriter(path, architecture)
