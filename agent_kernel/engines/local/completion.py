@@ -66,7 +66,7 @@ class Completer:
         self._block = loaded.block
         self._blocks = CachedBlocks(loaded.block, loaded.blocks)
         self._cache_tokens = loaded.cache_tokens or loaded.block * loaded.blocks
-        self._room = Admission(self._cache_tokens // loaded.block or sys.maxsize)
+        self._room = Admission(self._cache_tokens // max(1, loaded.block) or sys.maxsize)
         self._session = ""
         self._tell: Tell = _nobody
         self._known: Mapping[str, Picture] = {}
