@@ -35,12 +35,11 @@ class Outcome:
 
 
 class LiveCode:
-    """Runs code as a cell of its own would run, without a number and without history. ``last`` ran last."""
+    """Runs code as a cell of its own would run, without a number and without history."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.last = ""
 
     def prepared(self, code: str) -> str:
         """What will run: the code, after the imports it leaves out."""
@@ -49,7 +48,6 @@ class LiveCode:
 
     def run(self, code: str, listener: Listener, show: Show) -> Outcome:
         """Never raises what the code raises; an interrupt ends the code and is told in the outcome."""
-        self.last = code
         with capturing(self._shell, listener, show) as said, _interruptible() as interrupt, self._awaiting():
             try:
                 result = self._shell.run_cell(code, store_history=False)

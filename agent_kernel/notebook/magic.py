@@ -24,7 +24,7 @@ from agent_kernel.notebook.pull import ModelPull, missing_model
 from agent_kernel.notebook.render import Summary
 from agent_kernel.notebook.screen import screen_for
 from agent_kernel.notebook.turn import CellTurn, Surroundings
-from agent_kernel.notebook.variables import data_of, named_in_braces, summary, tables_mentioned, without_braces
+from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
 
 
 @magics_class
@@ -118,10 +118,7 @@ class AgentMagics(Magics):
             if name not in namespace:
                 raise AgentError(f"there is no variable {name!r} in this kernel.")
         names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
-        # Who names nothing right after code ran asks about what it made.
-        recent = [] if names else data_of(self._code.last, namespace)
-        self._code.last = ""
-        facts = "\n".join(summary(name, namespace[name]) for name in [*names, *recent])
+        facts = "\n".join(summary(name, namespace[name]) for name in names)
         return [{"title": "Variables", "text": facts}] if facts else []
 
     def _answers(self, request: Request, session: str) -> list[str]:

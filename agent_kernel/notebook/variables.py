@@ -6,7 +6,6 @@ an unknown object may take minutes, or print secrets.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 import types
@@ -17,7 +16,6 @@ MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_ROWS = 100_000
 SHORT = 60
-MAX_RECENT = 2
 NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 ONE_LETTER_WORDS = {"a", "A", "I"}
 
@@ -37,17 +35,6 @@ def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     """Data frames and series whose name stands in the prompt as a word; ``a`` and ``I`` are words of their own."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
     return [name for name in words if name not in ONE_LETTER_WORDS and _is_table(namespace.get(name))]
-
-
-def data_of(code: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Variables with data that ``code`` worked with, those it assigned last first; at most MAX_RECENT."""
-    try:
-        names = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)]
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    assigned = [node.id for node in names if isinstance(node.ctx, ast.Store)]
-    known = dict.fromkeys([*reversed(assigned), *[node.id for node in names]])
-    return [name for name in known if _is_data(namespace.get(name))][:MAX_RECENT]
 
 
 def summary(name: str, value: Any) -> str:
@@ -78,10 +65,6 @@ def _described(value: Any) -> list[str]:
     if isinstance(value, types.FunctionType):
         return _function(value)
     return [_type_name(value)]
-
-
-def _is_data(value: Any) -> bool:
-    return _is_table(value) or type(value) in (int, float, str, list, tuple, set, dict)
 
 
 def _is_table(value: Any) -> bool:

@@ -65,15 +65,13 @@ class NotebookProcess:
         answer = await self.run(f"bool({expression})")
         return str(answer["value"]) == "True"
 
-    async def notes(self, prompt: str, code: str = "") -> tuple[str, str]:
-        """What the magic would send: the prompt without braces, and the facts about the variables it names, or else
-        those of ``code``, which the last turn ran."""
+    async def notes(self, prompt: str) -> tuple[str, str]:
+        """What the magic would send: the prompt without braces, and the facts about the variables it names."""
         code = (
             "from agent_kernel.notebook import variables as _v\n"
             f"_p = {prompt!r}\n_n = _v.named_in_braces(_p, globals())\n"
-            "_t = [*_n, *[n for n in _v.tables_mentioned(_p, globals()) if n not in _n]]\n"
-            f"_t = _t or _v.data_of({code!r}, globals())\n"
-            "print(repr((_v.without_braces(_p, _n), '\\n'.join(_v.summary(n, globals()[n]) for n in _t))))"
+            "_t = [n for n in _v.tables_mentioned(_p, globals()) if n not in _n]\n"
+            "print(repr((_v.without_braces(_p, _n), '\\n'.join(_v.summary(n, globals()[n]) for n in [*_n, *_t]))))"
         )
         answer = await self.run(code)
         said: tuple[str, str] = ast.literal_eval(answer["stdout"])

@@ -42,19 +42,17 @@ class Conversation:
         self._notebook = notebook
         self._store = MemoryStore()
         self._key = SessionKey("local", new_id("wording"))
-        self._code = ""
         self._agent = Agent(self._store, engine, self._key, [NotebookPython(notebook)])
 
     async def ask(self, prompt: str) -> tuple[str, list[Message]]:
         """The answer and the messages of the turn."""
-        said, facts = await self._notebook.notes(prompt, self._code)
+        said, facts = await self._notebook.notes(prompt)
         notes = (Note("Variables", facts),) if facts else ()
         before = len(await self._store.latest(self._key)) if await self._store.info(self._key) else 0
         result = await self._agent.run(TurnRequest(said, notes=notes, where="live", permission="auto"))
         if result.error is not None:
             raise result.error
         items = (await self._store.latest(self._key))[before:]
-        self._code = next((str(c.arguments.get("code")) for item in reversed(items) for c in item.message.calls), "")
         return result.text, [item.message for item in items]
 
 

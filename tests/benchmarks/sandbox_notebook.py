@@ -16,10 +16,8 @@ INSTALLED = (
 NOTES = """
 _v, _p = sys.modules["variables"], {prompt!r}
 _n = _v.named_in_braces(_p, globals())
-_t = [*_n, *[name for name in _v.tables_mentioned(_p, globals()) if name not in _n]]
-_r = [] if _t else _v.data_of({code!r}, globals())
-_f = "\\n".join(_v.summary(name, globals()[name]) for name in [*_t, *_r])
-print(repr((_v.without_braces(_p, _n), _f)))
+_t = [name for name in _v.tables_mentioned(_p, globals()) if name not in _n]
+print(repr((_v.without_braces(_p, _n), "\\n".join(_v.summary(name, globals()[name]) for name in [*_n, *_t]))))
 """
 
 
@@ -37,11 +35,9 @@ class SandboxNotebook:
             await self._cell(INSTALLED.format(name="drawn", source=_source(drawn)) + "\nsys.modules['drawn'].watch()")
         await self._cell(setup)
 
-    async def notes(self, prompt: str, code: str) -> tuple[str, str]:
-        """The prompt without braces, and the facts about the variables it names, or else those of ``code`` (the last
-        turn's), by the magic's own code."""
-        told = (await self._cell(NOTES.format(prompt=prompt, code=code))).stdout
-        said: tuple[str, str] = ast.literal_eval(told)
+    async def notes(self, prompt: str) -> tuple[str, str]:
+        """The prompt without braces, and the facts about the variables it names, by the magic's own code."""
+        said: tuple[str, str] = ast.literal_eval((await self._cell(NOTES.format(prompt=prompt))).stdout)
         return said
 
     async def forget_figures(self) -> None:

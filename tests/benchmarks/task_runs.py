@@ -39,11 +39,10 @@ async def outcome(engine: Engine, sandbox: Sandbox, task: Task) -> Outcome:
     started = time.monotonic()
     prompt_tokens = completion_tokens = steps = seen = 0
     told: list[str] = []
-    code = ""
     for prompt in task.prompts:
         if task.draws:
             await notebook.forget_figures()
-        said, facts = await notebook.notes(prompt, code)
+        said, facts = await notebook.notes(prompt)
         result = await agent.run(TurnRequest(said, notes=(Note("Variables", facts),) if facts else ()))
         if result.error is not None:
             raise result.error
@@ -53,7 +52,6 @@ async def outcome(engine: Engine, sandbox: Sandbox, task: Task) -> Outcome:
         completion_tokens += result.usage.completion_tokens
         codes = tuple(str(call.arguments.get("code")) for message in messages for call in message.calls)
         steps += len(codes)
-        code = codes[-1] if codes else ""
         answer = result.text
         told.append(_told(prompt, messages, answer))
     seconds = time.monotonic() - started

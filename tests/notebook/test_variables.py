@@ -9,7 +9,6 @@ import pytest
 
 from agent_kernel.notebook.variables import (
     MAX_CHARS,
-    data_of,
     named_in_braces,
     summary,
     tables_mentioned,
@@ -95,11 +94,3 @@ def test_only_names_of_variables_are_taken_from_braces() -> None:
 def test_tables_are_found_by_their_bare_name() -> None:
     namespace = {"df": WEATHER, "a": WEATHER, "rain": WEATHER["rain"], "number": 3}
     assert tables_mentioned("plot a line of rain in df, number of df.x", namespace) == ["rain", "df"]
-
-
-def test_a_question_without_a_name_is_about_what_the_last_code_made() -> None:
-    namespace = {"squares": [1, 4], "n": 3, "math": __import__("math"), "secret": object()}
-
-    assert data_of("squares = [n ** 2 for n in range(3)]\nprint(math.pi, secret, gone)", namespace) == ["n", "squares"]
-    assert data_of("print(squares)", namespace) == ["squares"]
-    assert data_of("not python at all", namespace) == []
