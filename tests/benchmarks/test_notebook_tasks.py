@@ -146,7 +146,7 @@ async def test_right_answers(engine: LocalEngine, sandbox: LinuxSandbox, capsys:
 
     assert len(results) == len(chosen)
     if not only and MODEL == "default" and PROTOCOL in ("", "fence"):
-        assert sum(not result.wrong for result in results) >= 40
+        assert sum(not result.wrong for result in results) >= 30
         assert sum(result.chat_code for result in results) <= 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, IMPORTED, RULES, chat, exchanges
+from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, IMPORTED, RULES, chat, exchanges, leans_to_code
 from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
 
 
@@ -98,3 +98,11 @@ def test_a_retry_may_import_and_has_no_examples_to_copy_from() -> None:
     assert len(shown) > len(again) == 2
     assert IMPORTED in str(shown[0]["content"])
     assert IMPORTED not in str(again[0]["content"])
+
+
+def test_what_follows_a_turn_with_code_leans_to_code() -> None:
+    ran = [user("Go."), assistant("", [call("x")]), tool_result(call(""), "1", "success"), assistant("It is 1.")]
+
+    assert leans_to_code(exchanges([*ran, user("And now?")])[1])
+    assert not leans_to_code(exchanges([user("Hi"), assistant("Hello"), user("And now?")])[1])
+    assert not leans_to_code([])
