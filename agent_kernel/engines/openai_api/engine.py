@@ -117,7 +117,7 @@ class OpenAIEngine:
                     yield chunk
         for chunk in self._closing(request, answer):
             yield chunk
-        yield EndChunk(answer.reason, clock.usage(answer, len(json.dumps(body["messages"]))))
+        yield EndChunk(answer.reason, clock.usage(answer, len(json.dumps([body["messages"], body.get("tools")]))))
 
     def seeing(self) -> OpenAIEngine:
         """The same server, sent pictures whatever the configuration says: to find out whether it takes them."""
