@@ -17,6 +17,8 @@ import torch
 
 from agent_kernel.engines.local.backend import Decoding, Grammar, LoadOptions, Picture, Piece
 from agent_kernel.engines.local.generate import GenerateBackend
+from agent_kernel.engines.local.pictures import opened
+from agent_kernel.engines.local.torch_model import load_model
 from agent_kernel.errors import AgentKernelError
 from tests.engines.local import tiny_models
 
@@ -58,6 +60,7 @@ def facts_of(path: Path, cache: Path) -> dict[str, Any]:
     fresh, _ = loaded(path, cache, prefixes=False)
     found = {"sees": told.sees, "context_length": told.context_length, "architecture": told.architecture}
     found |= text_facts(backend, fresh) | sampling_facts(backend) | line_facts(backend)
+    found["as the library"] = same_as_the_library(path, cache, fresh, sees=told.sees)
     if told.sees:
         found |= picture_facts(backend, fresh)
     else:
@@ -66,6 +69,20 @@ def facts_of(path: Path, cache: Path) -> dict[str, Any]:
     Answer(small, prompt_of(small, LONG))
     found["too small a cache"] = [small.usage()["kept"], Answer(small, prompt_of(small, LONG)).reused[0]]
     return found
+
+
+def same_as_the_library(path: Path, cache: Path, backend: GenerateBackend, *, sees: bool) -> bool:
+    """Greedy, by its own ``generate()`` on what its own processor made of the prompt."""
+    own = load_model(path, LoadOptions(precision="fp32", device="cpu"), cache, lambda stage, fraction: None)
+    shown = [picture(1), picture(2)] if sees else []
+    content: list[dict[str, Any]] = [{"type": "image"} for _ in shown] + [{"type": "text", "text": LONG}]
+    text = backend.render([{"role": "user", "content": content if sees else LONG}])
+    ids = backend.encode_pictures(text, shown) if sees else backend.encode(text)
+    images = {"images": [opened(one) for one in shown]} if sees else {}
+    reader: Any = own.processor if sees else own.tokenizer
+    given = reader(text=text, **images, return_tensors="pt", add_special_tokens=False)
+    written = own.model.generate(**given, max_new_tokens=6, do_sample=False)[0, len(ids) :].tolist()
+    return Answer(backend, ids, shown).ids == [token for token in written if token not in own.end_ids]
 
 
 def prompt_of(backend: GenerateBackend, text: str) -> list[int]:

@@ -1,5 +1,5 @@
 """Models that run one request at a time, of random weights: with attention, a sliding window, a recurrent state, and
-three kinds that see. What ``generate_facts.py`` found of each in an interpreter that has torch."""
+four kinds that see. What ``generate_facts.py`` found of each in an interpreter that has torch and no torchvision."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("generate_facts.py")
-CROPPED = ("llama", "llava", "idefics3")
+CROPPED = ("llama", "llava", "idefics3", "qwen2_vl")
 """Whose caches can be taken back to any prefix."""
 WHOLE = ("sliding", "recurrent", "gemma3")
 """Of whose caches only whole states are of use."""
-SEEING = ("llava", "idefics3", "gemma3")
+SEEING = ("llava", "idefics3", "gemma3", "qwen2_vl")
 KINDS = CROPPED + WHOLE
 
 Facts: TypeAlias = dict[str, dict[str, Any]]
@@ -54,6 +54,11 @@ def test_the_next_turn_reuses_the_prompt_and_the_answer_and_answers_as_without(f
     assert reused < length
     assert without == 0
     assert same
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_the_library_s_own_generate(facts: Facts, kind: str) -> None:
+    assert facts[kind]["as the library"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -143,6 +143,7 @@ def gemma3(directory: Path) -> None:
 def qwen2_vl(directory: Path) -> None:
     """Rows and columns of a picture have numbers of their own. Saved by hand: its processor wants torchvision."""
     words = tokenizer(image_token=IMAGE, video_token=VIDEO)
+    words.chat_template = TEMPLATE.replace(IMAGE, f"{BOI}{IMAGE}{EOI}")  # without, neighbours would be one picture
     rotary = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10_000.0}
     config = transformers.Qwen2VLConfig(
         vision_config={"depth": 2, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "patch_size": 8, "mlp_ratio": 2},
