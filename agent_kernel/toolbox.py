@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
 import jsonschema
+import referencing
+import referencing.exceptions
 
 from agent_kernel.events import CallFinished, CallStarted, Emit
 from agent_kernel.messages import Message, ToolCall, shortened, tool_result
@@ -21,6 +23,8 @@ from agent_kernel.sessions.model import SessionKey
 RESULT_CHARS = 6_000
 """What a result may put into the model's context; the middle is left out and said to be."""
 SAME_FAILURES = 2
+NOTHING_FETCHED: referencing.Registry[object] = referencing.Registry()
+"""A $ref to elsewhere is an error: by itself the library would ask the network for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,11 @@ class Toolbox:
 def _invalid(call: ToolCall, spec: ToolSpec) -> str:
     if "_raw" in call.arguments:
         return f"The arguments of {call.name} were not a JSON object."
-    error = jsonschema.exceptions.best_match(
-        jsonschema.Draft202012Validator(dict(spec.parameters)).iter_errors(dict(call.arguments))
-    )
+    checker = jsonschema.Draft202012Validator(dict(spec.parameters), registry=NOTHING_FETCHED)
+    try:
+        error = jsonschema.exceptions.best_match(checker.iter_errors(dict(call.arguments)))
+    except referencing.exceptions.Unresolvable as missing:
+        return f"The schema of {call.name} refers to something outside it: {missing}."
     return f"The arguments of {call.name} do not fit: {error.message}." if error else ""
 
 

@@ -49,7 +49,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.sandbox": (CORE, set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
     "agent_kernel.context": (CORE, set()),
-    "agent_kernel.toolbox": (CORE, {"jsonschema"}),
+    "agent_kernel.toolbox": (CORE, {"jsonschema", "referencing"}),
     "agent_kernel.agent": (
         (*CORE, "agent_kernel.context", "agent_kernel.sessions.ledger", "agent_kernel.toolbox"),
         set(),

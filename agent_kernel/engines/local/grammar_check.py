@@ -18,8 +18,11 @@ from agent_kernel.engines.local.backend import Grammar
 
 MAX_GRAMMAR = 64 * 1024
 """Characters of a grammar; tool schemas make some hundred."""
-COMPILE_S = 5.0
-"""Longer than that the batch would stand still when it compiles the grammar once more."""
+COMPILE_S = 20.0
+"""Of the clock: so long the batch would stand still, once, when it compiles the grammar again. Those of ordinary tools
+take well under a second; the rest is room for a busy machine."""
+WAIT_S = 60.0
+"""Grammars are compiled one after the other: for so long a request waits for its own and those before it."""
 KEPT = 1024
 
 

@@ -31,7 +31,7 @@ from agent_kernel.engines.local.backend import (
 )
 from agent_kernel.engines.local.built_model import BuiltModel
 from agent_kernel.engines.local.chat_template import ChatTemplate
-from agent_kernel.engines.local.grammar_check import COMPILE_S, GrammarCheck, constraint
+from agent_kernel.engines.local.grammar_check import WAIT_S, GrammarCheck, constraint
 from agent_kernel.engines.local.header import Header, read_header
 from agent_kernel.engines.local.snapshot import read_snapshot
 from agent_kernel.errors import EngineError, ModelBroken, ModelMissing, ModelUnsupported
@@ -141,7 +141,7 @@ class OpenVino:
             self._add(self._next, ids, decoding)
         else:
             verdict = self._check.verdict(decoding.grammar)
-            self._held.append(_Held(self._next, ids, decoding, verdict, time.monotonic() + COMPILE_S))
+            self._held.append(_Held(self._next, ids, decoding, verdict, time.monotonic() + WAIT_S))
         return self._next
 
     def step(self) -> list[tuple[int, Piece]]:
@@ -190,7 +190,7 @@ class OpenVino:
         for one in held:
             reason = one.verdict.result() if one.verdict.done() else None
             if reason is None and time.monotonic() > one.until:
-                reason = f"it was not compiled within {COMPILE_S:.0f} s"
+                reason = f"it was not compiled within {WAIT_S:.0f} s"
             if reason is None:
                 self._held.append(one)
             elif reason:
