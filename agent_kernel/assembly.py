@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.agent import Agent, TurnRequest
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.local.environment import interpreter
 from agent_kernel.engines.named import NamedEngines, engine_of
@@ -47,6 +48,15 @@ def _local(settings: Settings) -> Engine:
         settings.model,
         settings.cache_dir,
         python=python,
+        options=LoadOptions(
+            backend=settings.backend,
+            device=settings.device,
+            precision=settings.precision,
+            cache_gb=settings.cache_gb,
+            threads=settings.model_threads,
+            at_once=settings.requests_at_once,
+        ),
+        protocol=settings.tool_protocol,
         idle_unload_s=settings.idle_unload_s,
         reserve_gb=settings.memory_reserve_gb,
         sources=settings.model_sources,

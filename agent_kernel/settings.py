@@ -21,6 +21,13 @@ Export = Literal["on", "off", "data_dir"]
 APP = "agent-kernel"
 ON = ("true", "1", "on", "yes")
 OFF = ("false", "0", "off", "no")
+CHOICES = {
+    "permission": get_args(Permission),
+    "export": get_args(Export),
+    "backend": ("", "openvino", "transformers", "generate"),
+    "precision": ("", "fp32", "bf16", "fp16", "int8", "nf4"),
+    "tool_protocol": ("", "fence", "native", "auto"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,10 @@ class Settings:
 
     A model that nobody asked for ``idle_unload_s`` seconds is unloaded (0 = never); ``memory_reserve_gb`` of memory are
     kept for a person's own programs (0 = a tenth, 1 GiB at least).
+
+    How a model of this machine is run, decided here where it is empty or 0: ``backend`` openvino or transformers;
+    ``device`` cpu, cuda, cuda:N or auto; ``precision`` fp32, bf16, fp16, int8 or nf4; ``cache_gb`` of KV cache;
+    ``model_threads``; ``requests_at_once``; ``tool_protocol`` fence, native or auto, instead of the model's own.
     """
 
     model: str = "default"
@@ -56,11 +67,19 @@ class Settings:
     run_timeout_s: float = 60.0
     idle_unload_s: float = 1800.0
     memory_reserve_gb: float = 0.0
+    backend: str = ""
+    device: str = ""
+    precision: str = ""
+    cache_gb: float = 0.0
+    model_threads: int = 0
+    requests_at_once: int = 0
+    tool_protocol: str = ""
 
     def __post_init__(self) -> None:
-        for name, allowed in (("permission", Permission), ("export", Export)):
-            if getattr(self, name) not in get_args(allowed):
-                raise InvalidRequest(f"{name} is one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}.")
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                choices = ", ".join(filter(None, allowed))
+                raise InvalidRequest(f"{name} is one of {choices}, not {getattr(self, name)!r}.")
         if self.max_tool_rounds < 0:
             raise InvalidRequest("max_tool_rounds is 0 (no tools) or more.")
         for name in ("idle_unload_s", "memory_reserve_gb"):

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jsonschema
 import referencing
@@ -23,7 +24,7 @@ from agent_kernel.sessions.model import SessionKey
 RESULT_CHARS = 6_000
 """What a result may put into the model's context; the middle is left out and said to be."""
 SAME_FAILURES = 2
-NOTHING_FETCHED: referencing.Registry[object] = referencing.Registry()
+NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
 """A $ref to elsewhere is an error: by itself the library would ask the network for it."""
 
 

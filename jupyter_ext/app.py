@@ -64,6 +64,13 @@ class AgentKernel(ExtensionApp):
     cache_dir = Unicode(None, allow_none=True, config=True, help="Where models are kept.")
     idle_unload_s = Float(None, allow_none=True, config=True, help="Seconds until an idle model is unloaded; 0: never.")
     memory_reserve_gb = Float(None, allow_none=True, config=True, help="Memory that models leave to you; 0: a tenth.")
+    backend = Unicode(None, allow_none=True, config=True, help="openvino or transformers; by the model if empty.")
+    device = Unicode(None, allow_none=True, config=True, help="cpu, cuda, cuda:N or auto.")
+    precision = Unicode(None, allow_none=True, config=True, help="fp32, bf16, fp16, int8 or nf4.")
+    cache_gb = Float(None, allow_none=True, config=True, help="Memory of the KV cache; 0: by what is free.")
+    model_threads = Int(None, allow_none=True, config=True, help="Threads of the CPU that a model may use.")
+    requests_at_once = Int(None, allow_none=True, config=True, help="Requests decoded at once; the others wait.")
+    tool_protocol = Unicode(None, allow_none=True, config=True, help="fence, native or auto; the model's own if empty.")
     run_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one run in the sandbox may take.")
 
     @default("data_dir")

@@ -23,7 +23,15 @@ def test_zero_tool_rounds_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("PERMISSION", "yes"), ("EXPORT", "maybe"), ("MAX_TOOL_ROUNDS", "-1"), ("RUN_TIMEOUT_S", "x")]
+    ("name", "value"),
+    [
+        ("PERMISSION", "yes"),
+        ("EXPORT", "maybe"),
+        ("MAX_TOOL_ROUNDS", "-1"),
+        ("RUN_TIMEOUT_S", "x"),
+        ("PRECISION", "int3"),
+        ("BACKEND", "llama"),
+    ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidRequest, match=name.lower() + "|" + name):

@@ -67,6 +67,14 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_runs(argume
     assert tool.ran == []
 
 
+async def test_a_schema_that_refers_elsewhere_is_an_answer_and_nothing_is_fetched() -> None:
+    tool = Recorder()
+    tool.spec = ToolSpec("python", "", {"$ref": "http://127.0.0.1:9/schema.json"}, kind="function")
+    (answer,) = await results([tool], [call("x")])
+    assert answer.status == "error"
+    assert "outside" in answer.text
+
+
 async def test_pictures_travel_with_the_event_unless_they_were_shown_already() -> None:
     class Painter(Recorder):
         async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:

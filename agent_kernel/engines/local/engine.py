@@ -27,7 +27,7 @@ class LocalEngine:
     """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``); it is looked up, and the worker
     started, at the first request, and again at the first one after a failure or an unload. ``python`` is an interpreter
     that has the model libraries, or tells one each time a worker is started. ``sources`` are those that may be asked
-    about a model that is not here.
+    about a model that is not here. ``protocol`` is a tool protocol instead of the model's own.
 
     It is unloaded after ``idle_unload_s`` seconds without a request (0 = never) and when less than ``reserve_gb`` of
     memory (0 = a tenth, 1 GiB at least) are left for a person's own programs: then running requests are still answered
@@ -44,6 +44,7 @@ class LocalEngine:
         cache_dir: Path,
         *,
         options: LoadOptions | None = None,
+        protocol: str = "",
         python: str | Callable[[], str] = sys.executable,
         silent_s: float = SILENT_S,
         idle_unload_s: float = IDLE_UNLOAD_S,
@@ -54,6 +55,7 @@ class LocalEngine:
         self._name = model
         self._cache_dir = cache_dir
         self._options = options or LoadOptions()
+        self._protocol = protocol
         self._python = python
         self._silent_s = silent_s
         self._reserve_gb = reserve_gb
@@ -228,7 +230,7 @@ class LocalEngine:
             options = await asyncio.to_thread(self._fitted, model)
             self._at("starting", None)
             self._worker = await WorkerProcess.start(self._interpreter(), self._cache_dir, self._silent_s)
-            ready = await self._worker.load(model, options, self._at)
+            ready = await self._worker.load(model, self._protocol or model.protocol, options, self._at)
             if self._give_way:
                 self._worker.send({"type": "give_way", "busy": True})
         except BaseException:

@@ -106,7 +106,7 @@ class WorkerProcess:
             self.send({"type": "cancel", "id": key})
 
     async def load(
-        self, model: ModelFile, options: LoadOptions, on_loading: Callable[[str, float | None], None]
+        self, model: ModelFile, protocol: str, options: LoadOptions, on_loading: Callable[[str, float | None], None]
     ) -> Frame:
         """The ``ready`` frame. Raises what loading failed with, or EngineCrashed."""
         inbox = self._inboxes[0] = asyncio.Queue()
@@ -114,7 +114,7 @@ class WorkerProcess:
             {
                 "type": "load",
                 "path": str(model.path),
-                "protocol": model.protocol,
+                "protocol": protocol,
                 "context_length": model.context_length,
                 "options": dataclasses.asdict(options),
             }
