@@ -39,8 +39,8 @@ from agent_kernel.errors import EngineError, ModelBroken, ModelMissing, ModelUns
 BLOCK = 32
 """Tokens per KV block of the library's CPU plugin."""
 MAX_BATCHED = 64
-"""Prompt tokens per step. Other streams stand still meanwhile, now and then for two steps: with a 0.5B model on two cores a
-step takes 0.12 s at most, with 128 tokens 0.19 s, with 512 0.71 s. 2,200 tokens alone took 2.8, 2.8 and 2.7 s."""
+"""Prompt tokens per step. Other streams stand still meanwhile, now and then for two steps: with a 0.5B model on two
+cores a step takes 0.12 s at most, with 128 tokens 0.19 s, with 512 0.71 s. 2,200 tokens alone took 2.8, 2.8, 2.7 s."""
 CHECK_S = 0.01
 READS = ("llama", "qwen2", "qwen3")
 """Architectures of GGUF files that the library can build (2026.4)."""

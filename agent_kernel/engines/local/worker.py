@@ -32,8 +32,8 @@ from agent_kernel.protocols import WaitChunk
 
 BEAT_S = 1.0
 COALESCE_S = 0.004
-"""Chunks of all requests wait this long for company: one frame, one wake-up of the server. Those of one step come within
-it; waiting for the next step's too would make the tokens of a fast model come in bursts."""
+"""Chunks of all requests wait this long for company: one frame, one wake-up of the server. Those of one step come
+within it; waiting for the next step's too would make the tokens of a fast model come in bursts."""
 NICE = 5
 OOM_SCORE = 500
 """Of -1000..1000: when memory runs out, the worker goes before the server and the person's kernels."""
