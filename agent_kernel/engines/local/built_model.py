@@ -6,7 +6,6 @@ when a new one stands. A build appears complete, by one rename, or not at all; t
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.engines.local.backend import Progress
+from agent_kernel.engines.local.prepared import identity, publish
 
 GRAPH = "openvino_model.xml"
 SPARE = 1.2
@@ -24,7 +24,7 @@ class BuiltModel:
     def __init__(self, path: Path, cache_dir: Path, version: str) -> None:
         self._path = path
         self._root = cache_dir / "openvino"
-        self._identity = _identity(path)
+        self._identity = identity(path)
         self._version = version
 
     @property
@@ -68,13 +68,7 @@ class BuiltModel:
             self._publish(Path(temporary))
 
     def _publish(self, temporary: Path) -> None:
-        finished = Path(tempfile.mkdtemp(dir=self._root, prefix="built-"))
-        for file in temporary.iterdir():
-            file.rename(finished / file.name)
-        try:
-            finished.rename(self.directory)
-        except OSError:  # another process was first
-            shutil.rmtree(finished, ignore_errors=True)
+        publish(temporary, self.directory)
         for old in self._root.glob(f"{self._identity}-*"):
             if old != self.directory:
                 shutil.rmtree(old, ignore_errors=True)
@@ -82,10 +76,4 @@ class BuiltModel:
 
 def is_built(path: Path, cache_dir: Path) -> bool:
     """Whether the graph of this file is kept, by whichever version of the library."""
-    return any((cache_dir / "openvino").glob(f"{_identity(path)}-*/{GRAPH}"))
-
-
-def _identity(path: Path) -> str:
-    """Names the file's content without reading all of it: a model file is replaced by rename, never edited."""
-    facts = path.stat()
-    return hashlib.sha256(f"{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}".encode()).hexdigest()[:16]
+    return any((cache_dir / "openvino").glob(f"{identity(path)}-*/{GRAPH}"))

@@ -10,7 +10,7 @@ import ast
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.messages import MAX_ARGUMENT_DEPTH, ToolCall, parse_arguments, too_deep
@@ -42,7 +42,17 @@ def may_be_call(text: str) -> bool | None:
 
 def end_of_json(text: str) -> int | None:
     """Where the JSON value that ``text`` begins with ends; None: not within ``text``."""
-    depth, quote, at = 0, "", 0
+    depth = 0
+    for at, char in _brackets(text):
+        depth += (char in "{[") - (char in "}]")
+        if char in "}]" and depth <= 0:
+            return at + 1
+    return None
+
+
+def _brackets(text: str) -> Iterator[tuple[int, str]]:
+    """Those outside strings, with where they are; at last, if a string is still open, its quote."""
+    quote, at = "", 0
     while at < len(text):
         char = text[at]
         if quote:
@@ -50,14 +60,11 @@ def end_of_json(text: str) -> int | None:
             quote = "" if char == quote else quote
         elif char in "\"'":
             quote = char
-        elif char in "{[":
-            depth += 1
-        elif char in "}]":
-            depth -= 1
-            if depth <= 0:
-                return at + 1
+        elif char in "{}[]":
+            yield at, char
         at += 1
-    return None
+    if quote:
+        yield at, quote
 
 
 def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
@@ -132,17 +139,11 @@ def _json_like(value: Any) -> Any:
 def _with_brackets_closed(text: str) -> str:
     """Small models forget the last bracket of a call. A string that is still open is left so: it may lack anything."""
     stack: list[str] = []
-    quote, at = "", 0
-    while at < len(text):
-        char = text[at]
-        if quote:
-            at += char == "\\"
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in CLOSERS:
+    for _, char in _brackets(text):
+        if char in "\"'":
+            return text
+        if char in CLOSERS:
             stack.append(CLOSERS[char])
         elif stack and char == stack[-1]:
             stack.pop()
-        at += 1
-    return text if quote else text + "".join(reversed(stack))
+    return text + "".join(reversed(stack))

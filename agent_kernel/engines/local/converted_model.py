@@ -7,7 +7,6 @@ processes may convert at once.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from agent_kernel.engines.local.backend import Progress
 from agent_kernel.engines.local.header import read_header
+from agent_kernel.engines.local.prepared import identity, publish
 from agent_kernel.engines.local.progress import megabytes
 from agent_kernel.errors import EngineError
 
@@ -27,7 +27,7 @@ class ConvertedModel:
     def __init__(self, path: Path, cache_dir: Path) -> None:
         self._path = path
         self._root = cache_dir / "transformers"
-        self._identity = _identity(path)
+        self._identity = identity(path)
 
     @property
     def directory(self) -> Path:
@@ -57,16 +57,7 @@ class ConvertedModel:
         with tempfile.TemporaryDirectory(dir=self._root, prefix="converting-", ignore_cleanup_errors=True) as temporary:
             model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
-            self._publish(Path(temporary))
-
-    def _publish(self, temporary: Path) -> None:
-        finished = Path(tempfile.mkdtemp(dir=self._root, prefix="converted-"))
-        for file in temporary.iterdir():
-            file.rename(finished / file.name)
-        try:
-            finished.rename(self.directory)
-        except OSError:  # another process was first
-            shutil.rmtree(finished, ignore_errors=True)
+            publish(Path(temporary), self.directory)
 
 
 def _as_plain(torch: Any, model: Any) -> None:
@@ -80,9 +71,3 @@ def _as_plain(torch: Any, model: Any) -> None:
     if head is not None and head.weight is not embedding.weight and torch.equal(head.weight, embedding.weight):
         model.config.tie_word_embeddings = True
         model.tie_weights()
-
-
-def _identity(path: Path) -> str:
-    """Names the file's content without reading all of it: a model file is replaced by rename, never edited."""
-    facts = path.stat()
-    return hashlib.sha256(f"{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}".encode()).hexdigest()[:16]
