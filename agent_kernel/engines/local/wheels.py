@@ -16,6 +16,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from agent_kernel.engines.local.download import (
@@ -108,11 +109,11 @@ def _run_pip(part: Part, work: Path, env: Mapping[str, str]) -> Iterator[int]:
 
 def _largest(work: Path) -> int:
     sizes = [0]
-    for path in work.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:
-            continue  # pip moved it while we looked
+    # Not rglob, which fails when a directory goes while it looks: pip removes its own as it works.
+    for folder, _, names in os.walk(work):
+        for name in names:
+            with suppress(OSError):  # pip moved it while we looked
+                sizes.append(os.stat(os.path.join(folder, name)).st_size)
     return max(sizes)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_kernel.engines.local import wheels
 from agent_kernel.engines.local.catalog import read_catalog
 from agent_kernel.engines.local.entry import Entry, Source
 from agent_kernel.engines.local.header import read_header
@@ -536,3 +539,22 @@ def test_an_unknown_kind_of_source_is_refused(text: str) -> None:
 def test_kinds_of_sources_are_a_list() -> None:
     assert parse_sources(" hub , wheels") == ("hub", "wheels")
     assert parse_sources("wheels") == ("wheels",)
+
+
+def test_measuring_what_pip_has_written_survives_directories_that_go(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            folder = tmp_path / "pip" / "unpack"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "part").write_bytes(b"x" * 10)
+            shutil.rmtree(tmp_path / "pip")
+
+    churning = threading.Thread(target=churn)
+    churning.start()
+    try:
+        assert {wheels._largest(tmp_path) for _ in range(3000)} <= {0, 10}
+    finally:
+        stop.set()
+        churning.join()
