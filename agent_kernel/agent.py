@@ -41,7 +41,6 @@ from agent_kernel.protocols import (
     OutputFormat,
     ReasoningChunk,
     Sampling,
-    SessionStore,
     TextChunk,
     Tool,
     ToolSpec,
@@ -49,6 +48,7 @@ from agent_kernel.protocols import (
 )
 from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
 from agent_kernel.sessions.model import SessionKey, Turn, new_id
+from agent_kernel.sessions.store import SessionStore
 from agent_kernel.settings import Permission
 from agent_kernel.toolbox import Place, Toolbox
 

@@ -21,13 +21,14 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import Engine, Sandbox, SessionStore, Tool
+from agent_kernel.protocols import Engine, Sandbox, Tool
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.store import SessionStore
 from agent_kernel.settings import Settings
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import LivePython, SandboxPython

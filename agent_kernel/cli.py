@@ -31,8 +31,9 @@ from agent_kernel.engines.local.pull import Pull, forget, parse_sources, unfinis
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.probe import Finding, Probe, missing
 from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
-from agent_kernel.protocols import EngineInfo, SessionStore
+from agent_kernel.protocols import EngineInfo
 from agent_kernel.sessions.model import Session
+from agent_kernel.sessions.store import SessionStore
 from agent_kernel.settings import Settings
 
 LOCAL = "local"

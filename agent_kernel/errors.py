@@ -6,11 +6,13 @@
     ├── NotFound
     │   ├── SessionNotFound
     │   ├── TurnNotFound
+    │   ├── BranchNotFound
     │   └── UnknownModel
     ├── Conflict
     │   ├── SessionBusy           another turn of this session is running
     │   ├── SequenceConflict      somebody appended first
     │   └── LeaseLost             this process may no longer write to the turn
+    ├── QuotaExceeded             the namespace may hold no more
     ├── EngineError
     │   ├── ModelMissing          in the catalog, not on this machine yet
     │   ├── ModelBroken           wrong hash, truncated, not a model
@@ -74,6 +76,9 @@ class SessionNotFound(NotFound): ...
 class TurnNotFound(NotFound): ...
 
 
+class BranchNotFound(NotFound): ...
+
+
 class UnknownModel(NotFound): ...
 
 
@@ -87,6 +92,9 @@ class SequenceConflict(Conflict): ...
 
 
 class LeaseLost(Conflict): ...
+
+
+class QuotaExceeded(AgentKernelError): ...
 
 
 class EngineError(AgentKernelError): ...

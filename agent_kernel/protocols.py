@@ -1,4 +1,4 @@
-"""The seams: what an engine, a session store, a tool and a sandbox must do. Implementations do not inherit from these.
+"""The seams: what an engine, a tool and a sandbox must do (a session store: ``sessions/store.py``). Nothing inherits.
 
 Cancelling the awaiting task is how anything here is stopped; every method leaves a known outcome behind when that
 happens. Errors are those of ``errors.py``.
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from agent_kernel.events import Emit, TurnState
+from agent_kernel.events import Emit
 from agent_kernel.messages import Media, Message, Status, ToolCall, Usage
-from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn
+from agent_kernel.sessions.model import SessionKey
 
 # ---------------------------------------------------------------------------------------------------- engine
 
@@ -143,94 +143,6 @@ class Engine(Protocol):
         """Ends with exactly one EndChunk. Closing the iterator cancels the decode. Raises EngineError."""
         ...
 
-    async def aclose(self) -> None: ...
-
-
-# ---------------------------------------------------------------------------------------------------- session store
-
-
-class Sessions(Protocol):
-    async def create(self, key: SessionKey, title: str = "") -> Session:
-        """The session, made if it was not there."""
-        ...
-
-    async def info(self, key: SessionKey) -> Session | None: ...
-
-    async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
-        """Most recently updated first."""
-        ...
-
-    async def rename(self, key: SessionKey, title: str) -> None: ...
-
-    async def clear(self, key: SessionKey) -> None:
-        """Removes every item and turn; the session and its bindings stay. Raises SessionBusy while a turn is open."""
-        ...
-
-    async def delete(self, key: SessionKey) -> bool:
-        """True if it existed. Items, turns, bindings and media used nowhere else go with it. Raises SessionBusy."""
-        ...
-
-
-class Turns(Protocol):
-    async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
-        """Takes the session's lease. Raises SessionBusy while another turn is open, SessionNotFound."""
-        ...
-
-    async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> list[Item]:
-        """All or nothing, in order. Raises SequenceConflict if the head is not ``expect_seq``, LeaseLost if the turn is
-        closed or another's, InvalidRequest for a result without its call, a second result, or anything else while a
-        call is unanswered. Media data go to the blobs in the same transaction."""
-        ...
-
-    async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
-        """False when the lease is lost."""
-        ...
-
-    async def close_turn(
-        self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
-    ) -> bool:
-        """Answers every unanswered call (status interrupted, text = reason) and closes, in one transaction. False, and
-        nothing written, when the turn is unknown, closed or another's: closing twice is harmless."""
-        ...
-
-    async def recover(self) -> list[Turn]:
-        """Closes as interrupted, by compare-and-set, the open turns whose lease is LEASE_S old or whose owner is
-        provably dead; returns those it closed."""
-        ...
-
-
-class History(Protocol):
-    async def latest(self, key: SessionKey, limit: int | None = None, *, failed: bool = True) -> list[Item]:
-        """The newest ``limit`` items in order (None = all, 0 = none, negative = InvalidRequest). A limit never starts
-        inside a call/result pair: it returns fewer. ``failed=False`` leaves out items of failed turns. Media come
-        without data."""
-        ...
-
-    async def turns(self, key: SessionKey, limit: int | None = None) -> list[Turn]:
-        """The newest ``limit`` turns in order."""
-        ...
-
-    async def blob(self, key: SessionKey, digest: str) -> bytes | None:
-        """Bytes of a medium that an item of this session names."""
-        ...
-
-
-class Bindings(Protocol):
-    """Which session a notebook (or a kernel without one) talks to. ``root`` is the contents root, so that two servers
-    with an Untitled.ipynb each do not share a session; ``path`` is the notebook's path below it, or ``kernel:ID``."""
-
-    async def bind(self, namespace: str, root: str, path: str, session: str) -> None: ...
-
-    async def bound(self, namespace: str, root: str, path: str) -> str | None: ...
-
-    async def move(self, root: str, old: str, new: str) -> int:
-        """Follows a rename of a file or a directory in every namespace; returns how many bindings moved."""
-        ...
-
-    async def paths(self, root: str, session: SessionKey) -> list[str]: ...
-
-
-class SessionStore(Sessions, Turns, History, Bindings, Protocol):
     async def aclose(self) -> None: ...
 
 

@@ -14,9 +14,10 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.events import Body, Notice
 from agent_kernel.messages import Media
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import SessionStore, ToolContext, ToolOutput
+from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.store import SessionStore
 from tests.turns import KEY, Recorder, python
 
 CAT = Media.of("image/png", b"a cat")

@@ -18,7 +18,13 @@ HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino"
 HEAVY |= {"PIL", "httpx", "transformers", "xgrammar"}
 
 VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events")
-SEAMS = (*VALUES, "agent_kernel.sessions.model", "agent_kernel.sessions.process", "agent_kernel.protocols")
+SEAMS = (
+    *VALUES,
+    "agent_kernel.sessions.model",
+    "agent_kernel.sessions.process",
+    "agent_kernel.sessions.store",
+    "agent_kernel.protocols",
+)
 CORE = (*SEAMS, "agent_kernel.settings", "agent_kernel.permissions")
 PARTS = (
     *CORE,
@@ -41,6 +47,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.events": (VALUES, set()),
     "agent_kernel.sessions.process": ((), set()),
     "agent_kernel.sessions.model": ((*VALUES, "agent_kernel.sessions.process"), set()),
+    "agent_kernel.sessions.store": ((*VALUES, "agent_kernel.sessions.model"), set()),
     "agent_kernel.protocols": ((*VALUES, "agent_kernel.sessions.model"), set()),
     "agent_kernel.settings": (VALUES, {"platformdirs"}),
     "agent_kernel.permissions": ((*SEAMS, "agent_kernel.settings"), set()),

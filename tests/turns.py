@@ -11,9 +11,10 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.events import Body
 from agent_kernel.messages import Message
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import SessionStore, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.store import SessionStore
 
 KEY = SessionKey("local", "s1")
 SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}

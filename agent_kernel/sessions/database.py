@@ -25,28 +25,45 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 10.0
 """How long a write waits for another process's transaction; each of ours lasts about a millisecond."""
+READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 WAL_SIZE_LIMIT = 64 * 2**20
 _ALMOST_FULL = 2**20
 """Free bytes below which an I/O error is put down to a full disk: growing the -shm file fails as SQLITE_IOERR."""
 
 
 class Database:
-    """Opened at first use, on its thread; closed by ``aclose``. ``steps`` are the migrations, for tests."""
+    """Opened at first use, on its thread; closed by ``aclose``. ``path`` None is a database in memory.
 
-    def __init__(self, path: Path, steps: Sequence[str] | None = None) -> None:
+    ``durable``: every write is on the disk before it is acknowledged, so that a power cut loses nothing; without it a
+    killed process loses nothing, a power cut at most the last moments. ``before_commit`` runs inside every write and
+    may still refuse it; ``prepare`` runs once on every new connection. ``steps`` are the migrations, for tests.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        steps: Sequence[str] | None = None,
+        *,
+        durable: bool = False,
+        prepare: Callable[[sqlite3.Connection], None] | None = None,
+        before_commit: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
         self.path = path
         self._steps = steps
+        self._durable = durable
+        self._prepare = prepare
+        self._before_commit = before_commit
         self._connection: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-sessions")
         self._closing: Future[None] | None = None
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """One consistent view of the file. Raises StoreError."""
-        return await self._run("BEGIN", work)
+        return await self._run(READ, work)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """All or nothing: what ``work`` raises undoes what it did. Raises StoreError."""
-        return await self._run("BEGIN IMMEDIATE", work)
+        return await self._run(WRITE, work)
 
     async def aclose(self) -> None:
         """Waits for what was begun; idempotent."""
@@ -66,6 +83,8 @@ class Database:
             try:
                 connection.execute(begin)
                 result = work(connection)
+                if self._before_commit is not None and begin == WRITE:
+                    self._before_commit(connection)
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
@@ -85,11 +104,16 @@ class Database:
         if self._connection is not None and not self._replaced():
             return self._connection
         self._close()
-        self._make_file()
-        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256)
+        if self.path is not None:
+            self._make_file(self.path)
+        place = self.path or ":memory:"
+        connection = sqlite3.connect(place, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256)
         try:
-            _set_up(connection, shared=filesystem.shared_disk(self.path))
+            if self.path is not None:
+                _set_up(connection, shared=filesystem.shared_disk(self.path), durable=self._durable)
             schema.migrate(connection, self.path, schema.scripts() if self._steps is None else self._steps)
+            if self._prepare is not None:
+                self._prepare(connection)
         except BaseException:
             connection.close()
             raise
@@ -97,20 +121,22 @@ class Database:
         self._identity = self._stat()
         return connection
 
-    def _make_file(self) -> None:
+    def _make_file(self, path: Path) -> None:
         """The file 0600, its directory 0700 if made here. SQLite gives -wal and -shm the mode of the file."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with suppress(PermissionError):
-            if self.path.stat().st_mode & 0o077:
-                self.path.chmod(0o600)
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o600)
 
     def _replaced(self) -> bool:
         """The file at our path is another one now (deleted, restored from a backup): SQLite would write on unseen."""
         return self._stat() != self._identity
 
     def _stat(self) -> tuple[int, int] | None:
+        if self.path is None:
+            return None
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
@@ -132,24 +158,30 @@ class Database:
         if code == sqlite3.SQLITE_IOERR and self._almost_full():
             code = sqlite3.SQLITE_FULL
         if code == sqlite3.SQLITE_FULL:
-            return StoreFull(f"No space left for {self.path}.", hint="Free some space; nothing was half-written.")
+            return StoreFull(f"No space left for {self._name}.", hint="Free some space; nothing was half-written.")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self._close()
-            return StoreCorrupt(f"{self.path} is damaged ({error}).", hint=self._rescue())
+            return StoreCorrupt(f"{self._name} is damaged ({error}).", hint=self._rescue())
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreError(
-                f"{self.path} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
+                f"{self._name} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
             )
-        return StoreError(f"{self.path}: {error}.", hint="Check that the file and its directory can be written.")
+        return StoreError(f"{self._name}: {error}.", hint="Check that the file and its directory can be written.")
+
+    @property
+    def _name(self) -> str:
+        return str(self.path or "The session store in memory")
 
     def _rescue(self) -> str:
+        if self.path is None:
+            return "Its sessions are lost with this process."
         backups = sorted(path.name for path in self.path.parent.glob(f"{self.path.name}.bak-v*"))
         restore = f"restore {backups[-1]}, or " if backups else ""
         return f"Nothing was overwritten. Move the file away and {restore}rescue what it holds: sqlite3 FILE .recover"
 
     def _almost_full(self) -> bool:
         try:
-            return shutil.disk_usage(self.path.parent).free < _ALMOST_FULL
+            return self.path is not None and shutil.disk_usage(self.path.parent).free < _ALMOST_FULL
         except OSError:
             return False
 
@@ -171,13 +203,13 @@ async def settled(future: Future[T], *, may_skip: bool = True) -> T:
     raise cancelled from (None if waiter.cancelled() else waiter.exception())
 
 
-def _set_up(connection: sqlite3.Connection, *, shared: bool) -> None:
+def _set_up(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:
     """WAL with synchronous NORMAL: a killed process loses nothing, a power cut at most the last moments. On a shared
     disk a rollback journal with FULL, since NORMAL is not safe with it."""
     wanted = "delete" if shared else "wal"
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
         _switch_journal(connection, wanted)
-    connection.execute(f"PRAGMA synchronous = {'FULL' if shared else 'NORMAL'}")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if shared or durable else 'NORMAL'}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_SIZE_LIMIT}")
 
 

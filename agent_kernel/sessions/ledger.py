@@ -14,8 +14,8 @@ from typing import TypeVar
 from agent_kernel.errors import LeaseLost, SessionBusy, StoreError
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import HEARTBEAT_S, Item, Owner, SessionKey, Turn
+from agent_kernel.sessions.store import SessionStore
 
 T = TypeVar("T")
 

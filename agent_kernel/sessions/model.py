@@ -19,6 +19,14 @@ LEASE_S = 60.0
 """A lease this old (seconds) is lost: the owner missed six heartbeats."""
 HEARTBEAT_S = 10.0
 MAX_ID = 512
+MAIN = "main"
+"""The branch that a session is made with."""
+MAX_TAGS = 32
+MAX_DESCRIPTION = 64 * 1024
+"""Bytes of JSON, for metadata and context each."""
+SUMMARY_CLAIM_S = 600.0
+"""Nobody else summarises a session for this long (seconds), unless the claim is given back; the longest summary that a
+small model on a CPU was seen to write took a tenth of it."""
 
 
 def valid_id(value: str, what: str = "session id") -> str:
@@ -40,7 +48,9 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """``head`` is the seq of the newest item (0 = none); ``revision`` grows with every change of any kind."""
+    """``head`` is the seq that was given last (0 = none); ``revision`` grows with every change of any kind; ``turns``
+    counts all that were opened, on all branches. ``accessed`` is when somebody last read or continued it. ``metadata``
+    and ``context`` are the caller's own; ``branch`` is the current one."""
 
     key: SessionKey
     title: str = ""
@@ -49,6 +59,21 @@ class Session:
     head: int = 0
     revision: int = 0
     turns: int = 0
+    branch: str = MAIN
+    accessed: float = field(default_factory=time.time, compare=False)
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    context: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What to change of a session; None stays as it is. To forget ``context``, give an empty object."""
+
+    title: str | None = None
+    tags: tuple[str, ...] | None = None
+    metadata: Mapping[str, Any] | None = None
+    context: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +121,8 @@ class Owner:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One user message and all that follows. ``cell`` is the notebook cell's id (fallback: source hash + ordinal),
-    ``epoch`` names one life of one kernel: variables of another epoch are gone."""
+    ``epoch`` names one life of one kernel: variables of another epoch are gone. ``since`` is the head when it was
+    opened: its own items come after that."""
 
     id: str
     key: SessionKey
@@ -111,16 +137,101 @@ class Turn:
     closed: float | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One stored message; ``seq`` counts from 1 within its session and has no gaps."""
+    """One stored message; ``seq`` grows within its session, over all branches, and is never given twice."""
 
     seq: int
     turn: str
     message: Message
     time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """``since``: items up to this seq are shared with ``parent`` (empty: the first branch). ``head`` is the seq of its
+    newest item, ``turns`` how many it shows."""
+
+    name: str
+    parent: str = ""
+    since: int = 0
+    head: int = 0
+    turns: int = 0
+    created: float = field(default_factory=time.time)
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Stands for what a branch says up to item ``last``. ``model`` wrote it from the one before and what followed;
+    ``usage`` is what that cost. ``reason`` is why: asked for, or the share of the model's tokens that was in use."""
+
+    key: SessionKey
+    last: int
+    text: str
+    model: str = ""
+    usage: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+    id: int = 0
+    time: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Words (any of them, as part of a word too, case ignored) and where to look. ``role`` is user, assistant or empty
+    for both; ``root`` and ``path`` name a notebook; ``since`` and ``until`` are seconds since the epoch."""
+
+    text: str
+    limit: int = 5
+    role: str = ""
+    root: str = ""
+    path: str = ""
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """At most SNIPPET characters of a message around the first word that was found."""
+
+    seq: int
+    turn: str
+    cell: str
+    role: str
+    text: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """``score``: every message in which a word occurs counts 1 and less than 1 more for how rare its words are."""
+
+    session: Session
+    score: float
+    snippets: tuple[Snippet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A session of which ``length`` visible messages are the beginning asked for; ``seq`` is the last of them."""
+
+    key: SessionKey
+    length: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that should not be in a store. ``kind`` is a word for programs; ``mended`` says what was done."""
+
+    namespace: str
+    session: str
+    kind: str
+    detail: str
+    mended: str = ""
 
 
 def new_id(prefix: str) -> str:

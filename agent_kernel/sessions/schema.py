@@ -22,7 +22,7 @@ def scripts() -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
+def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[str]) -> None:
     """Brings the file to version ``len(steps)``, in one transaction and once if several processes try together.
 
     Needs a connection in autocommit mode. Before a file with data changes, it is copied to ``NAME.bak-vN``. Raises
@@ -33,7 +33,7 @@ def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) ->
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _version(connection, path, len(steps))
-        if version and version < len(steps):
+        if path is not None and version and version < len(steps):
             _back_up(path, version)
         for step in steps[version:]:
             for statement in _statements(step):
@@ -46,7 +46,7 @@ def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) ->
             connection.execute("ROLLBACK")
 
 
-def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
+def _version(connection: sqlite3.Connection, path: Path | None, newest: int) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])

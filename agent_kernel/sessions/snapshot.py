@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agent_kernel.errors import Conflict
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.transcript import Transcript
 
 _ATTEMPTS = 20

@@ -3,70 +3,97 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
-from agent_kernel.sessions import recovery, stored, tables
+from agent_kernel.sessions import recovery, stored
 from agent_kernel.sessions.database import Database
-from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn, valid_id
+from agent_kernel.sessions.model import (
+    Branch,
+    Described,
+    Item,
+    Match,
+    Owner,
+    Session,
+    SessionKey,
+    Summary,
+    Turn,
+    valid_id,
+)
+from agent_kernel.sessions.tables import bindings, branches, items, openings, segments, sessions, summaries, turns
 
 Items: TypeAlias = list[Item]
 """Inside a class with a method ``list`` the type needs another name."""
 Turns: TypeAlias = list[Turn]
+Branches: TypeAlias = list[Branch]
+Summaries: TypeAlias = list[Summary]
 Paths: TypeAlias = list[str]
+Pairs: TypeAlias = list[tuple[str, str]]
 
 
 class SqliteStore:
-    """A SessionStore in the file ``path`` (made with mode 0600 at first use, its directory with 0700).
+    """A SessionStore in the file ``path`` (made with mode 0600 at first use, its directory with 0700); None: in memory.
 
     Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
-    CancelledError comes after the operation has ended or was taken back before it began. ``clock`` gives seconds since
-    the epoch. Raises StoreFull, StoreCorrupt or StoreError beside what the protocol names; after any of them the store
-    can be used again.
+    CancelledError comes after the operation has ended or was taken back before it began. ``durable`` waits for the
+    disk at every write. ``clock`` gives seconds since the epoch. Raises StoreFull, StoreCorrupt or StoreError beside
+    what the protocol names; after any of them the store can be used again.
     """
 
-    def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
-        self.path = Path(path).absolute()
+    def __init__(
+        self, path: str | Path | None, *, durable: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = None if path is None else Path(path).absolute()
         self._clock = clock
-        self._database = Database(self.path)
+        self._database = Database(self.path, durable=durable)
+
+    # ------------------------------------------------------------------------------------------- sessions
 
     async def create(self, key: SessionKey, title: str = "") -> Session:
         stored.text(title, "title")
-        return await self._database.write(lambda db: tables.create(db, key, title, self._clock()))
+        return await self._database.write(lambda db: sessions.create(db, key, title, self._clock()))
 
     async def info(self, key: SessionKey) -> Session | None:
-        return await self._database.read(lambda db: tables.info(db, key))
+        return await self._database.read(lambda db: sessions.info(db, key))
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         valid_id(namespace, "namespace")
         stored.checked_limit(limit)
-        return await self._database.read(lambda db: tables.listed(db, namespace, limit))
+        return await self._database.read(lambda db: sessions.listed(db, namespace, limit))
 
     async def rename(self, key: SessionKey, title: str) -> None:
-        stored.text(title, "title")
-        await self._database.write(lambda db: tables.rename(db, key, title, self._clock()))
+        await self.describe(key, Described(title=title))
+
+    async def describe(self, key: SessionKey, change: Described) -> Session:
+        wanted = stored.described(change)
+        return await self._database.write(lambda db: sessions.describe(db, key, wanted, self._clock()))
+
+    async def touch(self, key: SessionKey) -> None:
+        await self._database.write(lambda db: sessions.touch(db, key, self._clock()))
 
     async def clear(self, key: SessionKey) -> None:
-        await self._database.write(lambda db: tables.clear(db, key, self._clock()))
+        await self._database.write(lambda db: sessions.clear(db, key, self._clock()))
 
-    async def delete(self, key: SessionKey) -> bool:
-        return await self._database.write(lambda db: tables.delete(db, key))
+    async def delete(self, key: SessionKey, revision: int | None = None) -> bool:
+        return await self._database.write(lambda db: sessions.delete(db, key, revision))
+
+    # ------------------------------------------------------------------------------------------- turns
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
         fresh = stored.checked(turn)
-        return await self._database.write(lambda db: tables.open_turn(db, fresh, owner, self._clock()))
+        return await self._database.write(lambda db: turns.open_turn(db, fresh, owner, self._clock()))
 
     async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> Items:
         batch = tuple(messages)
         return await self._database.write(
-            lambda db: tables.append(db, turn, owner, batch, expect_seq=expect_seq, now=self._clock())
+            lambda db: turns.append(db, turn, owner, batch, expect_seq=expect_seq, now=self._clock())
         )
 
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
-        return await self._database.write(lambda db: tables.heartbeat(db, turn, owner, self._clock()))
+        return await self._database.write(lambda db: turns.heartbeat(db, turn, owner, self._clock()))
 
     async def close_turn(
         self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
@@ -74,47 +101,133 @@ class SqliteStore:
         recovery.check_closing(state, reason)
         cost = usage.to_json() if usage else {}
         return await self._database.write(
-            lambda db: tables.close_turn(db, turn, owner, state=state, reason=reason, usage=cost, now=self._clock())
+            lambda db: turns.close_turn(db, turn, owner, state=state, reason=reason, usage=cost, now=self._clock())
         )
 
     async def recover(self) -> Turns:
         now = self._clock()
         leases = await self._database.read(
-            lambda db: tables.abandoned(db, lambda owner, seen: recovery.stale(owner, seen, now))
+            lambda db: turns.abandoned(db, lambda owner, seen: recovery.stale(owner, seen, now))
         )
         closed = [await self._take_over(*lease) for lease in leases]
         return [turn for turn in closed if turn is not None]
 
     async def _take_over(self, turn: Turn, owner: Owner, seen: float) -> Turn | None:
         return await self._database.write(
-            lambda db: tables.take_over(db, turn, owner, seen, reason=recovery.REASON, now=self._clock())
+            lambda db: turns.take_over(db, turn, owner, seen, reason=recovery.REASON, now=self._clock())
         )
 
-    async def latest(self, key: SessionKey, limit: int | None = None, *, failed: bool = True) -> Items:
-        stored.checked_limit(limit)
-        return await self._database.read(lambda db: tables.latest(db, key, limit, failed=failed))
+    async def add_turn(
+        self, turn: Turn, messages: Sequence[Message], *, usage: Usage | None = None, expect_seq: int | None = None
+    ) -> Items:
+        fresh, batch, cost = stored.checked(turn), tuple(messages), usage.to_json() if usage else {}
+        return await self._database.write(
+            lambda db: turns.add_turn(db, fresh, batch, usage=cost, expect_seq=expect_seq, now=self._clock())
+        )
 
-    async def turns(self, key: SessionKey, limit: int | None = None) -> Turns:
+    async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> Items:
+        batch = tuple(messages)
+        return await self._database.write(lambda db: turns.extend_turn(db, turn, batch, self._clock()))
+
+    async def turn(self, namespace: str, id: str) -> Turn | None:
+        return await self._database.read(lambda db: turns.by_id(db, namespace, id))
+
+    async def pop(self, key: SessionKey) -> Items:
+        return await self._database.write(lambda db: branches.pop(db, key, self._clock()))
+
+    async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
+        wanted = tuple(tail)
+        return await self._database.write(lambda db: branches.rewind(db, key, wanted, self._clock()))
+
+    # ------------------------------------------------------------------------------------------- history
+
+    async def latest(
+        self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
+    ) -> Items:
         stored.checked_limit(limit)
-        return await self._database.read(lambda db: tables.turns(db, key, limit))
+        return await self._database.read(
+            lambda db: items.latest(db, key, segments.of_branch(db, key, branch), limit, failed=failed)
+        )
+
+    async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> Turns:
+        stored.checked_limit(limit)
+        return await self._database.read(lambda db: turns.listed(db, key, segments.of_branch(db, key, branch), limit))
+
+    async def everything(self, key: SessionKey) -> tuple[Turns, Items]:
+        return await self._database.read(lambda db: (turns.everything(db, key), items.everything(db, key)))
+
+    async def of_cell(self, key: SessionKey, cell: str, limit: int | None = None) -> Turns:
+        stored.checked_limit(limit)
+        return await self._database.read(lambda db: turns.of_cell(db, key, cell, limit))
 
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
-        return await self._database.read(lambda db: tables.blob(db, key, digest))
+        return await self._database.read(lambda db: items.blob(db, key, digest))
+
+    # ------------------------------------------------------------------------------------------- branches
+
+    async def branches(self, key: SessionKey) -> Branches:
+        return await self._database.read(lambda db: segments.listed(db, key))
+
+    async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
+        return await self._database.write(lambda db: segments.make(db, key, before, name, self._clock()))
+
+    async def switch(self, key: SessionKey, name: str) -> Branch:
+        return await self._database.write(lambda db: segments.select(db, key, name, self._clock()))
+
+    async def drop_branch(self, key: SessionKey, name: str) -> None:
+        await self._database.write(lambda db: branches.drop(db, key, name, self._clock()))
+
+    async def siblings(self, key: SessionKey, turn: str) -> Pairs:
+        return await self._database.read(lambda db: branches.siblings(db, key, turn))
+
+    async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
+        stored.checked_limit(turns)
+        return await self._database.write(lambda db: branches.fork(db, key, target, turns, self._clock()))
+
+    # ------------------------------------------------------------------------------------------- summaries, openings
+
+    async def summaries(self, key: SessionKey, *, branch: str | None = None) -> Summaries:
+        return await self._database.read(lambda db: summaries.listed(db, key, segments.of_branch(db, key, branch)))
+
+    async def claim_summary(self, key: SessionKey, owner: Owner) -> bool:
+        return await self._database.write(lambda db: summaries.claim(db, key, owner, self._clock()))
+
+    async def add_summary(self, summary: Summary, owner: Owner) -> Summary:
+        return await self._database.write(lambda db: summaries.add(db, summary, owner, self._clock()))
+
+    async def release_summary(self, key: SessionKey, owner: Owner) -> None:
+        await self._database.write(lambda db: summaries.release(db, key, owner))
+
+    async def undo_summary(self, key: SessionKey) -> Summary | None:
+        return await self._database.write(lambda db: summaries.undo(db, key, self._clock()))
+
+    async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
+        known = dict(chain)
+        await self._database.write(lambda db: openings.remember(db, key, scope, known, self._clock()))
+
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+        hashes = tuple(chain)
+        return await self._database.read(lambda db: openings.match(db, namespace, scope, hashes))
+
+    # ------------------------------------------------------------------------------------------- bindings
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
         key = SessionKey(namespace, session)
         where = stored.path(root, "contents root"), stored.path(path)
-        await self._database.write(lambda db: tables.bind(db, key, *where))
+        await self._database.write(lambda db: bindings.bind(db, key, *where))
+
+    async def unbind(self, namespace: str, root: str, path: str) -> bool:
+        return await self._database.write(lambda db: bindings.unbind(db, namespace, root, path))
 
     async def bound(self, namespace: str, root: str, path: str) -> str | None:
-        return await self._database.read(lambda db: tables.bound(db, namespace, root, path))
+        return await self._database.read(lambda db: bindings.bound(db, namespace, root, path))
 
     async def move(self, root: str, old: str, new: str) -> int:
         stored.path(old), stored.path(new)
-        return await self._database.write(lambda db: tables.move(db, root, old, new))
+        return await self._database.write(lambda db: bindings.move(db, root, old, new))
 
     async def paths(self, root: str, session: SessionKey) -> Paths:
-        return await self._database.read(lambda db: tables.paths(db, root, session))
+        return await self._database.read(lambda db: bindings.paths(db, root, session))
 
     async def aclose(self) -> None:
         """Waits for what was begun and closes the file; idempotent. Afterwards every method raises StoreError."""

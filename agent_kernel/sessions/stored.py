@@ -14,11 +14,12 @@ from typing import Any, get_args
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Media, Message, Role, too_deep
-from agent_kernel.sessions.model import Turn, valid_id
+from agent_kernel.sessions.model import MAX_DESCRIPTION, MAX_TAGS, Described, Turn, valid_id
 
 MAX_DEPTH = 200
 """Levels of lists and objects in one JSON value; Python's own codec gives up at about 1000."""
 MAX_PATH = 4096
+MAX_TAG = 100
 _ROLES = frozenset(get_args(Role))
 
 
@@ -34,6 +35,11 @@ def decode(body: str) -> Message:
 
 
 def encode_json(value: Mapping[str, Any]) -> str:
+    """An object as ``encode_value`` writes it."""
+    return encode_value(value)
+
+
+def encode_value(value: Any) -> str:
     """Readable text (é stays é, so that it can be searched), escaped only where UTF-8 can not hold it."""
     if too_deep(value, MAX_DEPTH):
         raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels are not stored.")
@@ -65,6 +71,22 @@ def checked(turn: Turn) -> Turn:
         text(getattr(turn, name), name)
     usage, record = json.loads(encode_json(dict(turn.usage))), json.loads(encode_json(dict(turn.record)))
     return replace(turn, state="open", reason="", closed=None, usage=usage, record=record)
+
+
+def described(change: Described) -> Described:
+    """The change as a store will give it back, or InvalidRequest."""
+    if change.title is not None:
+        text(change.title, "title")
+    for name, value in (("metadata", change.metadata), ("context", change.context)):
+        size = 0 if value is None else len(encode_value(value).encode())
+        if size > MAX_DESCRIPTION:
+            raise InvalidRequest(f"The {name} of a session has at most {MAX_DESCRIPTION} bytes of JSON, not {size}.")
+    if change.tags is None:
+        return change
+    tags = tuple(dict.fromkeys(text(tag.strip(), "tag") for tag in change.tags))
+    if len(tags) > MAX_TAGS or any(not 1 <= len(tag) <= MAX_TAG or not tag.isprintable() for tag in tags):
+        raise InvalidRequest(f"A session has at most {MAX_TAGS} tags of 1 to {MAX_TAG} printable characters.")
+    return replace(change, tags=tags)
 
 
 def text(value: str, what: str) -> str:

@@ -136,6 +136,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "closed": turn.closed,
         "usage": dict(turn.usage),
         "record": dict(turn.record),
+        "since": turn.since,
     }
 
 

@@ -75,17 +75,21 @@ def _turn(body: Fields, key: SessionKey) -> Turn:
     state = body.get("state", str)
     if state not in get_args(TurnState):
         body.refuse(f"no state {state!r}")
-    texts = {name: body.get(name, str, "") for name in ("reason", "cell", "epoch", "where", "model")}
     return Turn(
         valid_id(body.get("id", str), "turn id"),
         key,
         body.get("ordinal", int),
         cast(TurnState, state),
-        **texts,
+        reason=body.get("reason", str, ""),
+        cell=body.get("cell", str, ""),
+        epoch=body.get("epoch", str, ""),
+        where=body.get("where", str, ""),
+        model=body.get("model", str, ""),
         opened=body.get("opened", float),
         closed=None if body.child("closed").value is None else body.get("closed", float),
         usage={name: _number(value) for name, value in body.items("usage")},
         record=body.get("record", dict, {}),
+        since=body.get("since", int, 0),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -79,10 +80,19 @@ async def test_calls_end_by_themselves_and_those_that_do_fit(
 ) -> None:
     table = [Figures(case.name) for case in CASES]
     places = asyncio.Semaphore(AT_ONCE)
+    started = time.monotonic()
 
     async def one(at: int, seed: int) -> None:
         async with places:
             await called(engine, CASES[at], seed, table[at])
+        done = sum(len(figures.tokens) for figures in table)
+        if done % 25 == 0 or done <= len(CASES):
+            misfit = sum(len(figures.misfits) for figures in table)
+            with capsys.disabled():
+                ended = sum(figures.ended for figures in table)
+                print(
+                    f"{time.monotonic() - started:6.0f} s: {done} calls, {ended} ended, {misfit} do not fit", flush=True
+                )
 
     for at in range(len(CASES)):  # grammars are compiled one after the other; twenty at once would keep all waiting
         await one(at, 0)

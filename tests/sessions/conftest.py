@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Owner
 from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.store import SessionStore
 from tests.sessions.file import Child, Start
 from tests.sessions.talk import Clock
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Text, ToolCall, assistant
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import Item, Owner, SessionKey, Turn
+from agent_kernel.sessions.store import SessionStore
 
 KEY = SessionKey("local", "s")
 """The session that ``Talk.begin`` speaks in."""

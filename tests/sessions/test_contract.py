@@ -20,8 +20,8 @@ from agent_kernel.errors import (
     StoreError,
 )
 from agent_kernel.messages import Media, Message, Text, ToolCall, Usage, assistant, user
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import LEASE_S, Owner, SessionKey, Turn
+from agent_kernel.sessions.store import SessionStore
 from tests.sessions.talk import KEY, Clock, Talk, calls, result
 
 PNG = Media.of("image/png", b"\x89PNG" + bytes(2000))

@@ -17,6 +17,7 @@ from agent_kernel.errors import StoreCorrupt, StoreError, StoreFull
 from agent_kernel.messages import Media, assistant, user
 from agent_kernel.sessions import database, filesystem
 from agent_kernel.sessions.model import Owner
+from agent_kernel.sessions.schema import scripts
 from agent_kernel.sessions.sqlite import SqliteStore
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
 from tests.sessions.talk import KEY, Talk, calls
@@ -117,7 +118,7 @@ async def test_a_damaged_file_with_a_backup_names_the_backup(path: Path) -> None
     migrate(path, NEXT)
     path.write_bytes(b"x" * 5000)
     store = SqliteStore(path)
-    with pytest.raises(StoreCorrupt, match=r"restore sessions\.db\.bak-v1"):
+    with pytest.raises(StoreCorrupt, match=rf"restore sessions\.db\.bak-v{len(scripts())}"):
         await store.info(KEY)
     await store.aclose()
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Media, assistant, tool_result, user
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions import pairs
 from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn
 from agent_kernel.sessions.snapshot import snapshot
+from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.transcript import INLINE_BYTES, Exported, Transcript, export, parse
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY, Talk, calls, result

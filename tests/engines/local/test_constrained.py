@@ -28,7 +28,7 @@ from agent_kernel.protocols import (
     ToolOutput,
     ToolSpec,
 )
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.settings import Settings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
@@ -180,7 +180,7 @@ class Odd:
 
 
 async def test_arguments_that_do_not_fit_go_back_as_the_result_of_the_call(engine: LocalEngine) -> None:
-    store = SqliteStore(":memory:")
+    store = MemoryStore()
     try:
         agent = Agent(store, engine, "odd", [Odd()])
         done = await agent.run(TurnRequest("Go.", tool_choice="odd", sampling=Sampling(max_tokens=60)))

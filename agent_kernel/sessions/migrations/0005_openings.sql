@@ -1,0 +1,15 @@
+-- How sessions began: a hash of the visible conversation up to an item, found without reading any session.
+
+CREATE TABLE openings (
+    namespace TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    session TEXT NOT NULL,
+    segment INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    time REAL NOT NULL,
+    PRIMARY KEY (namespace, scope, hash, session, segment, seq)
+) WITHOUT ROWID;
+
+CREATE INDEX openings_by_session ON openings (namespace, session);

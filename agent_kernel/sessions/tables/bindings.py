@@ -1,0 +1,47 @@
+"""Which session a notebook talks to."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.tables import sessions
+from agent_kernel.sessions.tables.rows import HERE, pair
+
+
+def bind(db: sqlite3.Connection, key: SessionKey, root: str, path: str) -> None:
+    sessions.found(db, key)
+    db.execute(
+        "INSERT OR REPLACE INTO bindings (namespace, root, path, session) VALUES (?, ?, ?, ?)",
+        (key.namespace, root, path, key.id),
+    )
+
+
+def unbind(db: sqlite3.Connection, namespace: str, root: str, path: str) -> bool:
+    place = (namespace, root, path)
+    return bool(db.execute("DELETE FROM bindings WHERE namespace = ? AND root = ? AND path = ?", place).rowcount)
+
+
+def bound(db: sqlite3.Connection, namespace: str, root: str, path: str) -> str | None:
+    row = db.execute(
+        "SELECT session FROM bindings WHERE namespace = ? AND root = ? AND path = ?", (namespace, root, path)
+    ).fetchone()
+    return str(row[0]) if row else None
+
+
+def move(db: sqlite3.Connection, root: str, old: str, new: str) -> int:
+    """Whatever was bound at a new place is replaced: its file was overwritten."""
+    inside = "root = :root AND (path = :old OR substr(path, 1, length(:old) + 1) = :old || '/')"
+    place = {"root": root, "old": old}
+    rows = db.execute(f"SELECT namespace, path, session FROM bindings WHERE {inside}", place).fetchall()
+    db.execute(f"DELETE FROM bindings WHERE {inside}", place)
+    db.executemany(
+        "INSERT OR REPLACE INTO bindings (namespace, root, path, session) VALUES (?, ?, ?, ?)",
+        [(namespace, root, new + path[len(old) :], session) for namespace, path, session in rows],
+    )
+    return len(rows)
+
+
+def paths(db: sqlite3.Connection, root: str, key: SessionKey) -> list[str]:
+    rows = db.execute(f"SELECT path FROM bindings WHERE {HERE} AND root = ? ORDER BY path", (*pair(key), root))
+    return [path for (path,) in rows]

@@ -1,0 +1,51 @@
+"""Rows of sessions, turns and items as values, and what all statements say about where a row is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agent_kernel.sessions import stored
+from agent_kernel.sessions.model import Item, Session, SessionKey, Turn
+
+SESSION = "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context"
+TURN = (
+    "namespace, session, id, ordinal, state, reason, cell, epoch, location, model, opened, closed, usage, record, since"
+)
+ITEM = "seq, turn, body, time"
+HERE = "namespace = ? AND session = ?"
+
+
+def pair(key: SessionKey) -> tuple[str, str]:
+    return key.namespace, key.id
+
+
+def sql_limit(limit: int | None) -> int:
+    return -1 if limit is None else limit
+
+
+def session_of(row: Sequence[Any]) -> Session:
+    *plain, tags, metadata, context = row[2:]
+    session = Session(SessionKey(row[0], row[1]), *plain)
+    return replace(
+        session, tags=tuple(json.loads(tags)), metadata=json.loads(metadata), context=json.loads(context)
+    )
+
+
+def turn_row(turn: Turn) -> tuple[object, ...]:
+    words = (turn.ordinal, turn.state, turn.reason, turn.cell, turn.epoch, turn.where, turn.model)
+    texts = (stored.encode_json(turn.usage), stored.encode_json(turn.record))
+    return (*pair(turn.key), turn.id, *words, turn.opened, turn.closed, *texts, turn.since)
+
+
+def turn_of(row: Sequence[Any]) -> Turn:
+    *middle, usage, record, since = row[3:]
+    turn = Turn(row[2], SessionKey(row[0], row[1]), *middle)
+    return replace(turn, usage=json.loads(usage), record=json.loads(record), since=since)
+
+
+def item_of(row: Sequence[Any]) -> Item:
+    seq, turn, body, time = row
+    return Item(seq, turn, stored.decode(body), time)

@@ -1,0 +1,210 @@
+"""The tree of a session: its segments, the way to the beginning, and the branches that name its ends."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from agent_kernel.errors import BranchNotFound, Conflict, InvalidRequest, TurnNotFound
+from agent_kernel.sessions import stored
+from agent_kernel.sessions.model import Branch, SessionKey
+from agent_kernel.sessions.tables import sessions
+from agent_kernel.sessions.tables.rows import HERE, pair
+
+END = 2**62
+"""Behind every seq."""
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The items of ``segment`` up to seq ``until``."""
+
+    segment: int
+    until: int = END
+
+
+def current(db: sqlite3.Connection, key: SessionKey) -> int | None:
+    """The segment at the end of the current branch; None: no session."""
+    row = db.execute("SELECT segment FROM sessions WHERE namespace = ? AND id = ?", pair(key)).fetchone()
+    return int(row[0]) if row else None
+
+
+def way(db: sqlite3.Connection, key: SessionKey, segment: int | None) -> list[Piece]:
+    """From the end of ``segment`` to the beginning of the session; each until is at most the one before it."""
+    pieces: list[Piece] = []
+    until = END
+    while segment is not None:
+        pieces.append(Piece(segment, until))
+        if not segment:
+            break
+        row = db.execute(
+            f"SELECT parent, since FROM segments WHERE {HERE} AND id = ?", (*pair(key), segment)
+        ).fetchone()
+        if row is None:
+            break
+        segment, until = int(row[0]), min(until, int(row[1]))
+    return pieces
+
+
+def of_branch(db: sqlite3.Connection, key: SessionKey, branch: str | None) -> list[Piece]:
+    """The way of a branch (None = the current one); empty when there is none."""
+    if branch is None:
+        return way(db, key, current(db, key))
+    row = db.execute(f"SELECT segment FROM branches WHERE {HERE} AND name = ?", (*pair(key), branch)).fetchone()
+    return way(db, key, int(row[0])) if row else []
+
+
+def listed(db: sqlite3.Connection, key: SessionKey) -> list[Branch]:
+    rows = db.execute(
+        "SELECT b.name, b.parent, b.segment, b.created, coalesce(g.since, 0), b.name = s.branch FROM branches AS b"
+        " JOIN sessions AS s ON s.namespace = b.namespace AND s.id = b.session"
+        " LEFT JOIN segments AS g ON g.namespace = b.namespace AND g.session = b.session AND g.id = b.segment"
+        " WHERE b.namespace = ? AND b.session = ? ORDER BY b.created, b.segment",
+        pair(key),
+    ).fetchall()
+    return [
+        Branch(name, parent, since, *_extent(db, key, way(db, key, segment)), created, bool(is_current))
+        for name, parent, segment, created, since, is_current in rows
+    ]
+
+
+def named(db: sqlite3.Connection, key: SessionKey, name: str) -> Branch:
+    sessions.found(db, key)
+    for branch in listed(db, key):
+        if branch.name == name:
+            return branch
+    raise BranchNotFound(f"There is no branch {name!r}.", details={"branch": name})
+
+
+def make(db: sqlite3.Connection, key: SessionKey, before: str | None, name: str, now: float) -> Branch:
+    session = sessions.found(db, key)
+    sessions.no_open_turn(db, key)
+    names = {branch.name for branch in listed(db, key)}
+    name = _checked(name) if name else _free(names)
+    if name in names:
+        raise Conflict(f"There is a branch {name!r} already.", details={"branch": name})
+    parent, since = _end(db, key, before)
+    segment = grow(db, key, parent, since)
+    db.execute(
+        "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
+        (*pair(key), name, segment, session.branch, now),
+    )
+    return select(db, key, name, now)
+
+
+def select(db: sqlite3.Connection, key: SessionKey, name: str, now: float) -> Branch:
+    """Makes it the current one."""
+    sessions.no_open_turn(db, key)
+    named(db, key, name)
+    db.execute(
+        "UPDATE sessions SET branch = :name, segment = (SELECT segment FROM branches WHERE namespace = :namespace"
+        " AND session = :session AND name = :name) WHERE namespace = :namespace AND id = :session",
+        {"name": name, "namespace": key.namespace, "session": key.id},
+    )
+    sessions.changed(db, key, now)
+    return named(db, key, name)
+
+
+def grow(db: sqlite3.Connection, key: SessionKey, parent: int, since: int) -> int:
+    """A new segment behind ``parent`` up to ``since``."""
+    newest = db.execute(f"SELECT coalesce(max(id), 0) FROM segments WHERE {HERE}", pair(key)).fetchone()[0]
+    of_branches = db.execute(f"SELECT coalesce(max(segment), 0) FROM branches WHERE {HERE}", pair(key)).fetchone()[0]
+    segment = max(int(newest), int(of_branches)) + 1
+    db.execute(
+        "INSERT INTO segments (namespace, session, id, parent, since) VALUES (?, ?, ?, ?, ?)",
+        (*pair(key), segment, parent, since),
+    )
+    return segment
+
+
+def shared(db: sqlite3.Connection, key: SessionKey, piece: Piece, seq: int) -> bool:
+    """Somebody else also goes through item ``seq`` of the segment: a child that begins behind it, or another branch
+    that ends in it."""
+    child = db.execute(
+        f"SELECT 1 FROM segments WHERE {HERE} AND parent = ? AND since >= ? AND id <> ? LIMIT 1",
+        (*pair(key), piece.segment, seq, current(db, key)),
+    ).fetchone()
+    other = db.execute(
+        f"SELECT 1 FROM branches WHERE {HERE} AND segment = ?"
+        " AND name <> (SELECT branch FROM sessions WHERE namespace = ? AND id = ?) LIMIT 1",
+        (*pair(key), piece.segment, *pair(key)),
+    ).fetchone()
+    return bool(child or other)
+
+
+def repoint(db: sqlite3.Connection, key: SessionKey, segment: int) -> None:
+    """The current branch ends in ``segment`` from now on."""
+    db.execute(
+        f"UPDATE branches SET segment = ? WHERE {HERE}"
+        " AND name = (SELECT branch FROM sessions WHERE namespace = ? AND id = ?)",
+        (segment, *pair(key), *pair(key)),
+    )
+    db.execute("UPDATE sessions SET segment = ? WHERE namespace = ? AND id = ?", (segment, *pair(key)))
+
+
+def unused(db: sqlite3.Connection, key: SessionKey) -> tuple[list[int], list[int]]:
+    """(segments that no branch goes through, seqs of items that no branch shows)."""
+    ends = [segment for (segment,) in db.execute(f"SELECT DISTINCT segment FROM branches WHERE {HERE}", pair(key))]
+    reach: dict[int, int] = {}
+    for end in ends:
+        for piece in way(db, key, int(end)):
+            reach[piece.segment] = max(piece.until, reach.get(piece.segment, 0))
+    segments = [id for (id,) in db.execute(f"SELECT id FROM segments WHERE {HERE}", pair(key)) if id not in reach]
+    rows = db.execute(f"SELECT DISTINCT segment FROM items WHERE {HERE}", pair(key)).fetchall()
+    seqs = [
+        seq
+        for (segment,) in rows
+        for (seq,) in db.execute(
+            f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?",
+            (*pair(key), segment, reach.get(segment, 0)),
+        )
+    ]
+    return segments, seqs
+
+
+def _end(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[int, int]:
+    """(segment, seq) of the newest item before the turn ``before``, or of the newest there is."""
+    pieces = of_branch(db, key, None)
+    until = END
+    if before is not None:
+        row = db.execute(f"SELECT segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), before)).fetchone()
+        on_way = row and any(piece.segment == row[0] and row[1] < piece.until for piece in pieces)
+        if not on_way:
+            raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
+        until = int(row[1])
+    for piece in pieces:
+        row = db.execute(
+            f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?",
+            (*pair(key), piece.segment, min(piece.until, until)),
+        ).fetchone()
+        if row[0] is not None:
+            return piece.segment, int(row[0])
+    return pieces[-1].segment, 0
+
+
+def _extent(db: sqlite3.Connection, key: SessionKey, pieces: list[Piece]) -> tuple[int, int]:
+    """(seq of the newest item, number of turns)"""
+    heads, turns = [0], 0
+    for piece in pieces:
+        where = (*pair(key), piece.segment, piece.until)
+        head = db.execute(f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?", where).fetchone()[0]
+        heads.append(head or 0)
+        turns += db.execute(f"SELECT count(*) FROM turns WHERE {HERE} AND segment = ? AND since < ?", where).fetchone()[
+            0
+        ]
+    return max(heads), turns
+
+
+def _checked(name: str) -> str:
+    stored.text(name, "name of a branch")
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidRequest(f"A branch has a name of 1 to {MAX_NAME} printable characters.")
+    return name
+
+
+def _free(names: set[str]) -> str:
+    number = len(names) + 1
+    while f"branch-{number}" in names:
+        number += 1
+    return f"branch-{number}"

@@ -1,0 +1,127 @@
+"""Sessions: made, found, listed, described, removed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
+from agent_kernel.sessions import stored
+from agent_kernel.sessions.model import MAIN, Described, Session, SessionKey
+from agent_kernel.sessions.tables.rows import HERE, SESSION, pair, session_of, sql_limit
+
+_OF_ITEMS = ("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings")
+"""Tables whose rows go when a session is cleared."""
+
+
+def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> Session:
+    made = db.execute(
+        "INSERT INTO sessions (namespace, id, title, created, updated, accessed, revision) VALUES (?, ?, ?, ?, ?, ?, 1)"
+        " ON CONFLICT DO NOTHING",
+        (key.namespace, key.id, title, now, now, now),
+    )
+    if made.rowcount:
+        _first_branch(db, key, now)
+    return found(db, key)
+
+
+def info(db: sqlite3.Connection, key: SessionKey) -> Session | None:
+    row = db.execute(f"SELECT {SESSION} FROM sessions WHERE namespace = ? AND id = ?", pair(key)).fetchone()
+    return session_of(row) if row else None
+
+
+def found(db: sqlite3.Connection, key: SessionKey) -> Session:
+    session = info(db, key)
+    if session is None:
+        raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
+    return session
+
+
+def listed(db: sqlite3.Connection, namespace: str, limit: int | None) -> list[Session]:
+    rows = db.execute(
+        f"SELECT {SESSION} FROM sessions WHERE namespace = ? ORDER BY updated DESC, rowid DESC LIMIT ?",
+        (namespace, sql_limit(limit)),
+    )
+    return [session_of(row) for row in rows]
+
+
+def describe(db: sqlite3.Connection, key: SessionKey, change: Described, now: float) -> Session:
+    found(db, key)
+    fields = {
+        "title": change.title,
+        "tags": json.dumps(change.tags, ensure_ascii=False) if change.tags is not None else None,
+        "metadata": stored.encode_json(change.metadata) if change.metadata is not None else None,
+        "context": stored.encode_value(change.context) if change.context is not None else None,
+    }
+    for name, value in fields.items():
+        if value is not None:
+            db.execute(f"UPDATE sessions SET {name} = ? WHERE namespace = ? AND id = ?", (value, *pair(key)))
+    changed(db, key, now)
+    return found(db, key)
+
+
+def touch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
+    db.execute("UPDATE sessions SET accessed = ? WHERE namespace = ? AND id = ?", (now, *pair(key)))
+
+
+def clear(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
+    found(db, key)
+    no_open_turn(db, key)
+    _remove_items(db, key)
+    _first_branch(db, key, now)
+    db.execute(
+        "UPDATE sessions SET head = 0, turns = 0, segment = 0, branch = ? WHERE namespace = ? AND id = ?",
+        (MAIN, *pair(key)),
+    )
+    changed(db, key, now)
+
+
+def delete(db: sqlite3.Connection, key: SessionKey, revision: int | None) -> bool:
+    session = info(db, key)
+    if session is None:
+        return False
+    if revision not in (None, session.revision):
+        raise Conflict("The session has changed.", details={"revision": session.revision})
+    no_open_turn(db, key)
+    _remove_items(db, key)
+    db.execute(f"DELETE FROM bindings WHERE {HERE}", pair(key))
+    db.execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", pair(key))
+    return True
+
+
+def no_open_turn(db: sqlite3.Connection, key: SessionKey) -> None:
+    row = db.execute(f"SELECT id FROM turns WHERE {HERE} AND state = 'open'", pair(key)).fetchone()
+    if row:
+        raise SessionBusy(
+            "Another turn of this session is running.", hint="Wait for it or stop it.", details={"turn": row[0]}
+        )
+
+
+def changed(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
+    db.execute(
+        "UPDATE sessions SET revision = revision + 1, updated = ?, accessed = ? WHERE namespace = ? AND id = ?",
+        (now, now, *pair(key)),
+    )
+
+
+def _first_branch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
+    db.execute(
+        "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, 0, '', ?)",
+        (*pair(key), MAIN, now),
+    )
+
+
+def _remove_items(db: sqlite3.Connection, key: SessionKey) -> None:
+    hashes = [digest for (digest,) in db.execute(f"SELECT DISTINCT hash FROM media WHERE {HERE}", pair(key))]
+    for table in _OF_ITEMS:
+        db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))
+    forget_blobs(db, key.namespace, hashes)
+
+
+def forget_blobs(db: sqlite3.Connection, namespace: str, hashes: list[str]) -> None:
+    """Those that no item of the namespace names any more."""
+    db.executemany(
+        "DELETE FROM blobs WHERE namespace = :namespace AND hash = :hash"
+        " AND NOT EXISTS (SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash)",
+        [{"namespace": namespace, "hash": digest} for digest in hashes],
+    )

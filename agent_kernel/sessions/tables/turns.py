@@ -1,0 +1,207 @@
+"""Turns: opened with a lease, appended to, closed, taken over; and whole ones that happened elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from agent_kernel.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict
+from agent_kernel.events import TurnState
+from agent_kernel.messages import Message
+from agent_kernel.sessions import pairs, stored
+from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn
+from agent_kernel.sessions.tables import items, segments, sessions
+from agent_kernel.sessions.tables.rows import HERE, TURN, pair, sql_limit, turn_of, turn_row
+from agent_kernel.sessions.tables.segments import Piece
+
+
+def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:
+    session = sessions.found(db, turn.key)
+    return _insert(db, session, turn, ("{}", json.dumps(asdict(owner)), owner.instance, now), now)
+
+
+def add_turn(
+    db: sqlite3.Connection,
+    turn: Turn,
+    messages: Sequence[Message],
+    *,
+    usage: Mapping[str, float],
+    expect_seq: int | None,
+    now: float,
+) -> list[Item]:
+    session = sessions.info(db, turn.key) or sessions.create(db, turn.key, "", now)
+    _expect(session.head, session.head if expect_seq is None else expect_seq)
+    _paired(messages)
+    closed = replace(turn, state="committed", closed=now, usage=usage)
+    added = _insert(db, session, closed, ("{}", "{}", "", now), now)
+    segment = segments.current(db, turn.key) or 0
+    place = items.Place(turn.key, turn.id, segment, added.cell, added.epoch, session.head)
+    return items.insert(db, place, messages, now)
+
+
+def extend_turn(db: sqlite3.Connection, turn: Turn, messages: Sequence[Message], now: float) -> list[Item]:
+    session = sessions.found(db, turn.key)
+    sessions.no_open_turn(db, turn.key)
+    _paired(messages)
+    newest = listed(db, turn.key, segments.of_branch(db, turn.key, None), 1)
+    if not newest or newest[0].id != turn.id:
+        raise Conflict(f"The turn {turn.id!r} is not the newest of this branch.", details={"turn": turn.id})
+    segment = segments.current(db, turn.key) or 0
+    row = db.execute(f"SELECT segment FROM turns WHERE {HERE} AND id = ?", (*pair(turn.key), turn.id)).fetchone()
+    if row[0] != segment:
+        raise Conflict("The turn belongs to another branch too: it does not grow.", details={"turn": turn.id})
+    place = items.Place(turn.key, turn.id, segment, newest[0].cell, newest[0].epoch, session.head)
+    return items.insert(db, place, messages, now)
+
+
+def append(
+    db: sqlite3.Connection, turn: Turn, owner: Owner, messages: Sequence[Message], *, expect_seq: int, now: float
+) -> list[Item]:
+    lease = _leased(db, turn, owner)
+    if lease is None:
+        raise LeaseLost("This turn is closed or another process's.", details={"turn": turn.id})
+    _expect(lease.place.head, expect_seq)
+    waiting = pairs.unanswered(lease.pending, messages)
+    added = items.insert(db, lease.place, messages, now)
+    db.execute(
+        f"UPDATE turns SET pending = ?, heartbeat = ? WHERE {HERE} AND id = ?",
+        (json.dumps(waiting), now, *pair(turn.key), turn.id),
+    )
+    return added
+
+
+def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> bool:
+    done = db.execute(
+        f"UPDATE turns SET heartbeat = ? WHERE {HERE} AND id = ? AND state = 'open' AND instance = ?",
+        (now, *pair(turn.key), turn.id, owner.instance),
+    )
+    return done.rowcount == 1
+
+
+def close_turn(
+    db: sqlite3.Connection,
+    turn: Turn,
+    owner: Owner,
+    *,
+    state: TurnState,
+    reason: str,
+    usage: Mapping[str, float],
+    now: float,
+) -> bool:
+    lease = _leased(db, turn, owner)
+    if lease is None:
+        return False
+    items.insert(db, lease.place, pairs.answers(lease.pending, reason), now)
+    db.execute(
+        "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
+        (state, reason, stored.encode_json(usage), now, *pair(turn.key), turn.id),
+    )
+    sessions.changed(db, turn.key, now)
+    return True
+
+
+def abandoned(db: sqlite3.Connection, stale: Callable[[Owner, float], bool]) -> list[tuple[Turn, Owner, float]]:
+    """Open turns whose (owner, heartbeat) is ``stale``."""
+    rows = db.execute(f"SELECT {TURN}, owner, heartbeat FROM turns WHERE state = 'open'").fetchall()
+    leases = [(turn_of(row[:-2]), Owner(**json.loads(row[-2])), float(row[-1])) for row in rows]
+    return [(turn, owner, seen) for turn, owner, seen in leases if stale(owner, seen)]
+
+
+def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, reason: str, now: float) -> Turn | None:
+    """Closes the turn as interrupted if its lease is still the one that was judged, else None."""
+    row = db.execute(
+        f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?", (*pair(turn.key), turn.id, seen)
+    ).fetchone()
+    if not row or not close_turn(db, turn, owner, state="interrupted", reason=reason, usage={}, now=now):
+        return None
+    return found(db, turn.key, turn.id)
+
+
+def found(db: sqlite3.Connection, key: SessionKey, id: str) -> Turn | None:
+    row = db.execute(f"SELECT {TURN} FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
+    return turn_of(row) if row else None
+
+
+def by_id(db: sqlite3.Connection, namespace: str, id: str) -> Turn | None:
+    row = db.execute(
+        f"SELECT {TURN} FROM turns WHERE namespace = ? AND id = ? ORDER BY opened DESC, rowid DESC LIMIT 1",
+        (namespace, id),
+    ).fetchone()
+    return turn_of(row) if row else None
+
+
+def listed(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None) -> list[Turn]:
+    """The newest of a way, in order."""
+    newest: list[Turn] = []
+    for piece in way:
+        left = None if limit is None else limit - len(newest)
+        rows = db.execute(
+            f"SELECT {TURN} FROM turns WHERE {HERE} AND segment = ? AND since < ? ORDER BY ordinal DESC LIMIT ?",
+            (*pair(key), piece.segment, piece.until, sql_limit(left)),
+        )
+        newest += [turn_of(row) for row in rows]
+        if len(newest) == limit:
+            break
+    return newest[::-1]
+
+
+def everything(db: sqlite3.Connection, key: SessionKey) -> list[Turn]:
+    rows = db.execute(f"SELECT {TURN} FROM turns WHERE {HERE} ORDER BY ordinal", pair(key))
+    return [turn_of(row) for row in rows]
+
+
+def of_cell(db: sqlite3.Connection, key: SessionKey, cell: str, limit: int | None) -> list[Turn]:
+    rows = db.execute(
+        f"SELECT {TURN} FROM turns WHERE {HERE} AND cell = ? AND cell <> '' ORDER BY ordinal DESC LIMIT ?",
+        (*pair(key), cell, sql_limit(limit)),
+    ).fetchall()
+    return [turn_of(row) for row in reversed(rows)]
+
+
+def _insert(db: sqlite3.Connection, session: Session, turn: Turn, lease: tuple[object, ...], now: float) -> Turn:
+    sessions.no_open_turn(db, turn.key)
+    if found(db, turn.key, turn.id):
+        raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id})
+    added = replace(turn, ordinal=session.turns + 1, since=session.head)
+    segment = segments.current(db, turn.key)
+    db.execute(
+        f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})",
+        (*turn_row(added), segment, *lease),
+    )
+    db.execute("UPDATE sessions SET turns = ? WHERE namespace = ? AND id = ?", (added.ordinal, *pair(turn.key)))
+    sessions.changed(db, turn.key, now)
+    return added
+
+
+def _expect(head: int, expect_seq: int) -> None:
+    if head != expect_seq:
+        raise SequenceConflict(
+            f"The session is at item {head}, not {expect_seq}.", hint="Read what is new.", details={"head": head}
+        )
+
+
+def _paired(messages: Sequence[Message]) -> None:
+    waiting = pairs.unanswered({}, messages)
+    if waiting:
+        raise InvalidRequest(f"These calls have no result: {', '.join(waiting)}.", hint="Add one result for each.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """An open turn, held by who asks; ``pending`` are the calls without a result."""
+
+    pending: Mapping[str, str]
+    place: items.Place
+
+
+def _leased(db: sqlite3.Connection, turn: Turn, owner: Owner) -> _Lease | None:
+    """None when the turn is not open and this owner's."""
+    row = db.execute(
+        "SELECT pending, t.segment, cell, epoch, head FROM turns AS t JOIN sessions AS s"
+        " ON s.namespace = t.namespace AND s.id = t.session"
+        " WHERE t.namespace = ? AND t.session = ? AND t.id = ? AND t.state = 'open' AND t.instance = ?",
+        (*pair(turn.key), turn.id, owner.instance),
+    ).fetchone()
+    return _Lease(json.loads(row[0]), items.Place(turn.key, turn.id, *row[1:])) if row else None
