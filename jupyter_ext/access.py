@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from agent_kernel.engines.named import NamedEngines
 from agent_kernel.engines.openai_api.endpoint import is_url
 from agent_kernel.errors import Forbidden, InvalidRequest, NotFound, SessionNotFound, TurnNotFound, UnknownModel
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import Session, SessionKey, Turn
+from agent_kernel.sessions.store import SessionStore
 from jupyter_ext.archive import find_turn
 from jupyter_ext.callers import Caller
 from jupyter_ext.choices import Choices

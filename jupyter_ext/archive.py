@@ -19,8 +19,8 @@ from agent_kernel.events import (
     TurnStarted,
 )
 from agent_kernel.messages import Media, Message
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import SessionKey, Turn
+from agent_kernel.sessions.store import SessionStore
 
 SESSIONS_SEARCHED = 200
 POLL_S = 1.0

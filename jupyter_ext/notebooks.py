@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import SessionKey, new_id
+from agent_kernel.sessions.store import SessionStore
 
 KERNEL = "kernel:"
 DELETED = "deleted:"

@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from jupyter_core.utils import ensure_async
 
 from agent_kernel.errors import AgentKernelError, InvalidRequest
-from agent_kernel.protocols import SessionStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.snapshot import snapshot
+from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.transcript import Exported, Transcript, export, parse
 from agent_kernel.settings import Settings
 from jupyter_ext.notebooks import SUFFIX, Notebooks

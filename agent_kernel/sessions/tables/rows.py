@@ -29,9 +29,7 @@ def sql_limit(limit: int | None) -> int:
 def session_of(row: Sequence[Any]) -> Session:
     *plain, tags, metadata, context = row[2:]
     session = Session(SessionKey(row[0], row[1]), *plain)
-    return replace(
-        session, tags=tuple(json.loads(tags)), metadata=json.loads(metadata), context=json.loads(context)
-    )
+    return replace(session, tags=tuple(json.loads(tags)), metadata=json.loads(metadata), context=json.loads(context))
 
 
 def turn_row(turn: Turn) -> tuple[object, ...]:
