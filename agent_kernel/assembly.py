@@ -27,6 +27,7 @@ from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.observers import Observer, Observers
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.settings import Settings
@@ -96,6 +97,19 @@ def named(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: S
         raise InvalidRequest(f"{name} can not be loaded: {error}.") from error
 
 
+def _observers(settings: Settings) -> Observers:
+    """Each is called without arguments. Raises InvalidRequest for one that can not be loaded."""
+    names = [name.strip() for name in settings.observers.split(",") if name.strip()]
+    found: list[Observer] = []
+    for name in names:
+        module, _, attribute = name.partition(":")
+        try:
+            found.append(getattr(importlib.import_module(module), attribute)())
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"The observer {name!r} can not be loaded: {error}.") from error
+    return Observers(found)
+
+
 class Runtime:
     """One server's engine, store, sandbox and gate. ``build`` does no I/O; ``start`` begins recovery, ``aclose`` ends
     everything that was started, whatever state it is in."""
@@ -107,6 +121,7 @@ class Runtime:
         self.store = store
         self.sandbox = sandbox
         self.ledger = Ledger(store)
+        self.observers = _observers(settings)
         self.approvals = Approvals()
         self.offers = Offers()
         self._recovery: asyncio.Task[None] | None = None

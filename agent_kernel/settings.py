@@ -18,12 +18,20 @@ from agent_kernel.errors import InvalidRequest
 
 Permission = Literal["auto", "ask", "deny"]
 Export = Literal["on", "off", "data_dir"]
+Redaction = Literal["on", "off"]
+Compaction = Literal["auto", "off"]
+Titles = Literal["rule", "engine", "off"]
 APP = "agent-kernel"
 ON = ("true", "1", "on", "yes")
 OFF = ("false", "0", "off", "no")
+BY_PRESET = -1
+"""A number of sessions or turns that ``limits`` decides."""
 CHOICES = {
     "permission": get_args(Permission),
     "export": get_args(Export),
+    "redaction": get_args(Redaction),
+    "compaction": get_args(Compaction),
+    "titles": get_args(Titles),
     "backend": ("", "openvino", "transformers", "generate"),
     "precision": ("", "fp32", "bf16", "fp16", "int8", "nf4"),
     "tool_protocol": ("", "fence", "native", "auto"),
@@ -46,6 +54,12 @@ class Settings:
     How a model of this machine is run, decided here where it is empty or 0: ``backend`` openvino or transformers;
     ``device`` cpu, cuda, cuda:N or auto; ``precision`` fp32, bf16, fp16, int8 or nf4; ``cache_gb`` of KV cache;
     ``model_threads``; ``requests_at_once``; ``tool_protocol`` fence, native or auto, instead of the model's own.
+
+    ``observers`` are told of sessions: ``package.module:Class``, several with commas between. ``redaction`` takes keys
+    and passwords out of what is kept and shown; ``redaction_patterns`` has more of them, ``{label: expression}``.
+    ``compaction`` auto: when ``compaction_threshold`` of the model's tokens is in use, older turns are summarised for
+    the model. ``titles`` of new sessions come by a rule, or from the engine. ``transcripts`` is a directory that gets
+    one file of JSON lines for each session, or off.
     """
 
     model: str = "default"
@@ -74,6 +88,13 @@ class Settings:
     model_threads: int = 0
     requests_at_once: int = 0
     tool_protocol: str = ""
+    observers: str = ""
+    redaction: Redaction = "on"
+    redaction_patterns: Mapping[str, str] = field(default_factory=dict)
+    compaction: Compaction = "auto"
+    compaction_threshold: float = 0.8
+    titles: Titles = "rule"
+    transcripts: str = "off"
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -82,7 +103,14 @@ class Settings:
                 raise InvalidRequest(f"{name} is one of {choices}, not {getattr(self, name)!r}.")
         if self.max_tool_rounds < 0:
             raise InvalidRequest("max_tool_rounds is 0 (no tools) or more.")
-        for name in ("idle_unload_s", "memory_reserve_gb"):
+        if not 0.1 <= self.compaction_threshold <= 1:
+            raise InvalidRequest("compaction_threshold is a share of the model's tokens, 0.1 to 1.")
+        for name in ("max_sessions", "max_history_turns"):
+            if getattr(self, name) < BY_PRESET:
+                raise InvalidRequest(f"{name} is 0 (no limit) or more.")
+        if self.quota_sessions < 0:
+            raise InvalidRequest("quota_sessions is 0 (no quota) or more.")
+        for name in ("idle_unload_s", "memory_reserve_gb", "quota_gb"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InvalidRequest(f"{name} is 0 or more.")
 
@@ -107,6 +135,8 @@ def _convert(name: str, kind: str, value: Any) -> Any:
     converters: dict[str, type] = {"int": int, "float": float, "Path": Path}
     if name == "engines":
         return _engines(value)
+    if name == "redaction_patterns":
+        return _patterns(value)
     if kind == "bool":
         return _flag(name, str(value))
     try:
@@ -136,4 +166,14 @@ def _engines(value: Any) -> Mapping[str, Any]:
         ) from None
     if not isinstance(found, dict):
         raise InvalidRequest("AGENT_KERNEL_ENGINES is a JSON object: {name: {url, model}}.")
+    return found
+
+
+def _patterns(value: Any) -> Mapping[str, str]:
+    try:
+        found = value if isinstance(value, Mapping) else json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping) or not all(isinstance(pattern, str) for pattern in found.values()):
+        raise InvalidRequest("AGENT_KERNEL_REDACTION_PATTERNS is a JSON object: {label: regular expression}.")
     return found

@@ -71,6 +71,23 @@ class AgentKernel(ExtensionApp):
     model_threads = Int(None, allow_none=True, config=True, help="Threads of the CPU that a model may use.")
     requests_at_once = Int(None, allow_none=True, config=True, help="Requests decoded at once; the others wait.")
     tool_protocol = Unicode(None, allow_none=True, config=True, help="fence, native or auto; the model's own if empty.")
+    observers = Unicode(
+        None, allow_none=True, config=True, help="Who is told of sessions: package.module:Class, with commas between."
+    )
+    redaction = Unicode(
+        None, allow_none=True, config=True, help="Take keys and passwords out of what is kept and shown: on or off."
+    )
+    redaction_patterns = Dict(None, allow_none=True, config=True, help="More to take out: {label: regular expression}.")
+    compaction = Unicode(
+        None, allow_none=True, config=True, help="Older turns are summarised for the model when it fills: auto or off."
+    )
+    compaction_threshold = Float(
+        None, allow_none=True, config=True, help="The share of the model's tokens in use at which that is done."
+    )
+    titles = Unicode(None, allow_none=True, config=True, help="Titles of new sessions: rule, engine or off.")
+    transcripts = Unicode(
+        None, allow_none=True, config=True, help="A directory for a file of JSON lines of each session, or off."
+    )
     run_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one run in the sandbox may take.")
 
     @default("data_dir")

@@ -31,6 +31,12 @@ def test_zero_tool_rounds_can_be_set() -> None:
         ("RUN_TIMEOUT_S", "x"),
         ("PRECISION", "int3"),
         ("BACKEND", "llama"),
+        ("REDACTION", "maybe"),
+        ("REDACTION_PATTERNS", "[1]"),
+        ("REDACTION_PATTERNS", '{"label": 1}'),
+        ("COMPACTION", "always"),
+        ("COMPACTION_THRESHOLD", "80"),
+        ("TITLES", "mine"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, value: str) -> None:
