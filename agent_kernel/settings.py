@@ -60,6 +60,10 @@ class Settings:
     ``compaction`` auto: when ``compaction_threshold`` of the model's tokens is in use, older turns are summarised for
     the model. ``titles`` of new sessions come by a rule, or from the engine. ``transcripts`` is a directory that gets
     one file of JSON lines for each session, or off.
+
+    What is kept (``sessions/limits.py``): ``limits`` keep, mistralrs or nexo, and instead of what that says ``ttl``
+    ("24h", "0" = for ever), ``max_sessions`` of a namespace and ``max_history_turns`` (0 = no limit). Beyond
+    ``quota_sessions`` and ``quota_gb`` of text and media a namespace gets nothing new (0 = no quota).
     """
 
     model: str = "default"
@@ -95,6 +99,12 @@ class Settings:
     compaction_threshold: float = 0.8
     titles: Titles = "rule"
     transcripts: str = "off"
+    limits: str = ""
+    ttl: str = ""
+    max_sessions: int = BY_PRESET
+    max_history_turns: int = BY_PRESET
+    quota_sessions: int = 100_000
+    quota_gb: float = 50.0
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():

@@ -89,6 +89,12 @@ class AgentKernel(ExtensionApp):
         None, allow_none=True, config=True, help="A directory for a file of JSON lines of each session, or off."
     )
     run_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one run in the sandbox may take.")
+    limits = Unicode(None, allow_none=True, config=True, help="What is kept: keep, mistralrs or nexo.")
+    ttl = Unicode(None, allow_none=True, config=True, help="Sessions unused for so long are removed: 24h, 30d; 0: none.")
+    max_sessions = Int(None, allow_none=True, config=True, help="Of a namespace; the longest unused goes. 0: no limit.")
+    max_history_turns = Int(None, allow_none=True, config=True, help="Turns that readers see; 0: all of them.")
+    quota_sessions = Int(None, allow_none=True, config=True, help="Sessions that a namespace may make; 0: no quota.")
+    quota_gb = Float(None, allow_none=True, config=True, help="Text and media that a namespace may store; 0: no quota.")
 
     @default("data_dir")
     def _no_data_dir(self) -> None:
