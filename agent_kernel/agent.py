@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_kernel.context import Context, View
+from agent_kernel.conversation import LOST, Conversation
 from agent_kernel.errors import AgentKernelError
 from agent_kernel.events import (
     Body,
@@ -30,7 +31,7 @@ from agent_kernel.events import (
     TurnStarted,
     TurnState,
 )
-from agent_kernel.messages import Media, Message, Part, ToolCall, Usage, assistant, user
+from agent_kernel.messages import Media, Message, Part, ToolCall, Usage, assistant
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import (
     CallChunk,
@@ -38,56 +39,21 @@ from agent_kernel.protocols import (
     EndChunk,
     Engine,
     EngineRequest,
-    OutputFormat,
     ReasoningChunk,
-    Sampling,
     TextChunk,
     Tool,
     ToolSpec,
     WaitChunk,
 )
+from agent_kernel.request import Note, TurnRequest
 from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
 from agent_kernel.sessions.model import SessionKey, Turn, new_id
 from agent_kernel.sessions.store import SessionStore
-from agent_kernel.settings import Permission
 from agent_kernel.toolbox import Place, Toolbox
 
 log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16
-HISTORY_ITEMS = 1_000
-HISTORY_STEP = 500
-LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Hidden context of one turn: the model reads it before the prompt."""
-
-    title: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRequest:
-    """What a client asks for. ``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls
-    it can have a person answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice``
-    binds the first round only: a call that must be made is made once. ``model`` names the engine where a server has
-    several; an Agent that was given its engine keeps it."""
-
-    prompt: str
-    media: tuple[Media, ...] = ()
-    notes: tuple[Note, ...] = ()
-    where: str = "sandbox"
-    cell: str = ""
-    epoch: str = ""
-    permission: Permission = "auto"
-    answers: frozenset[str] = frozenset()
-    sampling: Sampling = field(default_factory=Sampling)
-    max_tool_rounds: int | None = None
-    tool_choice: str = "auto"
-    parallel_calls: bool = True
-    output: OutputFormat | None = None
-    model: str = ""
+__all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +109,7 @@ class Agent:
     ) -> None:
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
         self._store = store
+        self._conversation = Conversation(store, self.key)
         self._engine = engine
         self._tools = tuple(tools)
         self._metadata = dict(metadata or {})
@@ -202,14 +169,16 @@ class Agent:
         """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
         info = self._engine.info()
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
-        history = await self._history(turn.opened.head)
-        await turn.save(*await self._said(turn))
+        prepared = await self._conversation.prepare(turn.request, turn.opened.head)
+        if prepared.lost:
+            turn.emit(StateLost(LOST))
+        await turn.save(*prepared.said)
         # Before a model is loaded it may not be known whether it sees; the engine tells one that does not in words.
         context = Context(info.context_length, sees=info.vision or (info.local and info.state != "ready"))
         toolbox = Toolbox(self._tools, self._gate)
         cap = self._cap(turn.request)
         while True:
-            view = context.view(history, turn.messages)
+            view = context.view(prepared.history, turn.messages)
             turn.emit(ContextBuilt(len(view.messages), view.dropped))
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else ()
             calls = await self._decode(turn, self._asked(turn, await self._with_media(turn, view), tools))
@@ -265,26 +234,6 @@ class Agent:
     @property
     def _hint(self) -> str:
         return f"{self.key.namespace}/{self.key.id}"
-
-    async def _history(self, head: int) -> list[Message]:
-        """Messages of earlier turns. The window moves in steps, so that the beginning of the prompt stays the same."""
-        limit = HISTORY_ITEMS + head % HISTORY_STEP
-        return [item.message for item in await self._store.latest(self.key, limit, failed=False)]
-
-    async def _said(self, turn: Running) -> list[Message]:
-        """The new user message, after the hidden context of this turn if there is any."""
-        request = turn.request
-        notes = [f"{note.title}: {note.text}" if note.title else note.text for note in request.notes]
-        if await self._kernel_changed(request.epoch):
-            turn.emit(StateLost(LOST))
-            notes.insert(0, LOST)
-        hidden = [user("\n".join(notes), hidden=True)] if notes else []
-        return [*hidden, user(request.prompt, request.media)]
-
-    async def _kernel_changed(self, epoch: str) -> bool:
-        """``epoch`` begins here: the newest earlier turn from a kernel came from another one."""
-        earlier = [turn.epoch for turn in await self._store.turns(self.key, 20) if turn.epoch and turn.state != "open"]
-        return bool(epoch and earlier and earlier[-1] != epoch)
 
     async def _decode(self, turn: Running, request: EngineRequest) -> list[ToolCall]:
         """One model call, saved; what a stopped one said so far is saved too, labelled."""

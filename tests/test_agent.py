@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.agent import LOST, Agent, Note, TurnRequest
+from agent_kernel.agent import Agent, Note, TurnRequest
+from agent_kernel.conversation import LOST
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import LeaseLost, SessionBusy
 from agent_kernel.events import Body, CallFinished, Notice, StateLost, TurnFinished

@@ -1,0 +1,40 @@
+"""What a client asks for in one turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent_kernel.messages import Media
+from agent_kernel.protocols import OutputFormat, Sampling
+from agent_kernel.settings import Permission
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Hidden context of one turn: the model reads it before the prompt."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls it can have a person
+    answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice`` binds the first round
+    only: a call that must be made is made once. ``model`` names the engine where a server has several; an Agent that
+    was given its engine keeps it."""
+
+    prompt: str
+    media: tuple[Media, ...] = ()
+    notes: tuple[Note, ...] = ()
+    where: str = "sandbox"
+    cell: str = ""
+    epoch: str = ""
+    permission: Permission = "auto"
+    answers: frozenset[str] = frozenset()
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tool_rounds: int | None = None
+    tool_choice: str = "auto"
+    parallel_calls: bool = True
+    output: OutputFormat | None = None
+    model: str = ""
