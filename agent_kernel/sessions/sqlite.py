@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,7 +23,18 @@ from agent_kernel.sessions.model import (
     Turn,
     valid_id,
 )
-from agent_kernel.sessions.tables import bindings, branches, items, openings, segments, sessions, summaries, turns
+from agent_kernel.sessions.tables import (
+    bindings,
+    branches,
+    items,
+    openings,
+    segments,
+    sessions,
+    summaries,
+    turns,
+    wholes,
+)
+from agent_kernel.sessions.whole import Whole
 
 Items: TypeAlias = list[Item]
 """Inside a class with a method ``list`` the type needs another name."""
@@ -208,6 +219,19 @@ class SqliteStore:
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
         hashes = tuple(chain)
         return await self._database.read(lambda db: openings.match(db, namespace, scope, hashes))
+
+    # ------------------------------------------------------------------------------------------- wholes
+
+    async def whole(self, key: SessionKey) -> Whole | None:
+        return await self._database.read(lambda db: wholes.read(db, key))
+
+    async def restore(self, whole: Whole, blobs: Mapping[str, bytes]) -> Session:
+        known = dict(blobs)
+        return await self._database.write(lambda db: wholes.write(db, whole, known, self._clock()))
+
+    async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
+        chosen = frozenset(turns)
+        return await self._database.write(lambda db: wholes.clear_outputs(db, key, chosen, text, self._clock()))
 
     # ------------------------------------------------------------------------------------------- bindings
 

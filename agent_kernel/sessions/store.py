@@ -7,7 +7,7 @@ negative = InvalidRequest. Errors are those of ``errors.py``; any operation may 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent_kernel.events import TurnState
@@ -26,6 +26,7 @@ from agent_kernel.sessions.model import (
     Summary,
     Turn,
 )
+from agent_kernel.sessions.whole import Whole
 
 
 class Sessions(Protocol):
@@ -243,6 +244,24 @@ class Bindings(Protocol):
     async def paths(self, root: str, session: SessionKey) -> list[str]: ...
 
 
+class Wholes(Protocol):
+    """Sessions that leave and arrive in one piece: export, import, a copy of a notebook."""
+
+    async def whole(self, key: SessionKey) -> Whole | None:
+        """Everything of all branches at one revision; media come without data."""
+        ...
+
+    async def restore(self, whole: Whole, blobs: Mapping[str, bytes]) -> Session:
+        """Stores a session that is not there, as it is: seqs, ids, times and revision stay; ``accessed`` is now. Its
+        turns are closed. Raises Conflict if it is there, InvalidRequest for a medium without its bytes."""
+        ...
+
+    async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
+        """What tools gave back in these turns is ``text`` from now on, their media are gone, and the turns' records say
+        when (``outputs_cleared``); how many results were changed. Raises SessionBusy, SessionNotFound."""
+        ...
+
+
 class Care(Protocol):
     async def verify(self, namespace: str | None = None) -> list[Fault]:
         """What should not be: a call without a result in a closed turn, a result without a call, items of no turn,
@@ -263,5 +282,5 @@ class Care(Protocol):
         ...
 
 
-class SessionStore(Sessions, Turns, History, Branches, Summaries, Openings, Bindings, Protocol):
+class SessionStore(Sessions, Turns, History, Branches, Summaries, Openings, Bindings, Wholes, Protocol):
     async def aclose(self) -> None: ...

@@ -121,6 +121,13 @@ def remove(db: sqlite3.Connection, key: SessionKey, seqs: Sequence[int]) -> None
     _forget(db, key.namespace, hashes)
 
 
+def forget_media(db: sqlite3.Connection, key: SessionKey, seq: int) -> None:
+    """The item names none any more; those that no other item of the namespace names go."""
+    hashes = [row[0] for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq = ?", (*pair(key), seq))]
+    db.execute(f"DELETE FROM media WHERE {HERE} AND seq = ?", (*pair(key), seq))
+    _forget(db, key.namespace, hashes)
+
+
 def _forget(db: sqlite3.Connection, namespace: str, hashes: Sequence[str]) -> None:
     db.executemany(
         "DELETE FROM blobs WHERE namespace = :namespace AND hash = :hash"
