@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"PIL", "httpx", "transformers", "xgrammar"}
+HEAVY |= {"PIL", "httpx", "regex", "transformers", "xgrammar"}
 
 VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events")
 SEAMS = (
@@ -101,6 +101,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},
     "agent_kernel/engines/local/torch_sampler.py": {"transformers"},
     "agent_kernel/engines/local/video_frames.py": {"PIL", "av"},
+    "agent_kernel/sessions/redaction.py": {"regex"},
 }
 
 
