@@ -45,6 +45,21 @@ def whole(items: Sequence[Item]) -> list[Item]:
     return list(dropwhile(lambda item: item.message.role == "tool", items))
 
 
+def sound(items: Sequence[Item]) -> list[Item]:
+    """Without the rounds of which something is missing; calls at the very end may still get their results."""
+    kept: list[Item] = []
+    asked: list[Item] = []
+    waiting: set[str] = set()
+    for item in items:
+        if item.message.role != "tool":
+            kept += [] if waiting else asked
+            asked, waiting = [item], {call.id for call in item.message.calls}
+        elif item.message.call_id in waiting:
+            asked.append(item)
+            waiting.discard(item.message.call_id or "")
+    return kept + asked
+
+
 def _ask(waiting: dict[str, str], message: Message) -> None:
     if message.calls and message.role != "assistant":
         raise InvalidRequest(f"A {message.role} message can not call tools.")

@@ -12,4 +12,4 @@ CREATE TABLE openings (
     PRIMARY KEY (namespace, scope, hash, session, segment, seq)
 ) WITHOUT ROWID;
 
-CREATE INDEX openings_by_session ON openings (namespace, session);
+CREATE INDEX openings_by_item ON openings (namespace, session, seq);

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agent_kernel.errors import Conflict, InvalidRequest
-from agent_kernel.sessions import pairs
+from agent_kernel.messages import Message
 from agent_kernel.sessions.model import Item, Session, SessionKey
 from agent_kernel.sessions.tables import items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, pair
@@ -17,14 +18,10 @@ def pop(db: sqlite3.Connection, key: SessionKey, now: float) -> list[Item]:
     sessions.found(db, key)
     sessions.no_open_turn(db, key)
     way = segments.of_branch(db, key, None)
-    newest, wanted = items.latest(db, key, way, 1), 2
-    while not newest:  # a limit never starts inside a pair: the newest items are results
-        newest = items.latest(db, key, way, wanted)
-        if wanted > 2 * _count(db, key):
-            return []
-        wanted *= 2
-    taken = newest[_last_unit(newest) :]
-    _cut(db, key, way, taken, now)
+    if segments.end(db, key, way) == (0, 0):
+        return []
+    taken = items.last_unit(db, key, way)
+    _cut(db, key, way, taken[0].seq if taken else 0, now)
     return taken
 
 
@@ -32,11 +29,14 @@ def rewind(db: sqlite3.Connection, key: SessionKey, tail: Sequence[Item], now: f
     sessions.found(db, key)
     sessions.no_open_turn(db, key)
     way = segments.of_branch(db, key, None)
-    if not tail or items.latest(db, key, way, len(tail)) != list(tail):
-        return not tail
-    if pairs.unanswered({}, [item.message for item in tail]):
-        raise InvalidRequest("A call would be taken back without its results.")
-    _cut(db, key, way, tail, now)
+    newest = items.newest(db, key, way, len(tail))
+    if [_identity(item) for item in newest] != [_identity(item) for item in tail]:
+        return False
+    if not tail:
+        return True
+    if tail[0].message.role == "tool":
+        raise InvalidRequest("A call would stay without its results.", hint="Take the call back too.")
+    _cut(db, key, way, tail[0].seq, now)
     return True
 
 
@@ -46,25 +46,24 @@ def drop(db: sqlite3.Connection, key: SessionKey, name: str, now: float) -> None
     if branch.current:
         raise Conflict("The current branch can not be dropped.", hint="Switch to another one first.")
     db.execute(f"DELETE FROM branches WHERE {HERE} AND name = ?", (*pair(key), name))
+    db.execute("INSERT INTO dropped_branches (namespace, session, name) VALUES (?, ?, ?)", (*pair(key), name))
     _collect(db, key)
     sessions.changed(db, key, now)
 
 
 def siblings(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[tuple[str, str]]:
-    """Turns that begin behind the same item, each with the first branch that shows it."""
-    mine = None
-    first: dict[str, tuple[int, str]] = {}
-    before: dict[str, int] = {}
-    for branch in segments.listed(db, key):
-        previous = 0
-        for shown in turns.listed(db, key, segments.of_branch(db, key, branch.name), None):
-            first.setdefault(shown.id, (shown.ordinal, branch.name))
-            before.setdefault(shown.id, previous)
-            previous = shown.ordinal
-            if shown.id == turn:
-                mine = before[shown.id]
-    same = sorted((first[id], id) for id, previous in before.items() if previous == mine)
-    return [(id, branch) for (_, branch), id in same]
+    """What begins right behind one item: in its own segment, and in those that branch off there."""
+    mine = _place(db, key, turn)
+    if mine is None:
+        return []
+    segment, seq = segments.end(db, key, segments.way(db, key, mine.segment), mine.since)
+    beside = [_first_behind(db, key, id, seq) for id in (segment, *segments.children(db, key, segment, seq))]
+    versions = {place for place in beside if place is not None} | {mine}
+    ways = segments.ways(db, key)
+    return [
+        (place.turn, next(name for name, pieces in ways if segments.shows(pieces, place.segment, place.since)))
+        for place in sorted(versions)
+    ]
 
 
 def fork(db: sqlite3.Connection, key: SessionKey, target: SessionKey, count: int | None, now: float) -> Session:
@@ -116,44 +115,52 @@ def _copy(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list
     )
 
 
-def _cut(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], taken: Sequence[Item], now: float) -> None:
-    """Takes the newest items off the current branch. What another branch shows too stays for it: then this branch goes
-    on in a new segment behind what is left."""
-    first = taken[0].seq
-    left = next((piece for piece in way if _has_before(db, key, piece, first)), way[-1])
-    if any(segments.shared(db, key, piece, first) for piece in way[: way.index(left) + 1]) or left is not way[0]:
-        segments.repoint(db, key, segments.grow(db, key, left.segment, first - 1))
-        _collect(db, key)
+def _cut(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], first: int, now: float) -> None:
+    """Takes what there is from item ``first`` on off the current branch. What another branch shows too stays for it:
+    then this branch goes on in a new segment behind what is left."""
+    segment, seq = segments.end(db, key, way, first - 1)
+    if segment == way[0].segment and not segments.shared(db, key, segment, first):
+        items.remove(db, key, segment, seq)
     else:
-        items.remove(db, key, [item.seq for item in taken])
+        segments.repoint(db, key, segments.grow(db, key, segment, seq))
+        _collect(db, key)
     sessions.changed(db, key, now)
-
-
-def _has_before(db: sqlite3.Connection, key: SessionKey, piece: Piece, seq: int) -> bool:
-    row = db.execute(
-        f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq < ? AND seq <= ? LIMIT 1",
-        (*pair(key), piece.segment, seq, min(piece.until, END)),
-    ).fetchone()
-    return row is not None
 
 
 def _collect(db: sqlite3.Connection, key: SessionKey) -> None:
     """Removes what no branch goes through or shows."""
-    gone, seqs = segments.unused(db, key)
-    items.remove(db, key, seqs)
-    db.executemany(f"DELETE FROM segments WHERE {HERE} AND id = ?", [(*pair(key), id) for id in gone])
-    db.executemany(
-        f"DELETE FROM turns WHERE {HERE} AND segment = ? AND state <> 'open'", [(*pair(key), id) for id in gone]
-    )
+    reach = segments.reach(db, key)
+    for segment in segments.every(db, key):
+        if reach.get(segment) != END:
+            items.remove(db, key, segment, reach.get(segment, 0))
+        if segment and segment not in reach:
+            db.execute(f"DELETE FROM segments WHERE {HERE} AND id = ?", (*pair(key), segment))
 
 
-def _last_unit(newest: Sequence[Item]) -> int:
-    """Index of the newest item that stands alone, or of the message whose results end the list."""
-    for index in range(len(newest) - 1, -1, -1):
-        if newest[index].message.role != "tool":
-            return index
-    return 0
+@dataclass(frozen=True, slots=True, order=True)
+class _Place:
+    ordinal: int
+    turn: str
+    segment: int
+    since: int
 
 
-def _count(db: sqlite3.Connection, key: SessionKey) -> int:
-    return int(db.execute(f"SELECT count(*) FROM items WHERE {HERE}", pair(key)).fetchone()[0])
+def _place(db: sqlite3.Connection, key: SessionKey, turn: str) -> _Place | None:
+    row = db.execute(
+        f"SELECT ordinal, id, segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), turn)
+    ).fetchone()
+    return _Place(*row) if row else None
+
+
+def _first_behind(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> _Place | None:
+    """The turn of the next item of the segment, if it began there and not before."""
+    row = db.execute(
+        f"SELECT turn FROM items WHERE {HERE} AND segment = ? AND seq > ? ORDER BY seq LIMIT 1",
+        (*pair(key), segment, seq),
+    ).fetchone()
+    place = _place(db, key, row[0]) if row else None
+    return place if place is not None and place.since >= seq else None
+
+
+def _identity(item: Item) -> tuple[int, str, Message]:
+    return item.seq, item.turn, item.message

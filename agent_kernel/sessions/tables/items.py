@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Item, SessionKey
-from agent_kernel.sessions.tables.rows import HERE, ITEM, item_of, pair, sql_limit
+from agent_kernel.sessions.tables.rows import HERE, ITEM, item_of, pair
 from agent_kernel.sessions.tables.segments import Piece
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,61 +67,96 @@ def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], no
         " WHERE namespace = ? AND id = ?",
         (place.head + len(messages), now, now, *here),
     )
-    return [Item(seq, place.turn, stored.decode(body), now) for seq, _, body in numbered]
+    return [Item(seq, place.turn, stored.kept(said, body), now) for seq, said, body in numbered]
 
 
 def latest(
     db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, *, failed: bool = True
 ) -> list[Item]:
+    """A row that does not decode is left out, with the rest of its round, and does not count for the limit."""
+    found, broken = _newest(db, key, way, limit, failed=failed)
+    said = pairs.whole(found)
+    return pairs.sound(said) if broken else said
+
+
+def newest(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], count: int) -> list[Item]:
+    """In order, wherever that begins."""
+    return _newest(db, key, way, count, failed=True)[0]
+
+
+def last_unit(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece]) -> list[Item]:
+    """The newest item that stands alone, or the newest calls with their results; empty if there is neither."""
     found: list[Item] = []
-    for row in _backwards(db, key, way, limit, failed=failed):
-        found.append(item_of(row))
-    return pairs.whole(found[::-1])
+    with closing(_backwards(db, key, way, failed=True)) as rows:
+        for row in rows:
+            if (item := _decoded(key, row)) is not None:
+                found.append(item)
+                if item.message.role != "tool":
+                    return found[::-1]
+    return []
 
 
 def everything(db: sqlite3.Connection, key: SessionKey) -> list[Item]:
-    rows = db.execute(f"SELECT {ITEM} FROM items WHERE {HERE} ORDER BY seq", pair(key))
-    return [item_of(row) for row in rows]
+    rows = db.execute(f"SELECT {ITEM} FROM items WHERE {HERE} ORDER BY seq", pair(key)).fetchall()
+    return [item for item in (_decoded(key, row) for row in rows) if item is not None]
+
+
+def _newest(
+    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, *, failed: bool
+) -> tuple[list[Item], bool]:
+    """(the newest in order, whether a row among them does not decode)"""
+    found: list[Item] = []
+    broken = False
+    if limit == 0:
+        return found, broken
+    with closing(_backwards(db, key, way, failed=failed)) as rows:
+        for row in rows:
+            item = _decoded(key, row)
+            if item is None:
+                broken = True
+                continue
+            found.append(item)
+            if len(found) == limit:
+                break
+    return found[::-1], broken
 
 
 def _backwards(
-    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, *, failed: bool
-) -> Iterator[tuple[Any, ...]]:
-    """From the newest; each piece of the way is one look into the index."""
+    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], *, failed: bool
+) -> Generator[tuple[Any, ...], None, None]:
+    """From the newest, as they are asked for; each piece of the way is one look into the index."""
     of_failed = "SELECT id FROM turns WHERE namespace = :namespace AND session = :session AND state = 'failed'"
-    left = sql_limit(limit)
+    kept = "" if failed else f" AND turn NOT IN ({of_failed})"
     for piece in way:
-        rows = db.execute(
+        place = {"namespace": key.namespace, "session": key.id, "segment": piece.segment, "until": piece.until}
+        cursor = db.execute(
             f"SELECT {ITEM} FROM items WHERE namespace = :namespace AND session = :session AND segment = :segment"
-            f" AND seq <= :until{'' if failed else f' AND turn NOT IN ({of_failed})'} ORDER BY seq DESC LIMIT :limit",
-            {
-                "namespace": key.namespace,
-                "session": key.id,
-                "segment": piece.segment,
-                "until": piece.until,
-                "limit": left,
-            },
-        ).fetchall()
-        yield from rows
-        if left >= 0:
-            left -= len(rows)
-            if not left:
-                return
+            f" AND seq <= :until{kept} ORDER BY seq DESC",
+            place,
+        )
+        with closing(cursor):
+            yield from cursor
 
 
-def remove(db: sqlite3.Connection, key: SessionKey, seqs: Sequence[int]) -> None:
-    """Media that no other item of the namespace names go too, and turns that have no item left."""
-    of_items = [(*pair(key), seq) for seq in seqs]
-    turns = {row[0] for seq in of_items for row in db.execute(f"SELECT turn FROM items WHERE {HERE} AND seq = ?", seq)}
-    hashes = [row[0] for seq in of_items for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq = ?", seq)]
-    db.executemany(f"DELETE FROM items WHERE {HERE} AND seq = ?", of_items)
-    db.executemany(f"DELETE FROM media WHERE {HERE} AND seq = ?", of_items)
-    db.executemany(f"DELETE FROM summaries WHERE {HERE} AND last = ?", of_items)
-    db.executemany(f"DELETE FROM openings WHERE {HERE} AND seq = ?", of_items)
-    db.executemany(
-        f"DELETE FROM turns WHERE {HERE} AND id = ? AND id NOT IN (SELECT turn FROM items WHERE {HERE})",
-        [(*pair(key), turn, *pair(key)) for turn in turns],
-    )
+def _decoded(key: SessionKey, row: Sequence[Any]) -> Item | None:
+    try:
+        return item_of(row)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        log.warning("item %s of session %s does not decode (%s); it is left out", row[0], key.id, type(error).__name__)
+        return None
+
+
+def remove(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) -> None:
+    """What a segment holds behind item ``after``; media that no other item of the namespace names go too."""
+    here = (*pair(key), segment, after)
+    behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
+    of_items = (*pair(key), *here)
+    hashes = [row[0] for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq IN ({behind})", of_items)]
+    db.execute(f"DELETE FROM media WHERE {HERE} AND seq IN ({behind})", of_items)
+    db.execute(f"DELETE FROM summaries WHERE {HERE} AND last IN ({behind})", of_items)
+    db.execute(f"DELETE FROM openings WHERE {HERE} AND seq IN ({behind})", of_items)
+    db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", here)
+    db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", here)
     _forget(db, key.namespace, hashes)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agent_kernel.errors import BranchNotFound, Conflict, InvalidRequest, TurnNotFound
 from agent_kernel.sessions import stored
@@ -14,6 +16,11 @@ from agent_kernel.sessions.tables.rows import HERE, pair
 END = 2**62
 """Behind every seq."""
 MAX_NAME = 200
+_BRANCH = (
+    "b.name, b.parent, b.segment, b.created, coalesce(g.since, 0), b.name = s.branch FROM branches AS b"
+    " JOIN sessions AS s ON s.namespace = b.namespace AND s.id = b.session"
+    " LEFT JOIN segments AS g ON g.namespace = b.namespace AND g.session = b.session AND g.id = b.segment"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +62,40 @@ def of_branch(db: sqlite3.Connection, key: SessionKey, branch: str | None) -> li
     return way(db, key, int(row[0])) if row else []
 
 
+def ways(db: sqlite3.Connection, key: SessionKey) -> list[tuple[str, list[Piece]]]:
+    """Every branch with its way, in the order in which the branches were made."""
+    rows = db.execute(f"SELECT name, segment FROM branches WHERE {HERE} ORDER BY rowid", pair(key)).fetchall()
+    return [(name, way(db, key, segment)) for name, segment in rows]
+
+
 def listed(db: sqlite3.Connection, key: SessionKey) -> list[Branch]:
     rows = db.execute(
-        "SELECT b.name, b.parent, b.segment, b.created, coalesce(g.since, 0), b.name = s.branch FROM branches AS b"
-        " JOIN sessions AS s ON s.namespace = b.namespace AND s.id = b.session"
-        " LEFT JOIN segments AS g ON g.namespace = b.namespace AND g.session = b.session AND g.id = b.segment"
-        " WHERE b.namespace = ? AND b.session = ? ORDER BY b.created, b.segment",
-        pair(key),
+        f"SELECT {_BRANCH} WHERE b.namespace = ? AND b.session = ? ORDER BY b.rowid", pair(key)
     ).fetchall()
-    return [
-        Branch(name, parent, since, *_extent(db, key, way(db, key, segment)), created, bool(is_current))
-        for name, parent, segment, created, since, is_current in rows
-    ]
+    return [_branch_of(db, key, row) for row in rows]
 
 
 def named(db: sqlite3.Connection, key: SessionKey, name: str) -> Branch:
     sessions.found(db, key)
-    for branch in listed(db, key):
-        if branch.name == name:
-            return branch
-    raise BranchNotFound(f"There is no branch {name!r}.", details={"branch": name})
+    where = "b.namespace = ? AND b.session = ? AND b.name = ?"
+    row = db.execute(f"SELECT {_BRANCH} WHERE {where}", (*pair(key), name)).fetchone()
+    if row is None:
+        raise BranchNotFound(f"There is no branch {name!r}.", details={"branch": name})
+    return _branch_of(db, key, row)
 
 
 def make(db: sqlite3.Connection, key: SessionKey, before: str | None, name: str, now: float) -> Branch:
     session = sessions.found(db, key)
     sessions.no_open_turn(db, key)
-    names = {branch.name for branch in listed(db, key)}
-    name = _checked(name) if name else _free(names)
-    if name in names:
-        raise Conflict(f"There is a branch {name!r} already.", details={"branch": name})
-    parent, since = _end(db, key, before)
-    segment = grow(db, key, parent, since)
+    taken = _names(db, key)
+    name = _checked(name) if name else _free(taken)
+    if name in taken:
+        raise Conflict(
+            f"There is or was a branch {name!r} already.",
+            hint="The name of a dropped branch is not given again.",
+            details={"branch": name},
+        )
+    segment = grow(db, key, *_end(db, key, before))
     db.execute(
         "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
         (*pair(key), name, segment, session.branch, now),
@@ -118,19 +128,12 @@ def grow(db: sqlite3.Connection, key: SessionKey, parent: int, since: int) -> in
     return segment
 
 
-def shared(db: sqlite3.Connection, key: SessionKey, piece: Piece, seq: int) -> bool:
-    """Somebody else also goes through item ``seq`` of the segment: a child that begins behind it, or another branch
-    that ends in it."""
-    child = db.execute(
-        f"SELECT 1 FROM segments WHERE {HERE} AND parent = ? AND since >= ? AND id <> ? LIMIT 1",
-        (*pair(key), piece.segment, seq, current(db, key)),
+def shared(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> bool:
+    """Another branch than the current one goes through item ``seq`` of its last segment."""
+    row = db.execute(
+        f"SELECT 1 FROM segments WHERE {HERE} AND parent = ? AND since >= ? LIMIT 1", (*pair(key), segment, seq)
     ).fetchone()
-    other = db.execute(
-        f"SELECT 1 FROM branches WHERE {HERE} AND segment = ?"
-        " AND name <> (SELECT branch FROM sessions WHERE namespace = ? AND id = ?) LIMIT 1",
-        (*pair(key), piece.segment, *pair(key)),
-    ).fetchone()
-    return bool(child or other)
+    return row is not None
 
 
 def repoint(db: sqlite3.Connection, key: SessionKey, segment: int) -> None:
@@ -143,36 +146,27 @@ def repoint(db: sqlite3.Connection, key: SessionKey, segment: int) -> None:
     db.execute("UPDATE sessions SET segment = ? WHERE namespace = ? AND id = ?", (segment, *pair(key)))
 
 
-def unused(db: sqlite3.Connection, key: SessionKey) -> tuple[list[int], list[int]]:
-    """(segments that no branch goes through, seqs of items that no branch shows)."""
-    ends = [segment for (segment,) in db.execute(f"SELECT DISTINCT segment FROM branches WHERE {HERE}", pair(key))]
-    reach: dict[int, int] = {}
-    for end in ends:
-        for piece in way(db, key, int(end)):
-            reach[piece.segment] = max(piece.until, reach.get(piece.segment, 0))
-    segments = [id for (id,) in db.execute(f"SELECT id FROM segments WHERE {HERE}", pair(key)) if id not in reach]
-    rows = db.execute(f"SELECT DISTINCT segment FROM items WHERE {HERE}", pair(key)).fetchall()
-    seqs = [
-        seq
-        for (segment,) in rows
-        for (seq,) in db.execute(
-            f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?",
-            (*pair(key), segment, reach.get(segment, 0)),
-        )
-    ]
-    return segments, seqs
+def reach(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
+    """How far branches go through each segment: (segment, seq); END: one of them ends there."""
+    found: dict[int, int] = {}
+    for _, pieces in ways(db, key):
+        for piece in pieces:
+            found[piece.segment] = max(piece.until, found.get(piece.segment, 0))
+    return found
 
 
-def _end(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[int, int]:
-    """(segment, seq) of the newest item before the turn ``before``, or of the newest there is."""
-    pieces = of_branch(db, key, None)
-    until = END
-    if before is not None:
-        row = db.execute(f"SELECT segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), before)).fetchone()
-        on_way = row and any(piece.segment == row[0] and row[1] < piece.until for piece in pieces)
-        if not on_way:
-            raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
-        until = int(row[1])
+def every(db: sqlite3.Connection, key: SessionKey) -> list[int]:
+    return [0, *(id for (id,) in db.execute(f"SELECT id FROM segments WHERE {HERE}", pair(key)))]
+
+
+def children(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> list[int]:
+    """The segments that go on right behind item ``seq`` of ``segment``."""
+    rows = db.execute(f"SELECT id FROM segments WHERE {HERE} AND parent = ? AND since = ?", (*pair(key), segment, seq))
+    return [id for (id,) in rows]
+
+
+def end(db: sqlite3.Connection, key: SessionKey, pieces: Sequence[Piece], until: int = END) -> tuple[int, int]:
+    """(segment, seq) of the newest item of a way up to ``until``; (0, 0): there is none."""
     for piece in pieces:
         row = db.execute(
             f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?",
@@ -180,7 +174,37 @@ def _end(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[i
         ).fetchone()
         if row[0] is not None:
             return piece.segment, int(row[0])
-    return pieces[-1].segment, 0
+    return 0, 0
+
+
+def _end(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[int, int]:
+    """The end of the current branch, or what the turn ``before`` of it followed."""
+    pieces = of_branch(db, key, None)
+    if before is None:
+        return end(db, key, pieces)
+    row = db.execute(f"SELECT segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), before)).fetchone()
+    if row is None or not shows(pieces, *row):
+        raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
+    return end(db, key, pieces, int(row[1]))
+
+
+def shows(pieces: Sequence[Piece], segment: int, since: int) -> bool:
+    """A way goes through the turn that began in ``segment`` behind item ``since``."""
+    return any(piece.segment == segment and since < piece.until for piece in pieces)
+
+
+def _names(db: sqlite3.Connection, key: SessionKey) -> set[str]:
+    """Of the branches that there are and were."""
+    rows = db.execute(
+        f"SELECT name FROM branches WHERE {HERE} UNION SELECT name FROM dropped_branches WHERE {HERE}",
+        (*pair(key), *pair(key)),
+    )
+    return {name for (name,) in rows}
+
+
+def _branch_of(db: sqlite3.Connection, key: SessionKey, row: tuple[Any, ...]) -> Branch:
+    name, parent, segment, created, since, is_current = row
+    return Branch(name, parent, since, *_extent(db, key, way(db, key, segment)), created, bool(is_current))
 
 
 def _extent(db: sqlite3.Connection, key: SessionKey, pieces: list[Piece]) -> tuple[int, int]:
@@ -190,9 +214,8 @@ def _extent(db: sqlite3.Connection, key: SessionKey, pieces: list[Piece]) -> tup
         where = (*pair(key), piece.segment, piece.until)
         head = db.execute(f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?", where).fetchone()[0]
         heads.append(head or 0)
-        turns += db.execute(f"SELECT count(*) FROM turns WHERE {HERE} AND segment = ? AND since < ?", where).fetchone()[
-            0
-        ]
+        shown = db.execute(f"SELECT count(*) FROM turns WHERE {HERE} AND segment = ? AND since < ?", where)
+        turns += shown.fetchone()[0]
     return max(heads), turns
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import dataclass
+from typing import NoReturn
 
 from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
 from agent_kernel.sessions import stored
@@ -32,9 +34,47 @@ def info(db: sqlite3.Connection, key: SessionKey) -> Session | None:
 
 def found(db: sqlite3.Connection, key: SessionKey) -> Session:
     session = info(db, key)
-    if session is None:
-        raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
-    return session
+    return missing(key) if session is None else session
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a session ends on its current branch; ``open`` is the id of the turn that runs there."""
+
+    head: int
+    turns: int
+    segment: int
+    open: str | None
+
+
+def end(db: sqlite3.Connection, key: SessionKey) -> End | None:
+    """All that a new turn needs to know, in one statement."""
+    row = db.execute(
+        "SELECT s.head, s.turns, s.segment, t.id FROM sessions AS s LEFT JOIN turns AS t"
+        " ON t.namespace = s.namespace AND t.session = s.id AND t.state = 'open'"
+        " WHERE s.namespace = ? AND s.id = ?",
+        pair(key),
+    ).fetchone()
+    return End(*row) if row else None
+
+
+def begun(db: sqlite3.Connection, key: SessionKey, now: float) -> End:
+    """The end of a session that is made here."""
+    create(db, key, "", now)
+    return End(0, 0, 0, None)
+
+
+def missing(key: SessionKey) -> NoReturn:
+    raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
+
+
+def must_be_idle(session: End) -> None:
+    if session.open is not None:
+        raise SessionBusy(
+            "Another turn of this session is running.",
+            hint="Wait for it or stop it.",
+            details={"turn": session.open},
+        )
 
 
 def listed(db: sqlite3.Connection, namespace: str, limit: int | None) -> list[Session]:
@@ -43,6 +83,34 @@ def listed(db: sqlite3.Connection, namespace: str, limit: int | None) -> list[Se
         (namespace, sql_limit(limit)),
     )
     return [session_of(row) for row in rows]
+
+
+_RUNS = "EXISTS (SELECT 1 FROM turns AS t WHERE t.state = 'open' AND t.namespace = s.namespace AND t.session = s.id)"
+
+
+def idle(db: sqlite3.Connection, until: float) -> list[Session]:
+    """Of all namespaces, without an open turn, the longest unused first. Reads every row: an index on ``accessed``
+    would cost every append more than this costs a sweep."""
+    rows = db.execute(
+        f"SELECT {SESSION} FROM sessions AS s WHERE accessed <= ? AND NOT {_RUNS} ORDER BY accessed, rowid", (until,)
+    )
+    return [session_of(row) for row in rows]
+
+
+def excess(db: sqlite3.Connection, cap: int, namespace: str | None) -> list[Session]:
+    """Beyond ``cap`` in the namespace (None: in each), without an open turn, the longest unused first."""
+    full = db.execute(
+        "SELECT namespace, count(*) FROM sessions WHERE ? IN (namespace, '') GROUP BY namespace HAVING count(*) > ?",
+        (namespace or "", cap),
+    ).fetchall()
+    found: list[Session] = []
+    for name, count in full:
+        rows = db.execute(
+            f"SELECT {SESSION} FROM sessions AS s WHERE namespace = ? AND NOT {_RUNS} ORDER BY accessed, rowid LIMIT ?",
+            (name, count - cap),
+        )
+        found += [session_of(row) for row in rows]
+    return found
 
 
 def describe(db: sqlite3.Connection, key: SessionKey, change: Described, now: float) -> Session:
@@ -67,6 +135,11 @@ def touch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
 def clear(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
     found(db, key)
     no_open_turn(db, key)
+    db.execute(
+        "INSERT INTO dropped_branches (namespace, session, name) SELECT namespace, session, name FROM branches"
+        f" WHERE {HERE} AND name <> ? ON CONFLICT DO NOTHING",
+        (*pair(key), MAIN),
+    )
     _remove_items(db, key)
     _first_branch(db, key, now)
     db.execute(
@@ -84,17 +157,15 @@ def delete(db: sqlite3.Connection, key: SessionKey, revision: int | None) -> boo
         raise Conflict("The session has changed.", details={"revision": session.revision})
     no_open_turn(db, key)
     _remove_items(db, key)
-    db.execute(f"DELETE FROM bindings WHERE {HERE}", pair(key))
+    for table in ("bindings", "dropped_branches"):
+        db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))
     db.execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", pair(key))
     return True
 
 
 def no_open_turn(db: sqlite3.Connection, key: SessionKey) -> None:
     row = db.execute(f"SELECT id FROM turns WHERE {HERE} AND state = 'open'", pair(key)).fetchone()
-    if row:
-        raise SessionBusy(
-            "Another turn of this session is running.", hint="Wait for it or stop it.", details={"turn": row[0]}
-        )
+    must_be_idle(End(0, 0, 0, row[0] if row else None))
 
 
 def changed(db: sqlite3.Connection, key: SessionKey, now: float) -> None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from agent_kernel.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message
 from agent_kernel.sessions import pairs, stored
-from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn
+from agent_kernel.sessions.model import Item, Owner, SessionKey, Turn, new_id
 from agent_kernel.sessions.tables import items, segments, sessions
 from agent_kernel.sessions.tables.rows import HERE, TURN, pair, sql_limit, turn_of, turn_row
 from agent_kernel.sessions.tables.segments import Piece
 
+_INSERT = f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})"
+
 
 def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:
-    session = sessions.found(db, turn.key)
+    session = sessions.end(db, turn.key) or sessions.missing(turn.key)
     return _insert(db, session, turn, ("{}", json.dumps(asdict(owner)), owner.instance, now), now)
 
 
@@ -31,14 +35,56 @@ def add_turn(
     expect_seq: int | None,
     now: float,
 ) -> list[Item]:
-    session = sessions.info(db, turn.key) or sessions.create(db, turn.key, "", now)
+    session = sessions.end(db, turn.key) or sessions.begun(db, turn.key, now)
     _expect(session.head, session.head if expect_seq is None else expect_seq)
     _paired(messages)
     closed = replace(turn, state="committed", closed=now, usage=usage)
     added = _insert(db, session, closed, ("{}", "{}", "", now), now)
-    segment = segments.current(db, turn.key) or 0
-    place = items.Place(turn.key, turn.id, segment, added.cell, added.epoch, session.head)
+    place = items.Place(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head)
     return items.insert(db, place, messages, now)
+
+
+def add_messages(
+    db: sqlite3.Connection, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any], now: float
+) -> list[Item]:
+    _paired(messages)
+    session = sessions.end(db, key) or sessions.begun(db, key, now)
+    sessions.must_be_idle(session)
+    added: list[Item] = []
+    for batch in _by_turn(messages):
+        place = None if _begins(batch[0]) else _newest(db, key, session)
+        if place is None:
+            turn = Turn(_id(), key, state="committed", opened=now, closed=now, record=record)
+            _insert(db, session, turn, ("{}", "{}", "", now), now)
+            place = items.Place(key, turn.id, session.segment, "", "", session.head)
+            session = replace(session, turns=session.turns + 1)
+        added += items.insert(db, place, batch, now)
+        session = replace(session, head=session.head + len(batch))
+    return added
+
+
+def _by_turn(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    starts = [at for at, message in enumerate(messages) if not at or _begins(message)]
+    for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
+        yield messages[start:end]
+
+
+def _begins(message: Message) -> bool:
+    return message.role == "user" and not message.hidden
+
+
+def _newest(db: sqlite3.Connection, key: SessionKey, session: sessions.End) -> items.Place | None:
+    """The end of the newest turn of this segment; one of another segment belongs to another branch too."""
+    row = db.execute(
+        f"SELECT id, cell, epoch FROM turns WHERE {HERE} AND segment = ? ORDER BY ordinal DESC LIMIT 1",
+        (*pair(key), session.segment),
+    ).fetchone()
+    return items.Place(key, row[0], session.segment, row[1], row[2], session.head) if row else None
+
+
+def _id() -> str:
+    """Of turns that come by the thousand in one second."""
+    return f"{new_id('turn')}{secrets.token_hex(5)}"
 
 
 def extend_turn(db: sqlite3.Connection, turn: Turn, messages: Sequence[Message], now: float) -> list[Item]:
@@ -138,7 +184,8 @@ def listed(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit:
     for piece in way:
         left = None if limit is None else limit - len(newest)
         rows = db.execute(
-            f"SELECT {TURN} FROM turns WHERE {HERE} AND segment = ? AND since < ? ORDER BY ordinal DESC LIMIT ?",
+            f"SELECT {TURN} FROM turns WHERE {HERE} AND segment = ? AND since < ?"
+            " ORDER BY since DESC, ordinal DESC LIMIT ?",
             (*pair(key), piece.segment, piece.until, sql_limit(left)),
         )
         newest += [turn_of(row) for row in rows]
@@ -160,18 +207,18 @@ def of_cell(db: sqlite3.Connection, key: SessionKey, cell: str, limit: int | Non
     return [turn_of(row) for row in reversed(rows)]
 
 
-def _insert(db: sqlite3.Connection, session: Session, turn: Turn, lease: tuple[object, ...], now: float) -> Turn:
-    sessions.no_open_turn(db, turn.key)
-    if found(db, turn.key, turn.id):
-        raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id})
+def _insert(db: sqlite3.Connection, session: sessions.End, turn: Turn, lease: tuple[object, ...], now: float) -> Turn:
+    sessions.must_be_idle(session)
     added = replace(turn, ordinal=session.turns + 1, since=session.head)
-    segment = segments.current(db, turn.key)
+    try:
+        db.execute(_INSERT, (*turn_row(added), session.segment, *lease))
+    except sqlite3.IntegrityError as error:
+        raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id}) from error
     db.execute(
-        f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})",
-        (*turn_row(added), segment, *lease),
+        "UPDATE sessions SET turns = ?, revision = revision + 1, updated = ?, accessed = ?"
+        " WHERE namespace = ? AND id = ?",
+        (added.ordinal, now, now, *pair(turn.key)),
     )
-    db.execute("UPDATE sessions SET turns = ? WHERE namespace = ? AND id = ?", (added.ordinal, *pair(turn.key)))
-    sessions.changed(db, turn.key, now)
     return added
 
 
