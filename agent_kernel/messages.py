@@ -63,6 +63,8 @@ class Message:
 
     ``status`` is set on tool results and, as ``interrupted``, on an assistant message that was cut short.
     ``hidden`` marks the volatile context of a turn: the model reads it, people are not shown it.
+    ``extra`` is what another program said in its own shape, by the name of that shape: kept as it is, JSON only, and
+    shown to nobody who does not know it.
     """
 
     role: Role
@@ -73,6 +75,7 @@ class Message:
     name: str | None = None
     status: Status | None = None
     hidden: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def text(self) -> str:
@@ -101,6 +104,7 @@ class Message:
             "name": self.name,
             "status": self.status,
             "hidden": self.hidden,
+            "extra": dict(self.extra),
         }
         return body | {key: value for key, value in optional.items() if value}
 
@@ -118,6 +122,7 @@ class Message:
             name=body.get("name"),
             status=body.get("status"),
             hidden=bool(body.get("hidden")),
+            extra=body.get("extra") or {},
         )
 
 

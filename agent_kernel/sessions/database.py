@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent_kernel.errors import StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import filesystem, schema
@@ -189,18 +190,31 @@ class Database:
 async def settled(future: Future[T], *, may_skip: bool = True) -> T:
     """The future's result. A cancelled caller still waits until the outcome is known: the call never started (only
     with ``may_skip``), or it ended, and its failure, if any, is the cause of the CancelledError."""
-    waiter = asyncio.wrap_future(future)
+    loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
-    while not waiter.done():
+    while not future.done():
+        woken = loop.create_future()
+        future.add_done_callback(functools.partial(_wake, loop, woken))
         try:
-            await asyncio.wait([waiter])
+            await woken
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
             if may_skip:
                 future.cancel()
     if cancelled is None:
-        return waiter.result()
-    raise cancelled from (None if waiter.cancelled() else waiter.exception())
+        return future.result()
+    raise cancelled from (None if future.cancelled() else future.exception())
+
+
+def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Future[Any]) -> None:
+    """From the store's thread; a loop that was closed meanwhile has nobody waiting."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_end_wait, woken)
+
+
+def _end_wait(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 def _set_up(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:

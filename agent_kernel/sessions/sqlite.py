@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
@@ -38,6 +39,7 @@ from agent_kernel.sessions.whole import Whole
 
 Items: TypeAlias = list[Item]
 """Inside a class with a method ``list`` the type needs another name."""
+Sessions: TypeAlias = list[Session]
 Turns: TypeAlias = list[Turn]
 Branches: TypeAlias = list[Branch]
 Summaries: TypeAlias = list[Summary]
@@ -74,6 +76,12 @@ class SqliteStore:
         valid_id(namespace, "namespace")
         stored.checked_limit(limit)
         return await self._database.read(lambda db: sessions.listed(db, namespace, limit))
+
+    async def idle(self, until: float) -> Sessions:
+        return await self._database.read(lambda db: sessions.idle(db, until))
+
+    async def excess(self, cap: int, namespace: str | None = None) -> Sessions:
+        return await self._database.read(lambda db: sessions.excess(db, cap, namespace))
 
     async def rename(self, key: SessionKey, title: str) -> None:
         await self.describe(key, Described(title=title))
@@ -139,6 +147,14 @@ class SqliteStore:
     async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> Items:
         batch = tuple(messages)
         return await self._database.write(lambda db: turns.extend_turn(db, turn, batch, self._clock()))
+
+    async def add_messages(
+        self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
+    ) -> Items:
+        batch, facts = tuple(messages), json.loads(stored.encode_json(dict(record or {})))
+        return await self._database.write(
+            lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock())
+        )
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
         return await self._database.read(lambda db: turns.by_id(db, namespace, id))

@@ -102,6 +102,15 @@ class Turns(Protocol):
         """More items of the newest turn of the current branch, which is closed. Raises Conflict if it is another."""
         ...
 
+    async def add_messages(
+        self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
+    ) -> list[Item]:
+        """What another program said, in one transaction, at the end of the current branch: every user message that is
+        not hidden begins a committed turn (with this ``record``), what stands before the first one continues the
+        newest turn, or begins one where there is none. A session that is not there is made. Raises SessionBusy,
+        InvalidRequest for a call without its result."""
+        ...
+
     async def turn(self, namespace: str, id: str) -> Turn | None:
         """By its id alone; of two sessions with a turn of that id the one that was opened last."""
         ...
@@ -154,8 +163,8 @@ class Branches(Protocol):
 
     async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
         """A new branch, now the current one, with everything of the current one before the turn ``before`` (None: with
-        everything). Without a name it is called ``branch-N``. Raises Conflict for a name in use, TurnNotFound for a
-        turn that is not on the current branch, SessionBusy."""
+        everything). Without a name it is called ``branch-N``. Raises Conflict for a name that a branch of this session
+        has or had, TurnNotFound for a turn that is not on the current branch, SessionBusy."""
         ...
 
     async def switch(self, key: SessionKey, name: str) -> Branch:
@@ -168,8 +177,9 @@ class Branches(Protocol):
         ...
 
     async def siblings(self, key: SessionKey, turn: str) -> list[tuple[str, str]]:
-        """(turn, branch) of the turns that follow the same item as this one, itself included, in order: the versions of
-        one question."""
+        """(turn, branch) of the turns that follow the same item as this one, in order: the versions of one question,
+        each with the first branch that shows it. Turns without items are none, but this one is always there; an unknown
+        turn has none."""
         ...
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
@@ -279,6 +289,20 @@ class Care(Protocol):
 
     async def vacuum(self) -> int:
         """Gives unused bytes back to the disk, deleted text included; returns how many."""
+        ...
+
+
+class Unused(Protocol):
+    """What a store needs so that sessions can go by age or by number (``sessions/retention.py``)."""
+
+    async def idle(self, until: float) -> list[Session]:
+        """Of all namespaces, those not used since ``until`` (epoch seconds), without those that have an open turn; the
+        one that was used longest ago first."""
+        ...
+
+    async def excess(self, cap: int, namespace: str | None = None) -> list[Session]:
+        """As many as there are beyond ``cap`` in the namespace (None: in each), those used longest ago first, without
+        those that have an open turn."""
         ...
 
 

@@ -13,13 +13,17 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Media, Message, Role, too_deep
+from agent_kernel.messages import Media, Message, Role, Text, too_deep
 from agent_kernel.sessions.model import MAX_DESCRIPTION, MAX_TAGS, Described, Turn, valid_id
 
 MAX_DEPTH = 200
 """Levels of lists and objects in one JSON value; Python's own codec gives up at about 1000."""
 MAX_PATH = 4096
 MAX_TAG = 100
+MAX_EXTRA = 16 * 2**20
+"""Characters of JSON of a message that another program said in its own shape."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Made once: a third of what json.dumps with these options takes is making it."""
 _ROLES = frozenset(get_args(Role))
 
 
@@ -27,11 +31,24 @@ def encode(message: Message) -> str:
     """The message as JSON text. Raises InvalidRequest for what JSON can not hold, also NaN and infinity."""
     if message.role not in _ROLES:
         raise InvalidRequest(f"A message has no role {message.role!r}.", hint=f"Roles: {', '.join(sorted(_ROLES))}.")
-    return encode_json(message.to_json())
+    plain = not (message.calls or message.extra)  # a plain message is flat
+    text = _dumped(message.to_json()) if plain else encode_json(message.to_json())
+    if message.extra and len(text) > MAX_EXTRA:
+        raise InvalidRequest(f"A message of another program has at most {MAX_EXTRA} characters, not {len(text)}.")
+    return text
 
 
 def decode(body: str) -> Message:
     return Message.from_json(json.loads(body))
+
+
+def kept(message: Message, body: str) -> Message:
+    """The message as a store gives it back; ``body`` is what ``encode`` made of it."""
+    if message.calls or message.extra or message.media:
+        return decode(body)
+    text = message.text
+    parts = (Text(text),) if text else ()
+    return message if message.parts == parts else replace(message, parts=parts)
 
 
 def encode_json(value: Mapping[str, Any]) -> str:
@@ -43,8 +60,12 @@ def encode_value(value: Any) -> str:
     """Readable text (é stays é, so that it can be searched), escaped only where UTF-8 can not hold it."""
     if too_deep(value, MAX_DEPTH):
         raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels are not stored.")
+    return _dumped(value)
+
+
+def _dumped(value: Any) -> str:
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"This can not be stored as JSON: {error}.") from error
     return text if _utf8(text) else json.dumps(value, separators=(",", ":"))
@@ -69,7 +90,7 @@ def checked(turn: Turn) -> Turn:
     valid_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
-    usage, record = json.loads(encode_json(dict(turn.usage))), json.loads(encode_json(dict(turn.record)))
+    usage, record = (json.loads(encode_json(dict(said))) if said else {} for said in (turn.usage, turn.record))
     return replace(turn, state="open", reason="", closed=None, usage=usage, record=record)
 
 

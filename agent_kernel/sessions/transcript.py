@@ -143,13 +143,15 @@ def _turn(turn: Turn) -> dict[str, Any]:
 def _item(item: Item, turn: Turn) -> dict[str, Any]:
     """Cell and epoch are the turn's, repeated for those who read the document."""
     facts = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
-    return facts | ({"hidden": True} if item.message.hidden else {})
+    facts |= {"hidden": True} if item.message.hidden else {}
+    return facts | ({"extra": dict(item.message.extra)} if item.message.extra else {})
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """mistral.rs reads values that are a text or a list of objects, so ``hidden`` is not among them."""
+    """mistral.rs reads values that are a text or a list of objects, so ``hidden`` and ``extra`` are not among them."""
     body = message.to_json()
-    body.pop("hidden", None)
+    for own in ("hidden", "extra"):
+        body.pop(own, None)
     if isinstance(body["content"], list):
         body["content"] = [_part(part) for part in body["content"]]
     return body

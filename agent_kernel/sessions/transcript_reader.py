@@ -100,8 +100,8 @@ def _number(field: Fields) -> float:
 
 
 def _item(body: Fields, message: Message) -> Item:
-    hidden = replace(message, hidden=body.get("hidden", bool, False))
-    return Item(body.get("seq", int), body.get("turn", str), hidden, body.get("time", float))
+    said = replace(message, hidden=body.get("hidden", bool, False), extra=body.get("extra", dict, {}))
+    return Item(body.get("seq", int), body.get("turn", str), said, body.get("time", float))
 
 
 def _check_order(own: Fields, session: Session, turns: Sequence[Turn], items: Sequence[Item]) -> None:

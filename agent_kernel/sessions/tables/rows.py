@@ -34,7 +34,7 @@ def session_of(row: Sequence[Any]) -> Session:
 
 def turn_row(turn: Turn) -> tuple[object, ...]:
     words = (turn.ordinal, turn.state, turn.reason, turn.cell, turn.epoch, turn.where, turn.model)
-    texts = (stored.encode_json(turn.usage), stored.encode_json(turn.record))
+    texts = [stored.encode_json(said) if said else "{}" for said in (turn.usage, turn.record)]
     return (*pair(turn.key), turn.id, *words, turn.opened, turn.closed, *texts, turn.since)
 
 

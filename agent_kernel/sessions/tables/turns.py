@@ -76,7 +76,7 @@ def _begins(message: Message) -> bool:
 def _newest(db: sqlite3.Connection, key: SessionKey, session: sessions.End) -> items.Place | None:
     """The end of the newest turn of this segment; one of another segment belongs to another branch too."""
     row = db.execute(
-        f"SELECT id, cell, epoch FROM turns WHERE {HERE} AND segment = ? ORDER BY ordinal DESC LIMIT 1",
+        f"SELECT id, cell, epoch FROM turns WHERE {HERE} AND segment = ? ORDER BY since DESC, ordinal DESC LIMIT 1",
         (*pair(key), session.segment),
     ).fetchone()
     return items.Place(key, row[0], session.segment, row[1], row[2], session.head) if row else None
