@@ -7,16 +7,19 @@ failed (a full disk) is kept and tried again before the next turn of that sessio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from agent_kernel.errors import LeaseLost, SessionBusy, StoreError
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions.model import HEARTBEAT_S, Item, Owner, SessionKey, Turn
+from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.store import SessionStore
 
+LONG_TEXT = 20_000
+"""Characters that are searched in about the time that an event loop may be kept (2 ms)."""
 T = TypeVar("T")
 
 
@@ -42,13 +45,24 @@ class Ending:
     state: TurnState
     reason: str
     usage: Usage
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Ledger:
-    def __init__(self, store: SessionStore, owner: Owner | None = None, *, heartbeat_s: float = HEARTBEAT_S) -> None:
+    """``redactor`` cleans whatever is written of a turn; by default with the built-in patterns."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        owner: Owner | None = None,
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+        redactor: Redactor | None = None,
+    ) -> None:
         self.store = store
         self.owner = owner or Owner.here()
         self.heartbeat_s = heartbeat_s
+        self.redactor = redactor or Redactor()
         self._unclosed: dict[str, Ending] = {}
 
     async def begin(self, turn: Turn) -> OpenTurn:
@@ -75,12 +89,25 @@ class Ledger:
     async def end(self, ending: Ending) -> StoreError | None:
         """Closes the turn; an error of the store is returned, and the ending kept for ``settle``."""
         try:
-            await self.store.close_turn(ending.turn, self.owner, ending.state, ending.reason, ending.usage)
+            await self.store.close_turn(
+                ending.turn, self.owner, ending.state, ending.reason, ending.usage, record=ending.record
+            )
         except StoreError as error:
             self._unclosed[ending.turn.id] = ending
             return error
         self._unclosed.pop(ending.turn.id, None)
         return None
+
+    async def clean(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages as they may be kept; long ones are searched off the event loop."""
+        if not self.redactor.is_on:
+            return messages
+        if sum(len(message.text) for message in messages) < LONG_TEXT:
+            return self._cleaned(messages)
+        return await asyncio.to_thread(self._cleaned, messages)
+
+    def _cleaned(self, messages: Sequence[Message]) -> list[Message]:
+        return [self.redactor.message(message) for message in messages]
 
     async def settle(self, key: SessionKey | None = None) -> None:
         """Tries again to write the endings that could not be written (of one session, or all)."""
@@ -108,12 +135,31 @@ class OpenTurn:
             return await settled(self._append(messages))
 
     async def _append(self, messages: Sequence[Message]) -> list[Item]:
-        items = await self._ledger.store.append(self.turn, self._ledger.owner, messages, self.head)
+        clean = await self._ledger.clean(messages)
+        items = await self._ledger.store.append(self.turn, self._ledger.owner, clean, self.head)
         self.head += len(items)
         return items
 
-    async def close(self, state: TurnState, reason: str, usage: Usage) -> StoreError | None:
-        return await settled(self._ledger.end(Ending(self.turn, state, reason, usage)))
+    async def append_at(
+        self, messages: Sequence[Message], behind: int, earlier: Sequence[Sequence[Message]] = ()
+    ) -> list[Item]:
+        """The first items, behind item ``behind`` instead of at the end of the current branch."""
+        async with self._lock:
+            return await settled(self._append_at(messages, behind, earlier))
+
+    async def _append_at(
+        self, messages: Sequence[Message], behind: int, earlier: Sequence[Sequence[Message]]
+    ) -> list[Item]:
+        store, owner = self._ledger.store, self._ledger.owner
+        items = await store.append_at(self.turn, owner, messages, self.head, behind=behind, earlier=earlier)
+        self.head += sum(map(len, earlier)) + len(items)
+        return items
+
+    async def close(
+        self, state: TurnState, reason: str, usage: Usage, record: Mapping[str, Any] | None = None
+    ) -> StoreError | None:
+        clean = self._ledger.redactor.text(reason)
+        return await settled(self._ledger.end(Ending(self.turn, state, clean, usage, record or {})))
 
     async def __aenter__(self) -> OpenTurn:
         body = asyncio.current_task()

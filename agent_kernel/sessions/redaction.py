@@ -6,6 +6,7 @@ sidecar, transcripts or the events of the turn. What was removed can not be brou
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -81,8 +82,13 @@ class Redactor:
     only that is replaced. Raises InvalidRequest for one that is no regular expression."""
 
     def __init__(self, patterns: Sequence[Pattern] = PATTERNS, extra: Mapping[str, str] | None = None) -> None:
-        given = [*patterns, *(Pattern(label, text) for label, text in (extra or {}).items())]
-        self._searches = [Search.of(pattern) for pattern in given]
+        self._patterns = patterns
+        self._extra = [Search.of(Pattern(label, text)) for label, text in (extra or {}).items()]
+
+    @functools.cached_property
+    def _searches(self) -> list[Search]:
+        """The built-in ones are compiled when the first text comes."""
+        return [*(Search.of(pattern) for pattern in self._patterns), *self._extra]
 
     @classmethod
     def off(cls) -> Redactor:
@@ -90,7 +96,7 @@ class Redactor:
 
     @property
     def is_on(self) -> bool:
-        return bool(self._searches)
+        return bool(self._patterns or self._extra)
 
     def text(self, text: str) -> str:
         """Takes at most TIMEOUT_S for each pattern."""

@@ -111,17 +111,39 @@ class SqliteStore:
             lambda db: turns.append(db, turn, owner, batch, expect_seq=expect_seq, now=self._clock())
         )
 
+    async def append_at(
+        self,
+        turn: Turn,
+        owner: Owner,
+        messages: Sequence[Message],
+        expect_seq: int,
+        *,
+        behind: int,
+        earlier: Sequence[Sequence[Message]] = (),
+    ) -> Items:
+        batch, before = tuple(messages), tuple(map(tuple, earlier))
+        return await self._database.write(
+            lambda db: turns.append_at(
+                db, turn, owner, batch, expect_seq=expect_seq, behind=behind, earlier=before, now=self._clock()
+            )
+        )
+
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
         return await self._database.write(lambda db: turns.heartbeat(db, turn, owner, self._clock()))
 
     async def close_turn(
-        self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
+        self,
+        turn: Turn,
+        owner: Owner,
+        state: TurnState,
+        reason: str = "",
+        usage: Usage | None = None,
+        *,
+        record: Mapping[str, Any] | None = None,
     ) -> bool:
         recovery.check_closing(state, reason)
-        cost = usage.to_json() if usage else {}
-        return await self._database.write(
-            lambda db: turns.close_turn(db, turn, owner, state=state, reason=reason, usage=cost, now=self._clock())
-        )
+        closing = turns.Closing(state, reason, usage.to_json() if usage else {}, dict(record or {}))
+        return await self._database.write(lambda db: turns.close_turn(db, turn, owner, closing, self._clock()))
 
     async def recover(self) -> Turns:
         now = self._clock()

@@ -74,15 +74,40 @@ class Turns(Protocol):
         call is unanswered. Media data go to the blobs in the same transaction."""
         ...
 
+    async def append_at(
+        self,
+        turn: Turn,
+        owner: Owner,
+        messages: Sequence[Message],
+        expect_seq: int,
+        *,
+        behind: int,
+        earlier: Sequence[Sequence[Message]] = (),
+    ) -> list[Item]:
+        """The first items of an open turn, behind item ``behind`` of any branch (0: at the beginning) instead of at the
+        end of the current one. That branch, or a new one if none ends there, becomes the current one together with the
+        items, so that nobody sees it empty. ``earlier`` was said before, elsewhere: each becomes a committed turn.
+        Returns the items of this turn. Raises what ``append`` raises, Conflict for a turn that has items,
+        InvalidRequest for an item that is not there or a call of ``earlier`` without its result."""
+        ...
+
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
         """False when the lease is lost."""
         ...
 
     async def close_turn(
-        self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
+        self,
+        turn: Turn,
+        owner: Owner,
+        state: TurnState,
+        reason: str = "",
+        usage: Usage | None = None,
+        *,
+        record: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Answers every unanswered call (status interrupted, text = reason) and closes, in one transaction. False, and
-        nothing written, when the turn is unknown, closed or another's: closing twice is harmless."""
+        """Answers every unanswered call (status interrupted, text = reason) and closes, in one transaction; ``record``
+        is added to the turn's. False, and nothing written, when the turn is unknown, closed or another's: closing twice
+        is harmless."""
         ...
 
     async def recover(self) -> list[Turn]:

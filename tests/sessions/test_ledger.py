@@ -2,7 +2,8 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -27,11 +28,18 @@ class FullStore(MemoryStore):
     full = False
 
     async def close_turn(
-        self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
+        self,
+        turn: Turn,
+        owner: Owner,
+        state: TurnState,
+        reason: str = "",
+        usage: Usage | None = None,
+        *,
+        record: Mapping[str, Any] | None = None,
     ) -> bool:
         if self.full:
             raise StoreFull("no space left")
-        return await super().close_turn(turn, owner, state, reason, usage)
+        return await super().close_turn(turn, owner, state, reason, usage, record=record)
 
 
 async def test_a_write_that_was_begun_is_ended_before_the_cancellation_goes_on() -> None:

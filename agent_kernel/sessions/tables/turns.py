@@ -6,7 +6,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from agent_kernel.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict
@@ -118,6 +118,45 @@ def append(
     return added
 
 
+def append_at(
+    db: sqlite3.Connection,
+    turn: Turn,
+    owner: Owner,
+    messages: Sequence[Message],
+    *,
+    expect_seq: int,
+    behind: int,
+    earlier: Sequence[Sequence[Message]],
+    now: float,
+) -> list[Item]:
+    lease = _leased(db, turn, owner)
+    opened = found(db, turn.key, turn.id)
+    if lease is None or opened is None:
+        raise LeaseLost("This turn is closed or another process's.", details={"turn": turn.id})
+    _expect(lease.place.head, expect_seq)
+    if lease.place.head != opened.since:
+        raise Conflict("The turn has items already: it stays where it is.", details={"turn": turn.id})
+    segment = segments.follow(db, turn.key, behind, now)
+    _move(db, opened, segment, opened.ordinal + len(earlier), opened.since + sum(map(len, earlier)))
+    place = replace(lease.place, segment=segment)
+    for ordinal, batch in enumerate(earlier, start=opened.ordinal):
+        _paired(batch)
+        said = Turn(_id(), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
+        db.execute(_INSERT, (*turn_row(said), segment, "{}", "{}", "", now))
+        items.insert(db, replace(place, turn=said.id, cell="", epoch=""), batch, now)
+        place = replace(place, head=place.head + len(batch))
+    return append(db, turn, owner, messages, expect_seq=place.head, now=now)
+
+
+def _move(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: int, since: int) -> None:
+    """An open turn without items begins elsewhere, behind turns that took its place."""
+    db.execute(
+        f"UPDATE turns SET segment = ?, ordinal = ?, since = ? WHERE {HERE} AND id = ?",
+        (segment, ordinal, since, *pair(turn.key), turn.id),
+    )
+    db.execute("UPDATE sessions SET turns = ? WHERE namespace = ? AND id = ?", (ordinal, *pair(turn.key)))
+
+
 def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> bool:
     done = db.execute(
         f"UPDATE turns SET heartbeat = ? WHERE {HERE} AND id = ? AND state = 'open' AND instance = ?",
@@ -126,24 +165,28 @@ def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> b
     return done.rowcount == 1
 
 
-def close_turn(
-    db: sqlite3.Connection,
-    turn: Turn,
-    owner: Owner,
-    *,
-    state: TurnState,
-    reason: str,
-    usage: Mapping[str, float],
-    now: float,
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """How a turn ended; ``record`` is added to what it has."""
+
+    state: TurnState
+    reason: str
+    usage: Mapping[str, float] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: Closing, now: float) -> bool:
     lease = _leased(db, turn, owner)
     if lease is None:
         return False
-    items.insert(db, lease.place, pairs.answers(lease.pending, reason), now)
+    items.insert(db, lease.place, pairs.answers(lease.pending, closing.reason), now)
     db.execute(
         "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
-        (state, reason, stored.encode_json(usage), now, *pair(turn.key), turn.id),
+        (closing.state, closing.reason, stored.encode_json(closing.usage), now, *pair(turn.key), turn.id),
     )
+    if closing.record and (kept := found(db, turn.key, turn.id)):
+        record = stored.encode_json({**kept.record, **closing.record})
+        db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(turn.key), turn.id))
     sessions.changed(db, turn.key, now)
     return True
 
@@ -160,7 +203,7 @@ def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, 
     row = db.execute(
         f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?", (*pair(turn.key), turn.id, seen)
     ).fetchone()
-    if not row or not close_turn(db, turn, owner, state="interrupted", reason=reason, usage={}, now=now):
+    if not row or not close_turn(db, turn, owner, Closing("interrupted", reason), now):
         return None
     return found(db, turn.key, turn.id)
 
