@@ -27,6 +27,22 @@ class TurnStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnVersion:
+    """A cell was run again: this turn is version ``number`` of ``count``, on ``branch``, in the place of the turn
+    ``replaces``, which stays on the branch ``kept_on`` with the ``later`` turns that followed it. ``changed``: it asks
+    something else (an edit, not a retry)."""
+
+    type: ClassVar[str] = "turn.version"
+    branch: str
+    number: int
+    count: int
+    replaces: str
+    kept_on: str
+    later: int = 0
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Queued:
     """Waiting for another turn (``position`` >= 1) of this session, or for the engine."""
 
@@ -169,6 +185,7 @@ class TurnFinished:
 
 Body: TypeAlias = (
     TurnStarted
+    | TurnVersion
     | Queued
     | ModelLoading
     | ContextBuilt

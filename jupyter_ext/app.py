@@ -25,6 +25,7 @@ from jupyter_ext.notebooks import Notebooks
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.sidecar import Sidecars
 from jupyter_ext.turns import Order, Turns
+from jupyter_ext.versions import Versions
 
 ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
 
@@ -110,6 +111,7 @@ class AgentKernel(ExtensionApp):
         kept = self.runtime.settings.store == "sqlite"
         self.choices = Choices(self.runtime.settings.data_dir / "engines" if kept else None)
         self.pulls = Pulls(self.runtime.settings)
+        self.versions = Versions(self.runtime.store)
         self.turns = Turns(self.runtime, on_pulse=self._stay_active, on_end=self._turn_ended)
         self.kernels = Kernels(server.kernel_manager, self.url, self._namespace, self.turns.cancel_kernel)
         self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 
 from agent_kernel.errors import TurnNotFound
 from agent_kernel.events import (
@@ -21,24 +23,28 @@ from agent_kernel.events import (
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.sessions.store import SessionStore
+from jupyter_ext.versions import Versions
 
-SESSIONS_SEARCHED = 200
 POLL_S = 1.0
 GONE = "The live log of this turn is gone; its stored items can be read from the beginning."
 
 
 async def find_turn(store: SessionStore, namespace: str, turn: str, session: str | None = None) -> Turn:
-    """Looks into ``session``, or else into the sessions updated last. Raises TurnNotFound."""
-    keys = [SessionKey(namespace, session)] if session else None
-    for key in keys or [found.key for found in await store.list(namespace, SESSIONS_SEARCHED)]:
-        for stored in await store.turns(key):
-            if stored.id == turn:
-                return stored
-    raise TurnNotFound("There is no such turn.")
+    """Of ``session``, if one is named: forks have turns of the same id. Raises TurnNotFound."""
+    found = await store.turn(namespace, turn)
+    if found is not None and session not in (None, found.key.id):
+        turns, _ = await store.everything(SessionKey(namespace, session or ""))
+        found = next((other for other in turns if other.id == turn), None)
+    if found is None:
+        raise TurnNotFound("There is no such turn.")
+    return found
 
 
-async def replay(store: SessionStore, turn: Turn, after: int, poll_s: float = POLL_S) -> AsyncIterator[Event]:
-    """Ends with TurnFinished; a turn that another server still runs is awaited.
+async def replay(
+    store: SessionStore, turn: Turn, after: int, poll_s: float = POLL_S, *, media: bool = False
+) -> AsyncIterator[Event]:
+    """Ends with TurnFinished; a turn that another server still runs is awaited. ``media``: with the data of what calls
+    have shown.
 
     These events have numbers of their own. A reader that comes with a number (``after``) has a part of the first log,
     which can not be matched: it gets a notice and the end, and the whole when it asks again from 0.
@@ -52,9 +58,22 @@ async def replay(store: SessionStore, turn: Turn, after: int, poll_s: float = PO
         yield stamp(Notice("info", GONE))
         yield stamp(finished(turn, 0))
         return
-    messages = [item.message for item in await store.latest(turn.key) if item.turn == turn.id]
+    versions = Versions(store)
+    told, messages = await versions.told(turn), await versions.said(turn)
     for body in bodies(turn, messages):
-        yield stamp(body)
+        yield stamp(await _filled(store, turn.key, body) if media and isinstance(body, CallFinished) else body)
+        if told is not None and isinstance(body, TurnStarted):
+            yield stamp(told)
+
+
+async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> CallFinished:
+    """With the data of its media."""
+    data = [await store.blob(key, str(medium["hash"])) for medium in body.media]
+    filled = [
+        medium if known is None else {**medium, "data": base64.b64encode(known).decode()}
+        for medium, known in zip(body.media, data, strict=True)
+    ]
+    return replace(body, media=tuple(filled))
 
 
 def bodies(turn: Turn, messages: Sequence[Message]) -> Iterator[Body]:

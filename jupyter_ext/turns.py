@@ -14,9 +14,10 @@ from typing import Any
 from agent_kernel.agent import TurnRequest
 from agent_kernel.assembly import Runtime
 from agent_kernel.errors import AgentKernelError, SessionBusy
-from agent_kernel.events import Body, Notice, Queued, TurnFinished, TurnState
+from agent_kernel.events import Body, ContextBuilt, Emit, Notice, Queued, TurnFinished, TurnState, TurnVersion
 from agent_kernel.sessions.model import SessionKey, new_id
 from jupyter_ext.eventlog import EventLog
+from jupyter_ext.versions import ASKED, Versions, fingerprint
 
 KEEP_S = 600.0
 """The log of a turn stays this long after it was saved; later its events are made from the stored items."""
@@ -32,7 +33,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Order:
     """What a client wants done. ``kernel`` is the kernel that the turn belongs to, ``by`` the one whose credential
-    started it (both empty: a user's turn without a kernel). ``notice`` is told at its beginning."""
+    started it (both empty: a user's turn without a kernel). ``notice`` is told at its beginning. ``again``: a cell that
+    has a turn already is asked again in the place of that turn, on a branch."""
 
     key: SessionKey
     request: TurnRequest
@@ -41,6 +43,7 @@ class Order:
     notebook_dir: Path | None = None
     notice: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    again: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +86,7 @@ class Turns:
         poll_s: float = POLL_S,
     ) -> None:
         self._runtime = runtime
+        self._versions = Versions(runtime.store)
         self._on_pulse = on_pulse
         self._on_end = on_end
         self._keep_s = keep_s
@@ -150,12 +154,15 @@ class Turns:
     async def _run(self, turn: LiveTurn, queue: bool) -> None:
         await turn.my_place.wait()
         order, told = turn.order, False
+        asked = fingerprint(order.request, self._runtime.engines.get(order.request.model).info().model)
         while True:
             agent = self._runtime.agent(
-                order.key, order.request, notebook_dir=order.notebook_dir, metadata=order.metadata
+                order.key, order.request, notebook_dir=order.notebook_dir, metadata={**order.metadata, ASKED: asked}
             )
+            cell = order.request.cell if order.again else ""
             try:
-                await agent.turn(order.request, turn.announce, turn.id)
+                async with self._versions.opened(order.key, cell, asked) as version:
+                    await agent.turn(order.request, _with_version(turn.announce, version), turn.id)
                 return
             except SessionBusy as refusal:
                 if not queue:
@@ -205,6 +212,18 @@ class Turns:
             self._on_pulse({turn.order.kernel for turn in running if turn.order.kernel})
             await asyncio.sleep(PULSE_S)
         self._pulse = None
+
+
+def _with_version(announce: Emit, version: TurnVersion | None) -> Emit:
+    """Tells of the version once the turn has saved what was asked, not before."""
+    waiting = [version] if version else []
+
+    def emit(body: Body) -> None:
+        if waiting and isinstance(body, ContextBuilt):
+            announce(waiting.pop())
+        announce(body)
+
+    return emit
 
 
 def busy(turn: str) -> SessionBusy:

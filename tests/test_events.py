@@ -21,6 +21,7 @@ def test_event_names_are_these_and_stay_these() -> None:
         "text.delta",
         "turn.finished",
         "turn.started",
+        "turn.version",
     ]
 
 

@@ -88,14 +88,21 @@ class Server:
             connection.close()
 
     def events(
-        self, turn: str, after: int = 0, *, opened: Callable[[http.client.HTTPConnection], None] = lambda c: None
+        self,
+        turn: str,
+        after: int = 0,
+        *,
+        stored: str = "",
+        opened: Callable[[http.client.HTTPConnection], None] = lambda c: None,
     ) -> Iterator[Event]:
-        """The turn's events up to ``turn.finished``; a lost connection is taken up again where it broke.
-        Raises AgentKernelError when that is not possible."""
+        """The turn's events up to ``turn.finished``; a lost connection is taken up again where it broke. ``stored``
+        names the session of a turn of which what is kept is wanted, with its pictures. Raises AgentKernelError when
+        that is not possible."""
+        kept = f"&stored=1&session={quoted(stored)}" if stored else ""
         lost = 0
         while True:
             try:
-                for frame in self.frames("GET", f"turns/{turn}/events?after={after}", opened=opened):
+                for frame in self.frames("GET", f"turns/{quoted(turn)}/events?after={after}{kept}", opened=opened):
                     lost, after = 0, max(after, int(frame.id or 0))
                     if frame.event not in TYPES:
                         continue  # a newer server announces what this version does not know

@@ -23,11 +23,13 @@ TICK_S = 0.1
 
 
 class Following:
-    """``with Following(server, turn) as events:``; leaving closes the stream, not the turn."""
+    """``with Following(server, turn) as events:``; leaving closes the stream, not the turn. ``stored``: the session of
+    a turn that is shown as it was kept."""
 
-    def __init__(self, server: Server, turn: str) -> None:
+    def __init__(self, server: Server, turn: str, stored: str = "") -> None:
         self._server = server
         self._turn = turn
+        self._stored = stored
         self._events: queue.SimpleQueue[Event | AgentKernelError] = queue.SimpleQueue()
         self._connection: http.client.HTTPConnection | None = None
         self._left = False
@@ -78,7 +80,7 @@ class Following:
 
     def _read(self) -> None:
         try:
-            for event in self._server.events(self._turn, opened=self._opened):
+            for event in self._server.events(self._turn, stored=self._stored, opened=self._opened):
                 self._events.put(event)
         except AgentKernelError as error:
             self._events.put(error)

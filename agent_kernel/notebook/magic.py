@@ -10,6 +10,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from agent_kernel.errors import AgentKernelError, from_json
 from agent_kernel.events import TurnFinished
+from agent_kernel.notebook.arrivals import Arrivals
 from agent_kernel.notebook.cell import Cells
 from agent_kernel.notebook.client import Server, server_of_this_kernel
 from agent_kernel.notebook.commands import Commands, interrupted
@@ -21,8 +22,9 @@ from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.options import Request, parsed, usage
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.pull import ModelPull, missing_model
-from agent_kernel.notebook.render import Summary
+from agent_kernel.notebook.render import Summary, Version
 from agent_kernel.notebook.screen import screen_for
+from agent_kernel.notebook.touched import Touched
 from agent_kernel.notebook.turn import CellTurn, Surroundings
 from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
 
@@ -38,6 +40,8 @@ class AgentMagics(Magics):
         self._consent = Consent()
         self._code = LiveCode(shell)
         self._cells = Cells(shell)
+        self._arrivals = Arrivals(shell)
+        self._touched = Touched(shell)
         self._commands = Commands(shell, server, self._person, self._consent)
         self.completion = Completion(server)
 
@@ -64,6 +68,7 @@ class AgentMagics(Magics):
             self._turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
 
     def close(self) -> None:
+        self._arrivals.close()
         self._code.close()
 
     def _turn(self, request: Request, prompt: str, cell: str) -> None:
@@ -74,7 +79,7 @@ class AgentMagics(Magics):
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
         if offer and ModelPull(server, self._shell, offer).offered(self._person):
-            end = self._followed(request, body, cell)
+            end = self._followed(request, {**body, "rerun": "append"}, cell)  # the first try is no version
             error = from_json(end.error) if end.error else None
         if error is not None:
             raise error
@@ -88,9 +93,21 @@ class AgentMagics(Magics):
         self._commands.last_turn = started["turn"]
         allowed = frozenset({LIVE}) if request.where == "live" and request.permission != "ask" else frozenset()
         around = Surroundings(
-            server, screen, self._person, self._consent, self._code, allowed, ask=request.permission == "ask"
+            server,
+            screen,
+            self._person,
+            self._consent,
+            self._code,
+            self._touched,
+            allowed,
+            ask=request.permission == "ask",
         )
-        return CellTurn(around, Summary(started["turn"], started["session"], cell=cell)).follow()
+        summary = Summary(started["turn"], started["session"], cell=cell, private=started.get("private", False))
+        if started.get("stored"):
+            version = started["version"]
+            summary.stored = started["answered"]
+            summary.version = Version(version["branch"], version["number"], version["count"], version["replaces"])
+        return CellTurn(around, summary).follow()
 
     def _body(self, request: Request, prompt: str, cell: str, session: str) -> dict[str, Any]:
         named = named_in_braces(prompt, self._shell.user_ns)
@@ -98,6 +115,8 @@ class AgentMagics(Magics):
             "prompt": without_braces(prompt, named),
             "context": self._notes(request, prompt, named),
             "cell": cell,
+            "rerun": "show" if not request.fresh and self._arrivals.together() else "ask",
+            "alive": self._touched.intact(),
             "answers": self._answers(request, session),
             "client_tools": ["python"],
             "sampling": request.sampling,

@@ -37,6 +37,7 @@ class Request:
     where: str = ""
     session: str = ""
     new: bool = False
+    fresh: bool = False
     model: str = ""
     permission: str = ""
     variables: tuple[str, ...] = ()
@@ -55,6 +56,7 @@ OPTIONS = (
     ),
     Option(("-s", "--session"), "session", "talk in another session of this notebook", "ID"),
     Option(("--new",), "new", "begin a new session first", constant=True),
+    Option(("--fresh",), "fresh", "ask again where Run All would show the stored answer", constant=True),
     Option(("-m", "--model"), "model", "the model that answers", "NAME"),
     Option(("-v", "--vars"), "variables", "tell the model of these variables", "df,cfg", _names),
     Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),

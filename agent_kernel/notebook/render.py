@@ -7,6 +7,7 @@ kernel: it is the same when the notebook is opened again untrusted, or printed.
 from __future__ import annotations
 
 import html
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,9 +62,39 @@ class Card:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which of the answers of its cell a turn is; ``later`` turns that followed ``replaces`` stay on ``kept_on``."""
+
+    branch: str = ""
+    number: int = 1
+    count: int = 1
+    replaces: str = ""
+    kept_on: str = ""
+    later: int = 0
+
+    @property
+    def words(self) -> list[str]:
+        if self.count < 2:
+            return []
+        return [f"version {self.number} of {self.count}", f"branch {self.branch}", "%agent versions shows the others"]
+
+    @property
+    def left_behind(self) -> str:
+        """What a person should know whose conversation goes on from an earlier place."""
+        if not self.later:
+            return ""
+        turns = "1 later turn stays" if self.later == 1 else f"{self.later} later turns stay"
+        return f"Asked again from here: {turns} on the branch {self.kept_on}. Back: %agent switch {self.kept_on}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"branch": self.branch, "version": self.number, "versions": self.count, "replaces": self.replaces}
+
+
 @dataclass(slots=True)
 class Summary:
-    """How a turn ended, in a line and for programs."""
+    """How a turn ended, in a line and for programs. ``stored``: when the answer was given, if it is not of now."""
 
     turn: str
     session: str
@@ -74,12 +105,17 @@ class Summary:
     where: str = ""
     cell: str = ""
     usage: Mapping[str, float] = field(default_factory=dict)
+    version: Version = field(default_factory=Version)
+    stored: float | None = None
+    private: bool = False
 
     @property
     def line(self) -> str:
-        usage = self.usage
+        usage = {} if self.stored else self.usage
         parts = [] if self.state == "committed" else [self.state]
+        parts += [f"stored answer of {moment(self.stored)}"] if self.stored else []
         parts += [f"{self.model} ({place(self.local, self.host)})"] if self.model else []
+        parts += ["private: kept in memory only"] if self.private else []
         if usage.get("prompt_tokens"):
             about = "about " if usage.get("estimated") else ""
             known = not self.host or usage.get("reused_tokens")  # few servers tell how much they reused
@@ -90,7 +126,7 @@ class Summary:
             parts.append(f"first after {_seconds(usage['first_token_s'])}")
         if usage.get("seconds"):
             parts.append(f"{_seconds(usage['seconds'])} in all")
-        return " · ".join(parts)
+        return " · ".join([*parts, *self.version.words])
 
     def bundle(self) -> Bundle:
         record = {
@@ -104,12 +140,19 @@ class Summary:
             "where": self.where,
             "cell": self.cell,
             "usage": dict(self.usage),
+            "stored": self.stored,
+            "private": self.private,
+            **self.version.record,
         }
         return {
             "text/html": f"<div style='{QUIET}'>{html.escape(self.line)}</div>",
             "text/plain": self.line,
             TURN_MIME: record,
         }
+
+
+def moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def place(local: bool, host: str) -> str:

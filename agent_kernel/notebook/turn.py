@@ -25,6 +25,7 @@ from agent_kernel.events import (
     TextDelta,
     TurnFinished,
     TurnStarted,
+    TurnVersion,
 )
 from agent_kernel.notebook.claim import Claim
 from agent_kernel.notebook.client import Server, quoted
@@ -33,8 +34,9 @@ from agent_kernel.notebook.follow import Following
 from agent_kernel.notebook.live import LiveCode
 from agent_kernel.notebook.oneline import AgentInterrupted
 from agent_kernel.notebook.person import Person
-from agent_kernel.notebook.render import Card, Summary
+from agent_kernel.notebook.render import Card, Summary, Version, moment
 from agent_kernel.notebook.screen import Screen
+from agent_kernel.notebook.touched import Touched
 
 STOP_S = 0.4
 """An interrupted cell waits no longer than this for the server to tell how the turn ended."""
@@ -46,6 +48,7 @@ WORDS = {
     "interrupted": "stopped",
 }
 QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession: "
+STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks."
 OTHER_QUESTION = "Let the agent do this? [y]es / [n]o / [s]ession: "
 
 
@@ -59,6 +62,7 @@ class Surroundings:
     person: Person
     consent: Consent
     code: LiveCode
+    touched: Touched
     allowed: frozenset[str] = frozenset()
     ask: bool = False
 
@@ -77,7 +81,10 @@ class CellTurn:
 
     def follow(self) -> TurnFinished:
         """Raises AgentInterrupted when the person stops it, AgentKernelError when the turn can not be followed."""
-        with Following(self._around.server, self._summary.turn) as events:
+        summary = self._summary
+        if summary.stored:
+            self._screen.line(STORED.format(when=moment(summary.stored)))
+        with Following(self._around.server, summary.turn, stored=summary.session if summary.stored else "") as events:
             try:
                 for event in events:
                     if event is None:
@@ -119,7 +126,13 @@ class CellTurn:
             case TurnStarted(model, local, where, host):
                 self._summary.model, self._summary.local, self._summary.where = model, local, where
                 self._summary.host = host
+                if self._summary.stored:
+                    return
                 self._screen.status(f"Waiting for {model}{'' if local else f' at {host}'} ...")
+            case TurnVersion(branch, number, count, replaces, kept_on, later):
+                self._summary.version = Version(branch, number, count, replaces, kept_on, later)
+                if told := self._summary.version.left_behind:
+                    self._screen.line(told)
             case Queued(position, reason):
                 self._screen.status(f"Waiting: {reason} (place {position} in the queue) ...")
             case ModelLoading(model, stage, fraction):
@@ -189,6 +202,7 @@ class CellTurn:
         started = time.monotonic()
         with claim:
             outcome = self._around.code.run(card.code, listen, self._screen.show)
+            self._around.touched.ran(self._summary.turn, card.code)
             card.seconds = time.monotonic() - started
             card.add(outcome.traceback)
             self._screen.card(card)

@@ -77,6 +77,10 @@ class MediumBody(Body):
 
 
 class TurnBody(Body):
+    """``rerun``: what a ``cell`` that has a turn on the current branch does: append another one, ask again on a branch
+    that ends before it, or show its stored answer if it holds and else ask again. ``alive`` are turns that ran code in
+    the kernel and whose variables are still there."""
+
     prompt: Annotated[str, Field(min_length=1)]
     media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
     session: Id | None = None
@@ -85,6 +89,8 @@ class TurnBody(Body):
     permission: Permission = "auto"
     context: list[NoteBody] = []
     cell: str = ""
+    rerun: Literal["append", "ask", "show"] = "append"
+    alive: Annotated[list[Id], Field(max_length=1_000)] = []
     answers: list[str] = []
     client_tools: list[Literal["python"]] = []
     sampling: SamplingBody = SamplingBody()

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+from typing import Any
+
 from agent_kernel.errors import NotFound, TurnNotFound
+from agent_kernel.events import TurnVersion
+from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.tools.offers import LEASE_S, RENEW_S
 from jupyter_ext.archive import replay
@@ -20,6 +26,12 @@ from jupyter_ext.handlers.bodies import (
 from jupyter_ext.notebooks import KERNEL, title_of
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
+from jupyter_ext.versions import fingerprint
+
+
+def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
+    """``number`` of ``count`` on ``branch``; of a turn without other versions 1 of 1."""
+    return dataclasses.asdict(version or TurnVersion(branch, 1, 1, "", ""))
 
 
 class TurnsHandler(AgentHandler):
@@ -37,20 +49,37 @@ class TurnsHandler(AgentHandler):
         key, created = await self._session(body, place)
         engine = await self.app.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
+        request = body.request(kernel.epoch if kernel else "", engine)
+        if body.rerun == "show" and await self._shown(key, request, body.alive, notebook):
+            return
         order = Order(
             key,
-            body.request(kernel.epoch if kernel else "", engine),
+            request,
             kernel=kernel.id if kernel else "",
             by=caller.kernel.id if caller.kernel else "",
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
             notice=self.app.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": body.client_tools},
+            again=body.rerun != "append",
         )
         found = await self.app.runtime.store.info(key)
         title = found.title if found else ""
         turn = await self.app.turns.start(order, queue=body.queue)
         reply = {"turn": turn.id, "session": key.id, "title": title, "created": created, "notebook": notebook}
-        self.reply(reply, 202)
+        self.reply({**reply, "stored": False}, 202)
+
+    async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
+        """Answers with the stored turn, if it holds; no model is asked."""
+        runtime, versions = self.app.runtime, self.app.versions
+        asked = fingerprint(request, runtime.engines.get(request.model).info().model)
+        turn = await versions.stored(key, request.cell, asked, alive)
+        session = await runtime.store.info(key)
+        if turn is None or session is None:
+            return False
+        reply = {"turn": turn.id, "session": key.id, "title": session.title, "created": False, "notebook": notebook}
+        version = version_to_json(await versions.told(turn), session.branch)
+        self.reply({**reply, "stored": True, "answered": turn.closed, "version": version})
+        return True
 
     async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
         """The one that was named, that of the place, or a new one."""
@@ -105,14 +134,15 @@ class TurnHandler(AgentHandler):
 class TurnEventsHandler(AgentHandler):
     @guarded("read")
     async def get(self, turn_id: str) -> None:
-        after = self._after()
-        try:
-            live = await self.app.access.turn(self.caller, turn_id)
-        except TurnNotFound:
-            stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
-            await self.stream(encoded(replay(self.app.runtime.store, stored, after)))
-            return
-        await self.stream(encoded(live.log.follow(after)))
+        """``stored``: what is kept of it with its pictures, not the log."""
+        after, kept = self._after(), self.get_argument("stored", "") == "1"
+        with contextlib.suppress(TurnNotFound):
+            if not kept:
+                live = await self.app.access.turn(self.caller, turn_id)
+                await self.stream(encoded(live.log.follow(after)))
+                return
+        stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        await self.stream(encoded(replay(self.app.runtime.store, stored, after, media=kept)))
 
     def _after(self) -> int:
         """The query wins: a browser repeats Last-Event-ID of an earlier connection by itself."""

@@ -1,0 +1,146 @@
+"""A cell that is run again: its answer of before, or a branch on which it is asked again.
+
+The turns of a session are a tree. A cell whose turn is on the current branch is asked again on a new branch that ends
+before that turn; the old one, and what followed it, stay where they are. A cell that has no turn on the current branch
+goes on at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+
+from agent_kernel.errors import AgentKernelError
+from agent_kernel.events import TurnVersion
+from agent_kernel.messages import Message
+from agent_kernel.request import TurnRequest
+from agent_kernel.sessions.ledger import settled
+from agent_kernel.sessions.model import Branch, SessionKey, Turn
+from agent_kernel.sessions.store import SessionStore
+
+log = logging.getLogger(__name__)
+ASKED = "asked"
+"""In the record of a turn: what it asked, as ``fingerprint`` tells it."""
+
+
+def fingerprint(request: TurnRequest, model: str) -> str:
+    """The same for two requests that ask the same of the same model: prompt, pictures, what the model is told of
+    variables, and every option. Not who can answer a question, nor the life of the kernel."""
+    counted = {
+        "model": [request.model, model],
+        "prompt": request.prompt,
+        "media": [(medium.mime, medium.hash) for medium in request.media],
+        "notes": [(note.title, note.text) for note in request.notes],
+        "where": request.where,
+        "permission": request.permission,
+        "sampling": dataclasses.asdict(request.sampling),
+        "rounds": request.max_tool_rounds,
+        "calls": [request.tool_choice, request.parallel_calls],
+        "output": dataclasses.asdict(request.output) if request.output else None,
+    }
+    return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The newest turn of a cell on the current branch, and how many turns follow it there."""
+
+    turn: Turn
+    later: int
+
+
+class Versions:
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+
+    async def find(self, key: SessionKey, cell: str) -> Place | None:
+        """None for a cell that has no turn on the current branch."""
+        if not cell or not await self._store.of_cell(key, cell, 1):
+            return None
+        shown = await self._store.turns(key)
+        for later, turn in enumerate(reversed(shown)):
+            if turn.cell == cell:
+                return Place(turn, later)
+        return None
+
+    async def stored(self, key: SessionKey, cell: str, asked: str, alive: Collection[str] = ()) -> Turn | None:
+        """The turn whose answer still holds: committed, on the current branch, of the same ``asked``. What came before
+        it is then what came before it at the time. A turn that ran code in the kernel holds only while its id is in
+        ``alive``: the variables it made are still there."""
+        place = await self.find(key, cell)
+        if place is None or place.turn.state != "committed" or place.turn.record.get(ASKED) != asked:
+            return None
+        turn = place.turn
+        if turn.where == "live" and turn.id not in alive and any(map(ran, await self.said(turn))):
+            return None
+        return turn
+
+    async def said(self, turn: Turn) -> list[Message]:
+        """The messages of a turn, of whichever branch."""
+        _, items = await self._store.everything(turn.key)
+        return [item.message for item in items if item.turn == turn.id]
+
+    async def of(self, turn: Turn) -> list[tuple[str, str]]:
+        """(turn, branch) of all versions of a turn, itself included, in the order they were asked."""
+        mine = {other.id for other in await self._store.of_cell(turn.key, turn.cell)} if turn.cell else {turn.id}
+        return [pair for pair in await self._store.siblings(turn.key, turn.id) if pair[0] in mine]
+
+    async def told(self, turn: Turn) -> TurnVersion | None:
+        """Of a turn that was stored; None for one without other versions."""
+        versions = await self.of(turn)
+        ids = [id for id, _ in versions]
+        if len(ids) < 2 or turn.id not in ids:
+            return None
+        place = ids.index(turn.id)
+        before = versions[place - 1] if place else ("", "")
+        return TurnVersion(versions[place][1], place + 1, len(ids), before[0], before[1])
+
+    @contextlib.asynccontextmanager
+    async def opened(self, key: SessionKey, cell: str, asked: str) -> AsyncIterator[TurnVersion | None]:
+        """Around a turn that asks a cell again: on a branch of its own, which is taken back if the turn saved nothing.
+        None, and no branch, for a cell that has no turn on the current branch. Raises SessionBusy."""
+        place = await self.find(key, cell)
+        session = await self._store.info(key)
+        if place is None or session is None:
+            yield None
+            return
+        count = len(await self.of(place.turn)) + 1
+        made = await self._branched(key, place.turn.id, session.branch)
+        changed = place.turn.record.get(ASKED, asked) != asked
+        try:
+            yield TurnVersion(made.name, count, count, place.turn.id, session.branch, place.later, changed)
+        finally:
+            await settled(self._take_back(key, made.name, session.branch))
+
+    async def _branched(self, key: SessionKey, before: str, current: str) -> Branch:
+        """A branch that was made when the cancellation came is taken back."""
+        making = asyncio.ensure_future(self._store.branch(key, before=before))
+        try:
+            return await settled(making)
+        except asyncio.CancelledError:
+            if not making.cancelled() and making.exception() is None:
+                await settled(self._take_back(key, making.result().name, current))
+            raise
+
+    async def _take_back(self, key: SessionKey, name: str, current: str) -> None:
+        """Unless something was saved on it. What can not be taken back now is an empty branch, which harms nothing."""
+        try:
+            made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
+            if made is None or made.head > made.since:
+                return
+            if made.current:
+                await self._store.switch(key, current)
+            await self._store.drop_branch(key, name)
+        except AgentKernelError as error:
+            log.warning("the empty branch %s of session %s stays: %s", name, key.id, error)
+
+
+def ran(message: Message) -> bool:
+    """The result of a call that was not refused."""
+    return message.role == "tool" and message.status != "denied"
