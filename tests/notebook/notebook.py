@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +148,27 @@ class Notebook:
         )
         ran.status = reply["content"]["status"]
         return ran
+
+    async def run_all(self, cells: Mapping[str, str], apart_s: float = 0.0) -> dict[str, Ran]:
+        """As JupyterLab's Run All: one request for each cell (id: source), all sent before the first is answered.
+        ``apart_s`` between two of them, as keys pressed one after another."""
+        ran: dict[str, Ran] = {}
+        for cell, source in cells.items():
+            self._client.session.metadata = {"cellId": cell}
+            ran[self._client.execute(source, allow_stdin=False)] = Ran()
+            await asyncio.sleep(apart_s)
+        waiting = set(ran)
+        while waiting:
+            message = await asyncio.wait_for(self._client.get_iopub_msg(), CELL_S)
+            parent = message["parent_header"].get("msg_id")
+            if parent in ran:
+                ran[parent].take(message)
+                if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                    waiting.discard(parent)
+        for _ in ran:
+            reply = await asyncio.wait_for(self._client.get_shell_msg(), CELL_S)
+            ran[reply["parent_header"]["msg_id"]].status = reply["content"]["status"]
+        return dict(zip(cells, ran.values(), strict=True))
 
     async def until_asked(self) -> None:
         """Until the cell that runs waits for input."""
