@@ -107,13 +107,42 @@ def select(db: sqlite3.Connection, key: SessionKey, name: str, now: float) -> Br
     """Makes it the current one."""
     sessions.no_open_turn(db, key)
     named(db, key, name)
+    _make_current(db, key, name)
+    sessions.changed(db, key, now)
+    return named(db, key, name)
+
+
+def follow(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> int:
+    """The segment that goes on behind item ``behind`` (0: at the beginning): of the current branch if that ends there,
+    else of the newest other one that does, else of a new branch. The branch is the current one then, also while a turn
+    is open."""
+    row = db.execute(f"SELECT segment FROM items WHERE {HERE} AND seq = ?", (*pair(key), behind)).fetchone()
+    if behind and row is None:
+        raise InvalidRequest(f"There is no item {behind} to go on behind.", details={"behind": behind})
+    here = (int(row[0]), behind) if row else (0, 0)
+    now_current = sessions.found(db, key).branch
+    ending = [name for name, pieces in ways(db, key) if end(db, key, pieces) == here]
+    if now_current in ending:
+        name = now_current
+    elif ending:
+        name = ending[-1]
+    else:
+        name = _free(_names(db, key))
+        db.execute(
+            "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
+            (*pair(key), name, grow(db, key, *here), now_current, now),
+        )
+    return _make_current(db, key, name)
+
+
+def _make_current(db: sqlite3.Connection, key: SessionKey, name: str) -> int:
+    """Its segment."""
     db.execute(
         "UPDATE sessions SET branch = :name, segment = (SELECT segment FROM branches WHERE namespace = :namespace"
         " AND session = :session AND name = :name) WHERE namespace = :namespace AND id = :session",
         {"name": name, "namespace": key.namespace, "session": key.id},
     )
-    sessions.changed(db, key, now)
-    return named(db, key, name)
+    return current(db, key) or 0
 
 
 def grow(db: sqlite3.Connection, key: SessionKey, parent: int, since: int) -> int:
