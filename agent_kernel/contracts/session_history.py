@@ -1,0 +1,106 @@
+"""What a session store promises of reading: the newest, whole pairs, media by hash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent_kernel.contracts.talk import KEY, PNG, Talk, calls, result
+from agent_kernel.errors import (
+    InvalidRequest,
+)
+from agent_kernel.messages import Media, assistant, user
+from agent_kernel.sessions.model import Owner
+from agent_kernel.sessions.store import SessionStore
+
+
+async def test_latest_gives_the_newest_in_order(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.say(*[user(str(n)) for n in range(6)])
+    assert await talk.texts() == list("012345")
+    assert await talk.texts(2) == ["4", "5"]
+    assert await talk.texts(10) == list("012345")
+    assert await talk.texts(0) == []
+    for method in (store.latest, store.turns):
+        with pytest.raises(InvalidRequest):
+            await method(KEY, -1)
+
+
+async def test_a_limit_never_starts_inside_a_pair(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.say(user("add"), calls("a", "b"), result("a"), result("b"), assistant("4"))
+    assert [len(await store.latest(KEY, limit)) for limit in range(6)] == [0, 1, 1, 1, 4, 5]
+
+
+async def test_items_of_failed_turns_are_left_out_on_request(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.say(user("kept"))
+    await talk.close("cancelled")
+    talk = await talk.again("t2")
+    await talk.say(user("failed"))
+    assert await talk.texts(failed=False) == ["kept", "failed"]
+    await talk.close("failed")
+    talk = await talk.again("t3")
+    await talk.say(user("open"))
+    assert await talk.texts() == ["kept", "failed", "open"]
+    assert await talk.texts(2, failed=False) == ["kept", "open"]
+
+
+async def test_turns_come_newest_last(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    for id in ("t2", "t3"):
+        await talk.close()
+        talk = await talk.again(id)
+    assert [turn.id for turn in await store.turns(KEY)] == ["t1", "t2", "t3"]
+    assert [turn.id for turn in await store.turns(KEY, 2)] == ["t2", "t3"]
+    assert await store.turns(KEY, 0) == []
+
+
+async def test_media_come_without_data_and_by_hash(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    [item] = await talk.say(user("look", [PNG]))
+    [read] = await store.latest(KEY)
+    assert item == read
+    assert read.message.media == (PNG,)
+    assert read.message.media[0].data is None
+    assert await store.blob(KEY, PNG.hash) == PNG.data
+    assert await store.blob(KEY, "0" * 64) is None
+
+
+async def test_a_blob_goes_with_the_last_session_that_names_it(store: SessionStore, owner: Owner) -> None:
+    first, second = await Talk.begin(store, owner, id="a"), await Talk.begin(store, owner, id="b")
+    for talk in (first, second):
+        await talk.say(user("look", [PNG]), user("again", [PNG]))
+        await talk.close()
+    await store.delete(first.key)
+    assert await store.blob(first.key, PNG.hash) is None
+    assert await store.blob(second.key, PNG.hash) == PNG.data
+    await store.clear(second.key)
+    assert await store.blob(second.key, PNG.hash) is None
+
+
+async def test_naming_a_hash_opens_no_other_session(store: SessionStore, owner: Owner) -> None:
+    mine, other = await Talk.begin(store, owner, id="a"), await Talk.begin(store, owner, id="b")
+    await mine.say(user("look", [PNG]))
+    named = replace(PNG, data=None)
+    with pytest.raises(InvalidRequest):
+        await other.say(user("mine now", [named]))
+    assert await store.blob(other.key, PNG.hash) is None
+    await mine.say(user("it is here already", [named]))
+
+
+@pytest.mark.parametrize("wrong", [replace(PNG, data=b"other"), replace(PNG, size=3), replace(PNG, hash="0" * 64)])
+async def test_bytes_must_match_their_hash(store: SessionStore, owner: Owner, wrong: Media) -> None:
+    talk = await Talk.begin(store, owner)
+    with pytest.raises(InvalidRequest):
+        await talk.say(user("look", [wrong]))
+    assert await talk.head() == 0
+
+
+async def test_a_refused_batch_leaves_no_blob(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    with pytest.raises(InvalidRequest):
+        await talk.say(user("look", [PNG]), result("none"))
+    with pytest.raises(InvalidRequest):
+        await talk.say(user("by hash", [replace(PNG, data=None)]))
