@@ -25,6 +25,8 @@ from agent_kernel.protocols import Engine, Sandbox, Tool
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.ledger import Ledger
+from agent_kernel.sessions.limited import LimitedStore, limited
+from agent_kernel.sessions.limits import Limits
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.observers import Observer, Observers
@@ -118,10 +120,10 @@ class Runtime:
         self.settings = settings
         self.engine = engine
         self.engines = NamedEngines(settings, engine, _local)
-        self.store = store
-        self.sandbox = sandbox
-        self.ledger = Ledger(store)
         self.observers = _observers(settings)
+        self.store = limited(store, Limits.of(settings), [self.observers.expired] if settings.observers else ())
+        self.sandbox = sandbox
+        self.ledger = Ledger(self.store)
         self.approvals = Approvals()
         self.offers = Offers()
         self._recovery: asyncio.Task[None] | None = None
@@ -134,8 +136,11 @@ class Runtime:
         return cls(settings, engine, named(STORES, settings.store, settings), sandbox)
 
     async def start(self) -> None:
-        """Closes the turns that a dead server left open, now and every RECOVER_EVERY_S seconds."""
+        """Closes the turns that a dead server left open, now and every RECOVER_EVERY_S seconds; sessions that are to go
+        go from now on."""
         await self._recover()
+        if isinstance(self.store, LimitedStore):
+            self.store.start()
         self._recovery = asyncio.create_task(self._keep_recovering(), name="turn recovery")
 
     async def _keep_recovering(self) -> None:

@@ -10,7 +10,7 @@ from agent_kernel.errors import InvalidRequest
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 """Seconds; a day has 24 hours whatever clocks do in spring."""
 LONGEST = 100 * 365 * UNITS["d"]
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 
 
 def seconds(text: str, setting: str) -> float:
