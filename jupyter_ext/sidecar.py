@@ -176,7 +176,7 @@ class Sidecars:
         whole = await snapshot(self._store, key)
         if whole is None or not whole.items or any(turn.state == "open" for turn in whole.turns):
             return None
-        return await asyncio.to_thread(export, whole.session, whole.turns, whole.items, whole.blobs)
+        return await asyncio.to_thread(export, whole)
 
     def _file(self, path: str) -> SidecarFile:
         """In ``data_dir`` mode, roots are kept apart by their hash."""

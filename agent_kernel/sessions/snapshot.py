@@ -1,29 +1,36 @@
-"""One consistent reading of a whole session, for an export while turns go on."""
+"""One consistent reading of a whole session with its media, for an export while turns go on."""
 
 from __future__ import annotations
+
+import dataclasses
 
 from agent_kernel.errors import Conflict
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.store import SessionStore
-from agent_kernel.sessions.transcript import Transcript
+from agent_kernel.sessions.whole import Transcript, Whole
 
 _ATTEMPTS = 20
 
 
 async def snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
-    """The session with its turns, items and media at one revision, or None if there is none.
+    """The session with all its branches and media at one revision, or None if there is none.
 
-    A store reads each of them in a transaction of its own, so a reading counts only if the revision stayed. Raises
-    Conflict when it changed twenty times over.
+    Media are read behind it, each by itself, so a missing one counts only if the revision stayed: what is removed takes
+    its media along. Raises Conflict when it changed twenty times over.
     """
     for _ in range(_ATTEMPTS):
-        session = await store.info(key)
-        if session is None:
+        whole = await store.whole(key)
+        if whole is None:
             return None
-        turns, items = await store.turns(key), await store.latest(key)
-        hashes = dict.fromkeys(medium.hash for item in items for medium in item.message.media)
-        blobs = {digest: await store.blob(key, digest) for digest in hashes}
-        if await store.info(key) == session:
+        blobs = {digest: await store.blob(key, digest) for digest in whole.media}
+        if None not in blobs.values() or await store.info(key) == whole.session:
             known = {digest: data for digest, data in blobs.items() if data is not None}
-            return Transcript(session, tuple(turns), tuple(items), known)
+            return transcript(whole, known)
     raise Conflict("The session changes too fast to be copied.", details={"session": key.id})
+
+
+def transcript(whole: Whole, blobs: dict[str, bytes]) -> Transcript:
+    """Summaries without the ids that the store gave them, which another store would not give."""
+    summaries = tuple(dataclasses.replace(summary, id=0) for summary in whole.summaries)
+    fields = {field.name: getattr(whole, field.name) for field in dataclasses.fields(Whole)}
+    return Transcript(**{**fields, "summaries": summaries}, blobs=blobs)

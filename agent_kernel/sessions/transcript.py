@@ -1,88 +1,67 @@
 """NAME.agent.json: one session as a document that travels with a notebook. Pure: values in, bytes out, and back.
 
-    {"agent_kernel": {"format": 1, "session": {...}, "turns": [...], "items": [...], "blobs": {HASH: {...}}},
+    {"agent_kernel": {"format": 2, "session": {...}, "branches": [...], "segments": [...], "turns": [...],
+                      "items": [...], "summaries": [...], "blobs": {HASH: {...}}},
      "messages": [...], "images": [...], "videos": [], "files": []}
 
-The last four keys are mistral.rs's serialized session: ``messages`` with an ``{"type": "image"}`` part for every PNG,
-whose base64 stands at the same position in ``images``. What that format has no place for is in ``agent_kernel``:
-``items`` is parallel to ``messages``. The namespace stays at home: it may be a person's name.
+The last four keys are mistral.rs's serialized session: ``messages`` of all branches as they were stored, with an
+``{"type": "image"}`` part for every PNG, whose base64 stands at the same position in ``images``. What that format has
+no place for is in ``agent_kernel``: ``items`` is parallel to ``messages``, ``segments`` is the tree
+(``sessions/whole.py``). The namespace stays at home: it may be a person's name. Format 1 had one branch.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions import transcript_reader
-from agent_kernel.sessions.model import Item, Session, Turn
+from agent_kernel.sessions.fields import MAX_VALUES
+from agent_kernel.sessions.formats.message_reader import PNG
+from agent_kernel.sessions.model import Branch, Item, Session, Summary, Turn
+from agent_kernel.sessions.whole import Transcript
+
+__all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "export", "facts", "parse"]
 
 FORMAT = transcript_reader.FORMAT
 INLINE_BYTES = 256 * 1024
-"""Larger media are files of their own, so that the document stays readable and its diffs small."""
+"""Larger media are files of their own beside a notebook, so that the document stays readable and its diffs small."""
 MAX_BYTES = 256 * 2**20
 MAX_DEPTH = 220
 """Of the document: what a store takes (200) and the levels around it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
-    """``blobs`` are the media by hash, as far as they are known; ``left_out`` counts what another program's document
-    had and this one has no place for (videos, files, results without a call)."""
-
-    session: Session
-    turns: tuple[Turn, ...]
-    items: tuple[Item, ...]
-    blobs: Mapping[str, bytes] = field(default_factory=dict)
-    left_out: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def absent(self) -> tuple[str, ...]:
-        """Hashes that items name and ``blobs`` lacks, in order: files beside the document, if they exist."""
-        return tuple(digest for digest in _media(self.items) if digest not in self.blobs)
-
-    def with_files(self, files: Mapping[str, bytes]) -> Transcript:
-        """The absent media, read from files that bear their hashes. Raises InvalidRequest if one is something else."""
-        media = _media(self.items)
-        wanted = {digest: data for digest, data in files.items() if digest in media}
-        for digest, data in wanted.items():
-            if hashlib.sha256(data).hexdigest() != digest or len(data) != media[digest].size:
-                raise InvalidRequest(f"The file {digest} is not the medium it is named after.")
-        return replace(self, blobs={**self.blobs, **wanted})
-
-
-@dataclass(frozen=True, slots=True)
 class Exported:
-    """The document, and the media too large for it by the name (their hash) of the file they go to."""
+    """``document``, and media that are files beside it by the name (their hash, or ``images/HASH.png``) of the file.
+    ``left_out`` counts what the format has no place for."""
 
     document: bytes
-    files: Mapping[str, bytes]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    media_type: str = "application/json"
+    suffix: str = ".json"
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def export(
-    session: Session, turns: Sequence[Turn], items: Sequence[Item], blobs: Mapping[str, bytes] | None = None
-) -> Exported:
-    """The whole session: every turn, every item. The same session gives the same bytes. A medium that ``blobs`` lacks
-    is named without its bytes."""
-    media, by_id = _media(items), {turn.id: turn for turn in turns}
-    known = {digest: data for digest, data in (blobs or {}).items() if digest in media}
-    small = {digest: data for digest, data in known.items() if len(data) <= INLINE_BYTES}
+def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -> Exported:
+    """The whole session: every branch, turn and item. The same session gives the same bytes. Media of more than
+    ``inline_bytes`` (None: none) are files; one that ``blobs`` lacks is named without its bytes."""
+    media = transcript.media
+    known = {digest: data for digest, data in transcript.blobs.items() if digest in media}
+    small = {digest: data for digest, data in known.items() if inline_bytes is None or len(data) <= inline_bytes}
     own = {
         "format": FORMAT,
-        "session": _session(session),
-        "turns": [_turn(turn) for turn in turns],
-        "items": [_item(item, by_id[item.turn]) for item in items],
+        **facts(transcript),
         "blobs": {digest: _blob(medium, small.get(digest)) for digest, medium in media.items()},
     }
     document = {
         "agent_kernel": own,
-        "messages": [_message(item.message) for item in items],
-        "images": list(_images(items, small)),
+        "messages": [message_body(item.message) for item in transcript.items],
+        "images": list(_images(transcript.items, small)),
         "videos": [],
         "files": [],
     }
@@ -90,27 +69,33 @@ def export(
     return Exported(text.encode(), {digest: data for digest, data in known.items() if digest not in small})
 
 
-def parse(document: bytes, namespace: str = "local", *, max_bytes: int = MAX_BYTES) -> Transcript:
-    """What ``export`` wrote (``parse(export(x)) == x``, but for the namespace and media in files) or a session that
-    mistral.rs serialized, with plain or Either-wrapped values; that one has no id, times or turns: its id is
-    ``imported``, a user message begins a turn.
+def parse(
+    document: bytes, namespace: str = "local", *, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES
+) -> Transcript:
+    """What ``export`` wrote, also in format 1 (``parse(export(x)) == x``, but for the namespace and media in files) or
+    a session that mistral.rs serialized, with plain or Either-wrapped values; that one has no id, times or turns: its
+    id is ``imported``, a user message begins a turn.
 
-    Nothing in the document is trusted: sizes, depth, types, ids, hashes, numbering and the pairing of calls and
-    results are checked. Raises InvalidRequest that names the place.
+    Nothing in the document is trusted: sizes, depth, types, ids, hashes, numbering, the tree and the pairing of calls
+    and results are checked. Raises InvalidRequest that names the place.
     """
-    read = transcript_reader.read(document, namespace, max_bytes=max_bytes, max_depth=MAX_DEPTH)
-    return Transcript(read.session, read.turns, read.items, read.blobs, read.left_out)
+    return transcript_reader.read(document, namespace, max_bytes=max_bytes, max_depth=MAX_DEPTH, max_values=max_values)
 
 
-def _media(items: Sequence[Item]) -> dict[str, Media]:
-    return {medium.hash: medium for item in items for medium in item.message.media}
+def facts(transcript: Transcript) -> dict[str, Any]:
+    """All but what was said: the values that ``transcript_reader.facts`` reads."""
+    by_id, tree = {turn.id: turn for turn in transcript.turns}, transcript.tree
+    return {
+        "session": session_body(transcript.session),
+        "branches": [branch_body(branch, tree.ends[branch.name]) for branch in transcript.branches],
+        "segments": [asdict(segment) for segment in tree.segments],
+        "turns": [turn_body(turn, tree.turns.get(turn.id, 0)) for turn in transcript.turns],
+        "items": [item_body(item, by_id[item.turn]) for item in transcript.items],
+        "summaries": [summary_body(summary) for summary in transcript.summaries],
+    }
 
 
-def _is_image(medium: Media) -> bool:
-    return medium.mime == transcript_reader.PNG
-
-
-def _session(session: Session) -> dict[str, Any]:
+def session_body(session: Session) -> dict[str, Any]:
     return {
         "id": session.key.id,
         "title": session.title,
@@ -119,10 +104,18 @@ def _session(session: Session) -> dict[str, Any]:
         "head": session.head,
         "revision": session.revision,
         "turns": session.turns,
+        "branch": session.branch,
+        "tags": list(session.tags),
+        "metadata": dict(session.metadata),
+        "context": session.context,
     }
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
+def branch_body(branch: Branch, segment: int) -> dict[str, Any]:
+    return {"name": branch.name, "parent": branch.parent, "created": branch.created, "segment": segment}
+
+
+def turn_body(turn: Turn, segment: int) -> dict[str, Any]:
     return {
         "id": turn.id,
         "ordinal": turn.ordinal,
@@ -137,17 +130,30 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "usage": dict(turn.usage),
         "record": dict(turn.record),
         "since": turn.since,
+        "segment": segment,
     }
 
 
-def _item(item: Item, turn: Turn) -> dict[str, Any]:
+def item_body(item: Item, turn: Turn) -> dict[str, Any]:
     """Cell and epoch are the turn's, repeated for those who read the document."""
-    facts = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
-    facts |= {"hidden": True} if item.message.hidden else {}
-    return facts | ({"extra": dict(item.message.extra)} if item.message.extra else {})
+    body = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
+    body |= {"hidden": True} if item.message.hidden else {}
+    return body | ({"extra": dict(item.message.extra)} if item.message.extra else {})
 
 
-def _message(message: Message) -> dict[str, Any]:
+def summary_body(summary: Summary) -> dict[str, Any]:
+    """Its id is the store's own."""
+    return {
+        "last": summary.last,
+        "text": summary.text,
+        "model": summary.model,
+        "usage": dict(summary.usage),
+        "reason": summary.reason,
+        "time": summary.time,
+    }
+
+
+def message_body(message: Message) -> dict[str, Any]:
     """mistral.rs reads values that are a text or a list of objects, so ``hidden`` and ``extra`` are not among them."""
     body = message.to_json()
     for own in ("hidden", "extra"):
@@ -158,20 +164,20 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    return part | {"type": "image"} if part.get("mime") == transcript_reader.PNG else part
+    return part | {"type": "image"} if part.get("mime") == PNG else part
 
 
-def _images(items: Sequence[Item], small: Mapping[str, bytes]) -> Iterator[str | dict[str, str]]:
+def _images(items: tuple[Item, ...], small: Mapping[str, bytes]) -> Iterator[str | dict[str, str]]:
     """Base64 where an image first appears; its hash where it is repeated or not inline."""
     seen: set[str] = set()
-    for digest in [medium.hash for item in items for medium in item.message.media if _is_image(medium)]:
+    for digest in [medium.hash for item in items for medium in item.message.media if medium.mime == PNG]:
         yield _base64(small[digest]) if digest in small and digest not in seen else {"hash": digest}
         seen.add(digest)
 
 
 def _blob(medium: Media, data: bytes | None) -> dict[str, Any]:
-    facts = {"mime": medium.mime, "size": medium.size}
-    return facts | ({"data": _base64(data)} if data is not None and not _is_image(medium) else {})
+    body = {"mime": medium.mime, "size": medium.size}
+    return body | ({"data": _base64(data)} if data is not None and medium.mime != PNG else {})
 
 
 def _base64(data: bytes) -> str:
@@ -181,13 +187,14 @@ def _base64(data: bytes) -> str:
 def _layout(value: Any, levels: int) -> str:
     """One line per field of the outer levels, so that versions of a document differ where the conversation does."""
     if not levels or not value or not isinstance(value, dict | list):
-        return _dumps(value)
+        return dumps(value)
     if isinstance(value, list):
         return "[\n" + ",\n".join(_layout(item, levels - 1) for item in value) + "\n]"
-    return "{\n" + ",\n".join(f"{_dumps(key)}: {_layout(item, levels - 1)}" for key, item in value.items()) + "\n}"
+    return "{\n" + ",\n".join(f"{dumps(key)}: {_layout(item, levels - 1)}" for key, item in value.items()) + "\n}"
 
 
-def _dumps(value: Any) -> str:
+def dumps(value: Any) -> str:
+    """Readable text, escaped only where UTF-8 can not hold it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         text.encode()

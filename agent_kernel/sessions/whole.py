@@ -6,10 +6,13 @@ The turns of a session are a tree. A segment is a piece of it that grew at one e
 
 from __future__ import annotations
 
+import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.messages import Media
 from agent_kernel.sessions.model import Branch, Item, Session, Summary, Turn
 
 END = 2**62
@@ -59,6 +62,11 @@ class Whole:
     summaries: tuple[Summary, ...] = ()
     tree: Tree = field(default_factory=Tree)
 
+    @property
+    def media(self) -> dict[str, Media]:
+        """By hash, in the order in which they are named first."""
+        return {medium.hash: medium for item in self.items for medium in item.message.media}
+
     def shown(self, branch: str | None = None) -> tuple[tuple[Turn, ...], tuple[Item, ...]]:
         """The turns and items of a branch (None = the current one), in order; nothing of an unknown one."""
         if not self.branches:
@@ -70,8 +78,32 @@ class Whole:
         return turns, items
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript(Whole):
+    """With its media by hash, as far as they are known. ``left_out`` counts what a document had and this value has no
+    place for, by a word for it (videos, files, results without a call)."""
+
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Hashes that items name and ``blobs`` lacks, in order: files beside the document, if they exist."""
+        return tuple(digest for digest in self.media if digest not in self.blobs)
+
+    def with_files(self, files: Mapping[str, bytes]) -> Transcript:
+        """The absent media, read from files that bear their hashes. Raises InvalidRequest if one is something else."""
+        media = self.media
+        wanted = {digest: data for digest, data in files.items() if digest in media}
+        for digest, data in wanted.items():
+            if hashlib.sha256(data).hexdigest() != digest or len(data) != media[digest].size:
+                raise InvalidRequest(f"The file {digest} is not the medium it is named after.")
+        return replace(self, blobs={**self.blobs, **wanted})
+
+
 def extents(branches: Sequence[Branch], tree: Tree, turns: Sequence[Turn], items: Sequence[Item]) -> Iterator[Branch]:
-    """The branches with what follows from the tree: since, head and turns."""
+    """The branches with what follows from the tree: since, head and turns. A child begins behind its parent's
+    beginning, so what a segment shows is what its parent shows up to there, and its own."""
     segment_of = {turn.id: tree.turns.get(turn.id, 0) for turn in turns}
     seqs: dict[int, list[int]] = {}
     opened: dict[int, list[int]] = {}
@@ -79,13 +111,16 @@ def extents(branches: Sequence[Branch], tree: Tree, turns: Sequence[Turn], items
         seqs.setdefault(segment_of[item.turn], []).append(item.seq)
     for turn in turns:
         opened.setdefault(segment_of[turn.id], []).append(turn.since)
-    since = {segment.id: segment.since for segment in tree.segments}
+    before = {0: (0, 0, 0)}
+    """segment: (since, seq of the newest item that it begins behind, number of turns there)"""
+    for segment in tree.segments:
+        _, head, count = before[segment.parent]
+        shown = bisect_right(seqs.get(segment.parent, ()), segment.since)
+        head = seqs[segment.parent][shown - 1] if shown else head
+        count += bisect_left(opened.get(segment.parent, ()), segment.since)
+        before[segment.id] = (segment.since, head, count)
     for branch in branches:
-        way = tree.way(branch.name)
-        heads = [max((seq for seq in seqs.get(at, ()) if seq <= until), default=0) for at, until in way]
-        count = sum(1 for at, until in way for begun in opened.get(at, ()) if begun < until)
-        yield replace(branch, since=since.get(tree.ends[branch.name], 0), head=max(heads, default=0), turns=count)
-
-
-def in_order(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    return tuple(sorted(turns, key=attrgetter("ordinal")))
+        end = tree.ends[branch.name]
+        since, head, count = before[end]
+        own = seqs.get(end, ())
+        yield replace(branch, since=since, head=own[-1] if own else head, turns=count + len(opened.get(end, ())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import get_args
 
 from hypothesis import strategies as st
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Media, Message, Part, Role, Status, Text, ToolCall
 from agent_kernel.sessions import pairs
-from agent_kernel.sessions.model import Item, Session, SessionKey, Turn
-from agent_kernel.sessions.transcript import Transcript
+from agent_kernel.sessions.model import Branch, Item, Session, SessionKey, Summary, Turn
+from agent_kernel.sessions.whole import Segment, Transcript, Tree, extents
 
 texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates too: models and terminals produce them
 ids = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12)
@@ -91,13 +92,73 @@ def turns(draw: st.DrawFn, key: SessionKey, ordinal: int, last: bool) -> tuple[T
 
 @st.composite
 def transcripts(draw: st.DrawFn) -> Transcript:
+    """A tree of turns, with gaps where something was taken back; sometimes one line without branches."""
     key = SessionKey(draw(ids), draw(ids))
-    count = draw(st.integers(0, 3))
-    drawn = [draw(turns(key, ordinal, ordinal == count)) for ordinal in range(1, count + 1)]
-    said = [(turn, message) for turn, batch in drawn for message in batch]
-    items = tuple(Item(seq, turn.id, message, draw(times)) for seq, (turn, message) in enumerate(said, start=1))
-    session = Session(key, draw(texts), draw(times), draw(times), len(items), draw(st.integers(0, 99)), count)
-    return Transcript(session, tuple(turn for turn, _ in drawn), items, blobs_of([message for _, message in said]))
+    grown = _Grown(key, draw)
+    for _ in range(draw(st.integers(0, 4))):
+        grown.turn()
+    return grown.transcript()
+
+
+class _Grown:
+    """``ends`` are the places where a branch may begin: (segment, seq) behind whole turns."""
+
+    def __init__(self, key: SessionKey, draw: st.DrawFn) -> None:
+        self._key = key
+        self._draw = draw
+        self._branching = draw(st.booleans())
+        self._segments = [Segment(0, 0, 0)]
+        self._ends = [(0, 0)]
+        self._turns: list[Turn] = []
+        self._places: dict[str, int] = {}
+        self._items: list[Item] = []
+        self._said: list[Message] = []
+        self._head = self._ordinal = 0
+
+    def turn(self) -> None:
+        draw = self._draw
+        if self._turns and self._turns[-1].state == "open":
+            return
+        if self._branching and draw(st.booleans()):
+            self._segments.append(Segment(len(self._segments), *draw(st.sampled_from(self._ends))))
+            self._ends.append((self._segments[-1].id, self._segments[-1].since))
+        at = draw(st.sampled_from(self._segments)).id
+        self._ordinal += draw(st.integers(1, 2))
+        turn, said = draw(turns(self._key, self._ordinal, last=True))
+        self._turns.append(replace(turn, since=self._head))
+        self._places |= {turn.id: at} if at else {}
+        for message in said:
+            self._head += draw(st.integers(1, 2))
+            self._items.append(Item(self._head, turn.id, message, draw(times)))
+        self._said += said
+        if said and turn.state != "open":
+            self._ends.append((at, self._head))
+
+    def transcript(self) -> Transcript:
+        draw = self._draw
+        ends = {"main" if segment.id == 0 else f"branch {segment.id}": segment.id for segment in self._segments}
+        current = draw(st.sampled_from(sorted(ends))) if self._branching else "main"
+        session = Session(
+            self._key,
+            draw(texts),
+            draw(times),
+            draw(times),
+            self._head + draw(st.integers(0, 1)),
+            draw(st.integers(0, 99)),
+            self._ordinal,
+            current,
+            tags=tuple(draw(st.lists(ids, max_size=2))),
+            metadata=draw(st.dictionaries(texts, json_values, max_size=2)),
+            context=draw(json_values),
+        )
+        whole = Transcript(session, tuple(self._turns), tuple(self._items), blobs=blobs_of(self._said))
+        if not self._branching:
+            return whole
+        tree = Tree(tuple(self._segments[1:]), ends, self._places)
+        branches = [Branch(name, created=float(at), current=name == current) for name, at in ends.items()]
+        told = [Summary(self._key, item.seq, "so far", time=1.0) for item in self._items[:1]]
+        known = tuple(extents(branches, tree, whole.turns, whole.items))
+        return replace(whole, branches=known, summaries=tuple(told), tree=tree)
 
 
 def blobs_of(said: list[Message]) -> dict[str, bytes]:

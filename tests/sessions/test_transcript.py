@@ -29,7 +29,7 @@ SVG = Media.of("image/svg+xml", b"<svg/>")
 
 
 def exported(transcript: Transcript) -> Exported:
-    return export(transcript.session, transcript.turns, transcript.items, transcript.blobs)
+    return export(transcript)
 
 
 def example() -> Transcript:
@@ -46,7 +46,7 @@ def example() -> Transcript:
     ]
     items = tuple(Item(seq, "t1", message, seq / 2) for seq, message in enumerate(said, start=1))
     media = {medium.hash: medium.data or b"" for medium in (PNG, BIG, SVG)}
-    return Transcript(Session(KEY, "title", 1.0, 3.0, 5, 7, 1), (turn,), items, media)
+    return Transcript(Session(KEY, "title", 1.0, 3.0, 5, 7, 1), (turn,), items, blobs=media)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
@@ -63,7 +63,7 @@ def test_the_document_is_a_mistralrs_session_and_more() -> None:
     written = exported(example())
     document = json.loads(written.document)
     assert list(document) == ["agent_kernel", "messages", "images", "videos", "files"]
-    assert document["agent_kernel"]["format"] == 1
+    assert document["agent_kernel"]["format"] == 2
     assert document["messages"][2]["content"][1]["type"] == "image"
     assert document["images"] == [base64.b64encode(PNG.data or b"").decode(), {"hash": BIG.hash}, {"hash": PNG.hash}]
     for message in document["messages"]:
@@ -88,14 +88,14 @@ def test_a_namespace_stays_at_home() -> None:
     transcript = example()
     key = SessionKey("ann@example.org", "s")
     turns = tuple(replace(turn, key=key) for turn in transcript.turns)
-    document = export(replace(transcript.session, key=key), turns, transcript.items, transcript.blobs).document
+    document = exported(replace(transcript, session=replace(transcript.session, key=key), turns=turns)).document
     assert b"ann@" not in document
     assert parse(document, "bob").session.key == SessionKey("bob", "s")
 
 
 def test_a_medium_that_is_lost_leaves_the_rest_readable() -> None:
     transcript = example()
-    written = export(transcript.session, transcript.turns, transcript.items)
+    written = exported(replace(transcript, blobs={}))
     assert written.files == {}
     assert parse(written.document) == replace(transcript, blobs={})
 
@@ -117,22 +117,24 @@ async def test_a_snapshot_holds_the_whole_session_at_one_revision(store: Session
     assert parse(exported(found).document) == found
 
 
-async def test_a_session_that_grows_while_it_is_read_is_read_again(
+async def test_a_session_that_loses_a_medium_while_it_is_read_is_read_again(
     store: SessionStore, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk = await Talk.begin(store, owner)
-    latest, late = store.latest, [user("late")]
+    await talk.say(user("first"), user("look", [PNG]))
+    await talk.close()
+    blob, taken = store.blob, [PNG]
 
-    async def grows(key: SessionKey) -> list[Item]:
-        items = await latest(key)
-        while late:
-            await talk.say(late.pop())
-        return items
+    async def shrinks(key: SessionKey, digest: str) -> bytes | None:
+        while taken:
+            taken.pop()
+            await store.pop(key)
+        return await blob(key, digest)
 
-    monkeypatch.setattr(store, "latest", grows)
+    monkeypatch.setattr(store, "blob", shrinks)
     found = await snapshot(store, KEY)
     assert found is not None
-    assert [item.message.text for item in found.items] == ["late"]
+    assert ([item.message.text for item in found.items], found.blobs) == (["first"], {})
 
 
 # -------------------------------------------------------------------------------------------- from mistral.rs
@@ -195,7 +197,7 @@ def test_calls_without_ids_or_results_are_made_whole() -> None:
         {"role": "tool", "content": "one"},
         {"role": "user", "content": "next"},
     ]
-    read = parse(json.dumps({"messages": said}).encode())
+    read = parse(json.dumps({"messages": said, "images": []}).encode())
     assert pairs.unanswered({}, [item.message for item in read.items]) == {}
     assert [item.message.status for item in read.items if item.message.role == "tool"] == ["success", "interrupted"]
     assert read.left_out == {"results": 1}
@@ -218,13 +220,14 @@ def deep(levels: int) -> Any:
 
 
 HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
-    "newer format": lambda d: d["agent_kernel"].update(format=2),
+    "newer format": lambda d: d["agent_kernel"].update(format=3),
     "format is true": lambda d: d["agent_kernel"].update(format=True),
     "no session": lambda d: d["agent_kernel"].pop("session"),
     "session is a list": lambda d: d["agent_kernel"].update(session=[]),
     "empty id": lambda d: d["agent_kernel"]["session"].update(id=""),
     "control id": lambda d: d["agent_kernel"]["session"].update(id="a\nb"),
-    "head too high": lambda d: d["agent_kernel"]["session"].update(head=10**12),
+    "head too high": lambda d: d["agent_kernel"]["session"].update(head=2**60),
+    "head too low": lambda d: d["agent_kernel"]["session"].update(head=1),
     "huge time": lambda d: d["agent_kernel"]["session"].update(created=10**400),
     "title is a number": lambda d: d["agent_kernel"]["session"].update(title=3),
     "turn state": lambda d: d["agent_kernel"]["turns"][0].update(state="paused"),

@@ -21,7 +21,7 @@ from agent_kernel.protocols import CallChunk, EndChunk, ReasoningChunk, TextChun
 from agent_kernel.sandbox import frames
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import Item, Session, SessionKey, Turn
-from agent_kernel.sessions.transcript import export, parse
+from agent_kernel.sessions.transcript import Transcript, export, parse
 from tests.soak.conftest import Soak
 from tests.soak.hostile import damaged, deep, mutated, text, until_over, value
 
@@ -42,7 +42,8 @@ def document() -> bytes:
     turn = Turn("turn-1", key, 1, "committed", cell="c1", opened=1.0, closed=2.0, usage={"seconds": 1.0})
     items = [Item(number, turn.id, message, 1.5) for number, message in enumerate(MESSAGES, 1)]
     blobs = {medium.hash: medium.data or b"" for medium in (PNG, CSV)}
-    return export(Session(key, "A title", 1.0, 2.0, len(items), 7, 1), [turn], items, blobs).document
+    session = Session(key, "A title", 1.0, 2.0, len(items), 7, 1)
+    return export(Transcript(session, (turn,), tuple(items), blobs=blobs)).document
 
 
 def string(words: str) -> bytes:

@@ -1,0 +1,142 @@
+"""What of a session from elsewhere may come into a store: what was said, and media. Pure.
+
+Nothing that a person or a program acted on comes along: no approval, permission, tool, setting or path. ``trusted`` is
+for a document of one's own, a backup: everything comes, as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent_kernel.messages import Media, Message, Part, Text
+from agent_kernel.sessions import pairs, stored
+from agent_kernel.sessions.model import Described, Item, SessionKey, Turn, new_id
+from agent_kernel.sessions.whole import Transcript
+
+ORIGIN = "agent_kernel.origin"
+"""In the metadata of an imported session: the id and revision that it had, and the SHA-256 of the document."""
+REASON = "It was running when it was exported."
+MAX_TITLE = 500
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def admitted(
+    transcript: Transcript, key: SessionKey, *, now: float, trusted: bool, origin: Mapping[str, object] | None = None
+) -> Transcript:
+    """The session as ``key``; what may not come is counted in ``left_out``. Raises InvalidRequest for what a store can
+    not hold."""
+    left_out = dict(transcript.left_out)
+    come = transcript if trusted else _said(transcript, now, left_out)
+    metadata = {**come.session.metadata, **({ORIGIN: dict(origin)} if origin else {})}
+    session = replace(come.session, key=key, metadata=metadata)
+    come = _closed(replace(come, session=session, turns=tuple(replace(turn, key=key) for turn in come.turns)))
+    come = replace(
+        come,
+        items=tuple(replace(item, message=_with_known(item.message, come.blobs, left_out)) for item in come.items),
+        summaries=tuple(replace(summary, key=key) for summary in come.summaries),
+    )
+    return replace(come, session=replace(session, head=come.session.head, tags=_checked(come)), left_out=left_out)
+
+
+def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
+    """Times that are not known (0) or to come are now. Turns get ids of their own: one id must not lead to two people's turns. What the model would read and a person
+    not see stays out: system messages, hidden ones, summaries."""
+    prefix = new_id("turn")
+    names = {turn.id: f"{prefix}-{turn.ordinal}" for turn in transcript.turns}
+    items = [_plain(item, names, now) for item in transcript.items if _may_come(item.message, left_out)]
+    for what, count in (("summaries", len(transcript.summaries)), ("records of turns", _records(transcript))):
+        if count:
+            left_out[what] = left_out.get(what, 0) + count
+    session = transcript.session
+    updated = min(session.updated, now) or now
+    return replace(
+        transcript,
+        session=replace(
+            session,
+            title=_CONTROL.sub(" ", session.title)[:MAX_TITLE].encode("utf-8", "replace").decode(),
+            created=min(session.created, updated) or now,
+            updated=updated,
+            revision=max(session.revision, 1),
+            metadata={},
+            context=None,
+        ),
+        turns=tuple(_bare(turn, names, now) for turn in transcript.turns),
+        items=tuple(items),
+        branches=tuple(replace(branch, created=min(branch.created, now)) for branch in transcript.branches),
+        summaries=(),
+        tree=replace(transcript.tree, turns={names[turn]: segment for turn, segment in transcript.tree.turns.items()}),
+    )
+
+
+def _may_come(message: Message, left_out: dict[str, int]) -> bool:
+    """Calls and results come whether they say they are hidden or not: a pair is never split."""
+    kind = "system messages" if message.role == "system" else "hidden messages"
+    stays = message.role == "system" or (message.hidden and message.role == "user")
+    if stays:
+        left_out[kind] = left_out.get(kind, 0) + 1
+    return not stays
+
+
+def _plain(item: Item, names: Mapping[str, str], now: float) -> Item:
+    message = replace(item.message, hidden=False, extra={})
+    return replace(item, turn=names[item.turn], message=message, time=min(item.time, now) or now)
+
+
+def _bare(turn: Turn, names: Mapping[str, str], now: float) -> Turn:
+    opened = min(turn.opened, now) or now
+    closed = None if turn.closed is None else min(turn.closed, now) or now
+    kept = replace(turn, id=names[turn.id], opened=opened, closed=closed)
+    return replace(kept, epoch="", where="", usage={}, record={})
+
+
+def _records(transcript: Transcript) -> int:
+    return sum(1 for turn in transcript.turns if turn.record or turn.usage)
+
+
+def _closed(transcript: Transcript) -> Transcript:
+    """A turn that was running has ended; its calls get their answers."""
+    if not transcript.turns or transcript.turns[-1].state != "open":
+        return transcript
+    turn = transcript.turns[-1]
+    waiting: dict[str, str] = {}
+    for item in transcript.items:
+        if item.turn == turn.id:
+            waiting = pairs.unanswered(waiting, [item.message])
+    head, time = transcript.session.head, transcript.session.updated
+    given = [
+        Item(seq, turn.id, answer, time) for seq, answer in enumerate(pairs.answers(waiting, REASON), start=head + 1)
+    ]
+    ended = replace(turn, state="interrupted", reason=REASON, closed=time)
+    return replace(
+        transcript,
+        session=replace(transcript.session, head=head + len(given)),
+        turns=(*transcript.turns[:-1], ended),
+        items=(*transcript.items, *given),
+    )
+
+
+def _with_known(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]) -> Message:
+    """A note where the bytes of a medium did not come along."""
+    if all(medium.hash in blobs for medium in message.media):
+        return message
+
+    def known(part: Part) -> Part:
+        if not isinstance(part, Media) or part.hash in blobs:
+            return part
+        left_out["media without bytes"] = left_out.get("media without bytes", 0) + 1
+        return Text(f"[{part.mime} that did not come along]")
+
+    return replace(message, parts=tuple(known(part) for part in message.parts))
+
+
+def _checked(transcript: Transcript) -> tuple[str, ...]:
+    """The tags as a store keeps them. Raises InvalidRequest for what a document can say and a store can not keep."""
+    session = transcript.session
+    described = stored.described(Described(session.title, session.tags, session.metadata, session.context))
+    for turn in transcript.turns:
+        stored.checked(turn)
+    for item in transcript.items:
+        stored.text(item.message.call_id or "", "call id")
+    return described.tags or ()

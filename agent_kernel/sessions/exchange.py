@@ -1,0 +1,189 @@
+"""Sessions that leave a store as documents, and documents that come in as sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from agent_kernel.errors import Conflict, InvalidRequest, SessionNotFound
+from agent_kernel.sessions import transcript
+from agent_kernel.sessions.admission import admitted
+from agent_kernel.sessions.fields import loads
+from agent_kernel.sessions.formats import chat, tagged
+from agent_kernel.sessions.formats.message_reader import is_tagged
+from agent_kernel.sessions.model import Session, SessionKey, new_id
+from agent_kernel.sessions.snapshot import snapshot
+from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.transcript import Exported
+from agent_kernel.sessions.transcript_reader import is_own, of_fields
+from agent_kernel.sessions.whole import Transcript
+
+MAX_BYTES = 128 * 2**20
+"""Of a document that comes in."""
+SHOWN = 200
+"""Characters of the first message, in a preview."""
+_ATTEMPTS = 5
+Writer: TypeAlias = Callable[[Transcript, str | None, dict[str, int]], Exported]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a document holds, and what of it would come in. ``begins`` is how the first message of a person begins;
+    ``left_out`` counts what stays out, by a word for it; ``media_bytes`` is without files beside the document."""
+
+    format: str
+    id: str
+    title: str
+    branches: int
+    turns: int
+    messages: int
+    media: int
+    media_bytes: int
+    begins: str
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    session: Session
+    preview: Preview
+
+
+async def export_session(
+    store: SessionStore, key: SessionKey, format: str = "agent-kernel", *, branch: str | None = None
+) -> Exported:
+    """The session in one of ``FORMATS``. ``agent-kernel`` and ``jsonl`` hold all branches and every medium;
+    ``markdown`` names all branches; the others, and markdown with a ``branch``, hold one (None: the current one).
+    Raises SessionNotFound, InvalidRequest for an unknown format or branch."""
+    writer = FORMATS.get(format)
+    if writer is None:
+        raise InvalidRequest(f"There is no format {format[:80]!r}.", hint=f"Formats: {', '.join(FORMATS)}.")
+    found = await snapshot(store, key)
+    if found is None:
+        raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
+    if branch is not None and branch not in {known.name for known in found.branches}:
+        raise InvalidRequest(f"There is no branch {branch[:80]!r}.", details={"branch": branch})
+    return await asyncio.to_thread(writer, found, branch, {})
+
+
+async def import_session(
+    store: SessionStore,
+    namespace: str,
+    document: bytes,
+    *,
+    id: str | None = None,
+    format: str | None = None,
+    files: Mapping[str, bytes] | None = None,
+    trusted: bool = False,
+) -> Imported:
+    """A new session of what the document says, in one transaction: all of it or nothing. ``id`` None makes one; one
+    that is in use is a Conflict, nothing is written over. ``format`` None finds out. ``files`` are media beside the
+    document by their hash.
+
+    Text and media come in, with branches, title, tags and times; no approval, permission, tool, setting or path, and
+    nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. Raises InvalidRequest
+    that names the place.
+    """
+    read, name = await asyncio.to_thread(_read, document, format, files or {})
+    trusted = trusted and name in OWN
+    origin = None if trusted else _origin(read, document)
+    for _ in range(_ATTEMPTS):
+        key = SessionKey(namespace, new_id("session") if id is None else id)
+        come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted, origin=origin)
+        try:
+            session = await store.restore(come, come.blobs)
+        except Conflict:
+            if id is not None:
+                raise
+            continue
+        return Imported(session, _preview(read, come, name))
+    raise Conflict("No id for the session was free.")
+
+
+async def preview(
+    document: bytes, *, format: str | None = None, files: Mapping[str, bytes] | None = None, trusted: bool = False
+) -> Preview:
+    """What ``import_session`` would do; nothing is written. Raises InvalidRequest as it does."""
+    read, name = await asyncio.to_thread(_read, document, format, files or {})
+    key = SessionKey("preview", "preview")
+    come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted and name in OWN)
+    return _preview(read, come, name)
+
+
+def _read(document: bytes, format: str | None, files: Mapping[str, bytes]) -> tuple[Transcript, str]:
+    if format is not None and format not in IMPORTED:
+        raise InvalidRequest(f"There is no import from {format[:80]!r}.", hint=f"From these: {', '.join(IMPORTED)}.")
+    read, name = _parsed(document)
+    if format not in (None, name):
+        raise InvalidRequest(f"The document is not {format} but {name}.")
+    return read.with_files(files), name
+
+
+def _parsed(document: bytes) -> tuple[Transcript, str]:
+    fields = loads(document, MAX_BYTES, transcript.MAX_DEPTH)
+    if isinstance(fields.value, dict) and is_own(fields):
+        return of_fields(fields, "import"), "agent-kernel"
+    if not isinstance(fields.value, dict | list) or (isinstance(fields.value, dict) and "messages" not in fields.value):
+        fields.refuse("this is no session: it has neither agent_kernel nor messages")
+    if isinstance(fields.value, dict) and (_has_lists(fields.value) or is_tagged(_first(fields.value["messages"]))):
+        return tagged.read(fields, "import"), "mistralrs"
+    return chat.read(fields, "import"), "openai"
+
+
+def _has_lists(document: Mapping[str, object]) -> bool:
+    """Of mistral.rs; no document of OpenAI has them."""
+    return bool({"images", "videos", "files"} & document.keys())
+
+
+def _first(messages: object) -> object:
+    return messages[0] if isinstance(messages, list) and messages else None
+
+
+def _origin(read: Transcript, document: bytes) -> dict[str, object]:
+    return {
+        "id": read.session.key.id,
+        "revision": read.session.revision,
+        "sha256": hashlib.sha256(document).hexdigest(),
+    }
+
+
+def _preview(read: Transcript, come: Transcript, format: str) -> Preview:
+    first = next((item.message.text for item in come.items if item.message.role == "user" and item.message.text), "")
+    named = {medium.hash for item in come.items for medium in item.message.media}
+    return Preview(
+        format,
+        read.session.key.id,
+        come.session.title,
+        max(1, len(come.branches)),
+        len(come.turns),
+        len(come.items),
+        len(named),
+        sum(len(data) for digest, data in come.blobs.items() if digest in named),
+        " ".join(first.split())[:SHOWN],
+        dict(come.left_out),
+    )
+
+
+def _own(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    if branch is not None:
+        raise InvalidRequest("This format holds all branches.")
+    return transcript.export(found, inline_bytes=None)
+
+
+def _chat(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    return replace(Exported(chat.write(found, branch, left_out)), left_out=left_out)
+
+
+def _tagged(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    return replace(Exported(tagged.write(found, branch, left_out)), left_out=left_out)
+
+
+FORMATS: Mapping[str, Writer] = {"agent-kernel": _own, "openai": _chat, "mistralrs": _tagged}
+OWN = ("agent-kernel", "jsonl")
+"""Formats that hold a session as it was."""
+IMPORTED = ("agent-kernel", "openai", "mistralrs")
+"""Formats that come in."""
