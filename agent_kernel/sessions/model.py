@@ -24,6 +24,10 @@ MAIN = "main"
 MAX_TAGS = 32
 MAX_DESCRIPTION = 64 * 1024
 """Bytes of JSON, for metadata and context each."""
+SNIPPET = 160
+"""Characters."""
+SNIPPETS = 5
+"""Of one session."""
 SUMMARY_CLAIM_S = 600.0
 """Nobody else summarises a session for this long (seconds), unless the claim is given back; the longest summary that a
 small model on a CPU was seen to write took a tenth of it."""
@@ -181,8 +185,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Words (any of them, as part of a word too, case ignored) and where to look. ``role`` is user, assistant or empty
-    for both; ``root`` and ``path`` name a notebook; ``since`` and ``until`` are seconds since the epoch."""
+    """Words (any of them, as part of a word too, case ignored) and where to look. ``limit`` sessions at most; ``role``
+    is user, assistant or empty for both; ``root`` and ``path`` name a notebook; ``since`` and ``until`` are when it was
+    said, in seconds since the epoch. ``sessions``: only in those with these ids. ``used``: not in sessions that were
+    last used (``accessed``) before."""
 
     text: str
     limit: int = 5
@@ -191,6 +197,8 @@ class Query:
     path: str = ""
     since: float | None = None
     until: float | None = None
+    sessions: frozenset[str] | None = None
+    used: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +215,8 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """``score``: every message in which a word occurs counts 1 and less than 1 more for how rare its words are."""
+    """``score``: every message in which a word occurs counts 1 and less than 1 more for how rare its words are.
+    ``snippets``: of the SNIPPETS messages that count most, the newest of equal ones, in order."""
 
     session: Session
     score: float

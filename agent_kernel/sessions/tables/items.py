@@ -12,6 +12,7 @@ from typing import Any
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Item, SessionKey
+from agent_kernel.sessions.tables import search_texts
 from agent_kernel.sessions.tables.rows import HERE, ITEM, item_of, pair
 from agent_kernel.sessions.tables.segments import Piece
 
@@ -155,6 +156,7 @@ def remove(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) ->
     db.execute(f"DELETE FROM media WHERE {HERE} AND seq IN ({behind})", of_items)
     db.execute(f"DELETE FROM summaries WHERE {HERE} AND last IN ({behind})", of_items)
     db.execute(f"DELETE FROM openings WHERE {HERE} AND seq IN ({behind})", of_items)
+    search_texts.forget(db, key, [seq for (seq,) in db.execute(behind, here)])
     db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", here)
     db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", here)
     _forget(db, key.namespace, hashes)

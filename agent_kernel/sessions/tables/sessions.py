@@ -10,6 +10,7 @@ from typing import NoReturn
 from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import MAIN, Described, Session, SessionKey
+from agent_kernel.sessions.tables import search_texts
 from agent_kernel.sessions.tables.rows import HERE, SESSION, pair, session_of, sql_limit
 
 _OF_ITEMS = ("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings")
@@ -184,6 +185,7 @@ def _first_branch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
 
 def _remove_items(db: sqlite3.Connection, key: SessionKey) -> None:
     hashes = [digest for (digest,) in db.execute(f"SELECT DISTINCT hash FROM media WHERE {HERE}", pair(key))]
+    search_texts.forget_all(db, key)
     for table in _OF_ITEMS:
         db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))
     forget_blobs(db, key.namespace, hashes)
