@@ -1,7 +1,9 @@
-"""What the model sees, which is not what is stored: instructions, then as much history as fits, then this turn.
+"""What the model sees, which is not what is stored: instructions, a summary of what is long past, as much history as
+fits, then this turn.
 
-Older turns leave in steps of two fifths of the budget, not one by one: between two steps the beginning of the prompt
-stays as it was, so its KV cache prefix is reused.
+What leaves, leaves in steps: between two steps the beginning of the prompt stays as it was, so its KV cache prefix is
+reused. First long results of tools in older turns are shortened, then older turns are left out; the recent turns stay
+word for word. The model is told of both.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from agent_kernel.messages import Media, Message, Part, Text, in_words, is_seen, system, user
+from agent_kernel import lengths
+from agent_kernel.lengths import CHARS_PER_TOKEN
+from agent_kernel.messages import Media, Message, Part, Text, in_words, is_seen, shortened, system, user
 
-CHARS_PER_TOKEN = 3.0
-"""Low for English and code (about 4), so that an estimate errs towards fitting."""
-RESERVED_TOKENS = 1024
-"""Left for the answer."""
-STEP = 0.4
+STEP = 0.3
+"""Of the budget: by how much the recent turns shrink at once when it is full."""
+RECENT = 0.75
+"""Of the budget: what the recent turns have at most after that. The rest is for older turns with shortened results."""
+OLD_RESULT = 600
+"""Characters of a tool's result in an older turn."""
 PICTURES = 16
 PICTURE_TOKENS = 768
 """What models of this size make of one picture: 576 (LLaVA 1.5), 256 (Gemma 3), up to about 1,100 (Idefics 3)."""
@@ -26,24 +31,35 @@ VIDEO = 8
 """Frames of a video that a model is shown count as so many pictures."""
 MEDIA_BYTES = 24 * 2**20
 LEFT_OUT = "[image shown earlier, left out]"
+SUMMARY = "Summary of this conversation up to here; the messages it stands for are kept, but not shown to you:"
 INSTRUCTIONS = "You are an assistant inside a Jupyter notebook."
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """``messages`` for the engine; ``dropped`` older messages did not fit."""
+    """``messages`` for the engine; ``dropped`` older messages did not fit, ``shortened`` results lost their middle.
+    ``share`` of the budget is what all of it would take, more than 1 when it does not fit, 0 while that is unknown."""
 
     messages: tuple[Message, ...]
     dropped: int
+    shortened: int = 0
+    share: float = 0.0
 
 
 class Context:
     """``context_length`` in tokens, 0 = unknown (no limit is applied). ``sees``: the model is shown pictures and
-    videos, the newest that fit into a share of its tokens and into MEDIA_BYTES; else it is told of them in words."""
+    videos, the newest that fit into a share of its tokens and into MEDIA_BYTES; else it is told of them in words.
+    ``summary`` stands for all that was said before the history."""
 
-    def __init__(self, context_length: int, instructions: str = INSTRUCTIONS, *, sees: bool = False) -> None:
-        self._budget = int(max(0, context_length - RESERVED_TOKENS) * CHARS_PER_TOKEN) if context_length else 0
-        self._instructions = instructions
+    def __init__(
+        self, context_length: int, instructions: str = INSTRUCTIONS, *, sees: bool = False, summary: str = ""
+    ) -> None:
+        self._head = [system(instructions)] if instructions else []
+        if summary:
+            self._head.append(user(f"{SUMMARY}\n{summary}", hidden=True))
+        self._budget = lengths.budget(context_length)
+        beside = lengths.total(self._head) + lengths.size(_note(10**6))
+        self._room = max(1, self._budget - beside) if self._budget else 0
         self._sees = sees
         fitting = int(context_length * PICTURE_SHARE) // PICTURE_TOKENS if context_length else PICTURES
         self._pictures = max(1, min(PICTURES, fitting))
@@ -52,44 +68,70 @@ class Context:
         """``history`` are the messages of earlier turns, ``current`` those of this one, which always stay."""
         both = [*history, *current]
         both = _newest_shown(both, self._pictures) if self._sees else [in_words(message) for message in both]
-        history, current = both[: len(history)], both[len(history) :]
-        pictures = min(self._pictures, _weight(both)) * PICTURE_TOKENS * CHARS_PER_TOKEN
-        room = self._budget - len(self._instructions) - _size(current) - int(pictures)
-        start = _first_kept(history, room) if self._budget else 0
-        kept = [_readable(message) for message in [*history[start:], *current]]
-        head = [system(self._instructions)] if self._instructions else []
-        if start:
-            head.append(user(f"({start} older messages of this conversation are not shown.)", hidden=True))
-        return View((*head, *kept), start)
+        both = [_readable(message) for message in both]
+        pictures = int(min(self._pictures, _weight(both)) * PICTURE_TOKENS * CHARS_PER_TOKEN)
+        seen = _fitted(both[: len(history)], lengths.total(both[len(history) :]) + pictures, self._room)
+        head = [*self._head, _note(seen.dropped)] if seen.dropped else self._head
+        asked = lengths.total(self._head) + lengths.total(both) + pictures
+        share = asked / self._budget if self._budget else 0.0
+        return replace(seen, messages=(*head, *seen.messages, *both[len(history) :]), share=share)
 
 
-def _first_kept(history: Sequence[Message], room: int) -> int:
-    """Index of the first message kept: a turn's beginning, moved on in steps until the rest fits into ``room``."""
-    total = _size(history)
-    if total <= room:
-        return 0
+def _fitted(history: Sequence[Message], taken: int, room: int) -> View:
+    """The messages of ``history`` that fit beside ``taken`` characters into ``room`` (0 = all do).
+
+    History and this turn together only grow, so the turn at which the recent ones begin moves on in whole steps; what
+    is kept before it depends on that turn alone.
+    """
+    excess = lengths.total(history) + taken - room
+    if not room or excess <= 0:
+        return View(tuple(history), 0)
     step = max(1, int(room * STEP))
-    cut = -(-(total - room) // step) * step  # characters to leave out, rounded up to whole steps
+    cut = -(-(excess + room - int(room * RECENT)) // step) * step
+    recent = _turn_at(history, cut)
+    older = [_short(message) for message in history[:recent]]
+    left = room - taken - lengths.total(history[recent:])
+    start = _first_fitting(older, min(left, room - int(room * RECENT)))
+    changed = sum(old is not message for old, message in zip(older[start:], history[start:recent], strict=True))
+    return View((*older[start:], *history[recent:]), start, changed)
+
+
+def _turn_at(history: Sequence[Message], cut: int) -> int:
+    """Index of the first turn that begins with at least ``cut`` characters before it."""
     passed = 0
     for index, message in enumerate(history):
         if passed >= cut and _opens_turn(history, index):
             return index
-        passed += _size([message])
+        passed += lengths.size(message)
     return len(history)
+
+
+def _first_fitting(older: Sequence[Message], room: int) -> int:
+    """Index of the first turn from which all that follows fits."""
+    kept, start = 0, len(older)
+    for index in range(len(older) - 1, -1, -1):
+        kept += lengths.size(older[index])
+        if kept > room:
+            break
+        if _opens_turn(older, index):
+            start = index
+    return start
+
+
+def _short(message: Message) -> Message:
+    if message.role != "tool" or len(message.text) <= OLD_RESULT + 100:  # what is said about the gap takes room too
+        return message
+    return replace(message, parts=(Text(shortened(message.text, OLD_RESULT)), *message.media))
+
+
+def _note(dropped: int) -> Message:
+    return user(f"({dropped} older messages of this conversation are not shown.)", hidden=True)
 
 
 def _opens_turn(history: Sequence[Message], index: int) -> bool:
     """A turn begins with its hidden context if it has one, else with what the person said."""
     follows_hidden = index > 0 and history[index - 1].hidden
     return history[index].role == "user" and not follows_hidden
-
-
-def _size(messages: Sequence[Message]) -> int:
-    """Characters, calls and a constant for the template's own words included."""
-    return sum(
-        len(message.text) + len(message.reasoning) + sum(len(str(call.arguments)) for call in message.calls) + 24
-        for message in messages
-    )
 
 
 def _readable(message: Message) -> Message:

@@ -1,11 +1,12 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel import context
-from agent_kernel.context import CHARS_PER_TOKEN, LEFT_OUT, PICTURE_TOKENS, PICTURES, RESERVED_TOKENS, Context
+from agent_kernel.context import LEFT_OUT, OLD_RESULT, PICTURE_TOKENS, PICTURES, SUMMARY, Context, View
+from agent_kernel.lengths import CHARS_PER_TOKEN, RESERVED_TOKENS, budget, total
 from agent_kernel.messages import Media, Message, ToolCall, assistant, tool_result, user
 
 
@@ -61,6 +62,89 @@ def test_the_beginning_of_the_prompt_stays_for_several_turns() -> None:
     assert starts == sorted(starts)
     changes = sum(a != b for a, b in pairwise(starts))
     assert 1 <= changes <= 20 / 2
+
+
+SIZES = st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000), st.integers(0, 2)), max_size=30)
+
+
+def conversation(sizes: list[tuple[int, int, int]]) -> list[Message]:
+    """Turns with a question, some rounds of calls with long results, and an answer."""
+    said: list[Message] = []
+    for number, (asked, result, rounds) in enumerate(sizes):
+        said.append(user(f"question {number} " + "q" * asked))
+        for at in range(rounds):
+            call = ToolCall(f"c{number}-{at}", "python", {"code": "x" * (asked // 2)})
+            said += [assistant("", [call]), tool_result(call, f"r{number} " + "r" * result, "success")]
+        said.append(assistant(f"answer {number}"))
+    return said
+
+
+@settings(max_examples=40)
+@given(SIZES, st.integers(2_000, 12_000), st.sampled_from(["", "They want a plot. " * 20]))
+def test_a_view_has_whole_pairs_and_its_budget(sizes: list[tuple[int, int, int]], length: int, summary: str) -> None:
+    current = [user("now")]
+    view = Context(length, summary=summary).view(conversation(sizes), current)
+    waiting: list[str] = []
+    for message in view.messages:
+        if message.role == "tool":
+            assert message.call_id == waiting.pop(0)
+        else:
+            assert waiting == []
+            waiting = [call.id for call in message.calls]
+    assert waiting == []
+    assert total(view.messages) <= budget(length)
+    assert view.messages[-1] == current[0]
+    assert [m.role for m in view.messages[: 2 + bool(summary)]] == ["system", *["user"] * (1 + bool(summary))]
+
+
+@settings(max_examples=40)
+@given(SIZES, st.integers(3_000, 12_000))
+def test_what_is_shown_is_the_end_of_the_conversation_word_for_word_but_for_long_results(
+    sizes: list[tuple[int, int, int]], length: int
+) -> None:
+    said = conversation(sizes)
+    view = Context(length).view(said, [user("now")])
+    shown = view.messages[1 + bool(view.dropped) : -1]
+    assert len(shown) == len(said) - view.dropped
+    changed = [(seen, was) for seen, was in zip(shown, said[view.dropped :], strict=True) if seen != was]
+    assert len(changed) == view.shortened
+    assert all(was.role == "tool" and len(was.text) > OLD_RESULT > len(seen.text) - 100 for seen, was in changed)
+
+
+def test_results_of_older_turns_are_shortened_before_turns_are_left_out() -> None:
+    said = conversation([(10, 5_000, 1)] * 5)
+    view = Context(8_000).view(said, [user("now")])
+    assert (view.dropped, view.shortened) == (0, 3)
+    assert "left out" in view.messages[3].text
+    assert view.messages[3].text.startswith("r0 rrr")
+
+
+def test_a_view_goes_on_where_the_last_one_ended_while_nothing_leaves() -> None:
+    """Every turn begins with all that the turn before saw: its KV cache is used again."""
+    said: list[Message] = []
+    before: View | None = None
+    same = 0
+    for number in range(60):
+        now = user(f"question {number}")
+        view = Context(4_000).view(said, [now])
+        if before is not None:
+            same += view.messages[: len(before.messages)] == before.messages
+        before = view
+        said += [now, *turn(number, 400)[1:]]
+    assert same >= 40
+
+
+def test_a_summary_stands_before_the_history_and_is_marked() -> None:
+    view = Context(0, summary="They want a plot.").view([user("q"), assistant("a")], [user("now")])
+    assert view.messages[1] == user(f"{SUMMARY}\nThey want a plot.", hidden=True)
+    assert [message.text for message in view.messages[2:]] == ["q", "a", "now"]
+
+
+def test_a_view_tells_how_much_of_the_budget_all_of_it_would_take() -> None:
+    assert Context(0).view(history(3), [user("now")]).share == 0.0
+    few, many = (Context(4_000).view(history(turns), [user("now")]).share for turns in (2, 40))
+    assert few < 0.5
+    assert many > 1
 
 
 def test_an_answer_that_was_stopped_says_so_to_the_model() -> None:

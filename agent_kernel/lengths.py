@@ -1,0 +1,29 @@
+"""How long a conversation is for a model, estimated in characters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent_kernel.messages import Message
+
+CHARS_PER_TOKEN = 3.0
+"""Low for English and code (about 4), so that an estimate errs towards fitting."""
+RESERVED_TOKENS = 1024
+"""Left for the answer."""
+PER_MESSAGE = 24
+"""Characters for the template's own words."""
+
+
+def size(message: Message) -> int:
+    """Characters of a message, calls and template included; media are counted apart."""
+    said = len(message.text) + len(message.reasoning)
+    return said + sum(len(str(call.arguments)) for call in message.calls) + PER_MESSAGE
+
+
+def total(messages: Iterable[Message]) -> int:
+    return sum(map(size, messages))
+
+
+def budget(context_length: int) -> int:
+    """Characters that a prompt may have for a model of so many tokens; 0 = unknown, no limit."""
+    return int(max(0, context_length - RESERVED_TOKENS) * CHARS_PER_TOKEN) if context_length else 0
