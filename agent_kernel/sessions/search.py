@@ -59,11 +59,14 @@ def weights(found: Mapping[str, Collection[M]]) -> dict[M, float]:
     the word), the inverse document frequency of BM25 among the messages found, with every word counted once in each.
     """
     together: set[M] = set().union(*found.values())
+    rarity = {word: math.log1p(len(together) / len(messages)) for word, messages in found.items() if messages}
+    if len(rarity) == 1:
+        (rare,) = rarity.values()
+        return dict.fromkeys(together, 1 + rare / (1 + rare))
     sums = dict.fromkeys(together, 0.0)
-    for messages in found.values():
-        rarity = math.log1p(len(together) / len(messages)) if messages else 0.0
-        for message in messages:
-            sums[message] += rarity
+    for word, rare in rarity.items():
+        for message in found[word]:
+            sums[message] += rare
     return {message: 1 + rare / (1 + rare) for message, rare in sums.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,9 +16,11 @@ from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import (
     Branch,
     Described,
+    Hit,
     Item,
     Match,
     Owner,
+    Query,
     Session,
     SessionKey,
     Summary,
@@ -29,6 +32,8 @@ from agent_kernel.sessions.tables import (
     branches,
     items,
     openings,
+    search,
+    search_texts,
     segments,
     sessions,
     summaries,
@@ -44,6 +49,7 @@ Turns: TypeAlias = list[Turn]
 Branches: TypeAlias = list[Branch]
 Summaries: TypeAlias = list[Summary]
 Paths: TypeAlias = list[str]
+Hits: TypeAlias = list[Hit]
 Pairs: TypeAlias = list[tuple[str, str]]
 
 
@@ -270,6 +276,19 @@ class SqliteStore:
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)
         return await self._database.write(lambda db: wholes.clear_outputs(db, key, chosen, text, self._clock()))
+
+    # ------------------------------------------------------------------------------------------- search
+
+    async def search(self, namespace: str, query: Query) -> Hits:
+        valid_id(namespace, "namespace")
+        return await self._database.read(lambda db: search.search(db, namespace, query))
+
+    async def fold(self, limit: int = 1000) -> int:
+        """In several short transactions, so that turns do not wait for it."""
+        stored.checked_limit(limit)
+        while limit > 0 and await self._database.read(search_texts.due):
+            limit -= await self._database.write(functools.partial(search_texts.fold, limit=limit))
+        return await self._database.read(search_texts.left)
 
     # ------------------------------------------------------------------------------------------- bindings
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -36,9 +36,14 @@ class _Scope:
         since, until = self.query.since, self.query.until
         return -inf if since is None else since, inf if until is None else until
 
-    def holds(self, id: int) -> bool:
-        right_role = self.query.role in ("", search_texts.role_of(id))
-        return right_role and (self.numbers is None or search_texts.number_of(id) in self.numbers)
+    def only(self, ids: Iterable[int]) -> set[int]:
+        """Those of the role and the sessions that are wanted."""
+        found = set(ids)
+        if self.query.role:
+            found = {id for id in found if search_texts.role_of(id) == self.query.role}
+        if self.numbers is not None:
+            found = {id for id in found if search_texts.number_of(id) in self.numbers}
+        return found
 
 
 def search(db: sqlite3.Connection, namespace: str, query: Query) -> list[Hit]:
@@ -46,7 +51,7 @@ def search(db: sqlite3.Connection, namespace: str, query: Query) -> list[Hit]:
     scope = _scope(db, namespace, query)
     if not wanted or not query.limit or scope.sessions == frozenset():
         return []
-    found = {word: {id for id in _taken_over(db, scope, word) if scope.holds(id)} for word in wanted}
+    found = {word: scope.only(_taken_over(db, scope, word)) for word in wanted}
     new = _add_new(db, scope, found)
     counted = weights(found)
     scores: dict[int, float] = defaultdict(float)
@@ -146,10 +151,10 @@ def _best(
     for start in range(0, len(numbers), _AT_ONCE):
         part = numbers[start : start + _AT_ONCE]
         rows += db.execute(
-            "SELECT p.number, s.id, s.updated FROM search_places AS p JOIN sessions AS s"
+            "SELECT p.number, s.id, s.updated FROM search_places AS p CROSS JOIN sessions AS s"
             " ON s.namespace = p.namespace AND s.id = p.session"
-            f" WHERE p.number IN ({', '.join('?' * len(part))}) AND p.namespace = ? AND s.accessed >= ?",
-            (*part, scope.namespace, used),
+            f" WHERE p.number IN ({', '.join('?' * len(part))}) AND s.accessed >= ?",
+            (*part, used),
         ).fetchall()
     for number in scores.keys() & new.keys():
         rows += db.execute(
