@@ -1,4 +1,5 @@
-"""What a session store does with one branch, in plain dicts and lists: the other answer in test_model_based.py."""
+"""What a session store does, in plain dicts and lists (a branch is a list of items): the other answer in
+test_model_based.py."""
 
 from __future__ import annotations
 
@@ -8,17 +9,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-from agent_kernel.errors import Conflict, LeaseLost, SequenceConflict, SessionBusy, SessionNotFound, StoreError
+from agent_kernel.errors import (
+    BranchNotFound,
+    Conflict,
+    InvalidRequest,
+    LeaseLost,
+    SequenceConflict,
+    SessionBusy,
+    SessionNotFound,
+    StoreError,
+    TurnNotFound,
+)
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions import pairs, recovery, stored
-from agent_kernel.sessions.model import Item, Owner, Session, SessionKey, Turn, valid_id
+from agent_kernel.sessions.model import MAIN, Branch, Item, Owner, Session, SessionKey, Turn, valid_id
 
 _T = TypeVar("_T")
 Items: TypeAlias = list[Item]
 """Inside a class with a method ``list`` the type needs another name."""
 Turns: TypeAlias = list[Turn]
 Paths: TypeAlias = list[str]
+Branches: TypeAlias = list[Branch]
+Pairs: TypeAlias = list[tuple[str, str]]
 
 
 @dataclass(slots=True)
@@ -30,14 +43,57 @@ class _Lease:
 
 
 @dataclass(slots=True)
+class _Line:
+    """One branch: what it says, and which turns it shows."""
+
+    parent: str
+    created: float
+    since: int = 0
+    items: list[Item] = field(default_factory=list)
+    turns: list[str] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.items[-1].seq if self.items else 0
+
+
+@dataclass(slots=True)
 class _Kept:
-    """Everything of one session; ``lease`` is there while a turn is open."""
+    """Everything of one session; ``lease`` is there while a turn is open, ``names`` are of all branches ever."""
 
     session: Session
     turns: dict[str, Turn] = field(default_factory=dict)
-    items: list[Item] = field(default_factory=list)
-    blobs: dict[str, bytes] = field(default_factory=dict)
+    lines: dict[str, _Line] = field(default_factory=dict)
+    names: set[str] = field(default_factory=lambda: {MAIN})
     lease: _Lease | None = None
+
+    @property
+    def line(self) -> _Line:
+        return self.lines[self.session.branch]
+
+    @property
+    def items(self) -> list[Item]:
+        """Of all branches."""
+        return sorted({item.seq: item for line in self.lines.values() for item in line.items}.values(), key=_seq)
+
+    def names_medium(self, digest: str) -> bool:
+        return any(medium.hash == digest for item in self.items for medium in item.message.media)
+
+    def cut(self, line: _Line, count: int) -> None:
+        """Leaves the first ``count`` items, and the turns that began before the last of them."""
+        line.items = line.items[:count]
+        line.turns = [id for id in line.turns if self.turns[id].since < line.end]
+        self.forget()
+
+    def forget(self) -> None:
+        """Turns that no branch shows."""
+        shown = {id for line in self.lines.values() for id in line.turns}
+        self.turns = {id: turn for id, turn in self.turns.items() if id in shown}
+
+    def followed(self, line: _Line, turn: str) -> int:
+        """The item behind which a turn of the branch began."""
+        first = next((item.seq for item in line.items if item.turn == turn), self.turns[turn].since + 1)
+        return max((item.seq for item in line.items if item.seq < first), default=0)
 
 
 class PlainStore:
@@ -47,13 +103,14 @@ class PlainStore:
         self._clock = clock
         self._sessions: dict[SessionKey, _Kept] = {}
         self._bindings: dict[tuple[str, str, str], str] = {}
+        self._blobs: dict[str, bytes] = {}
         self._closed = False
 
     async def create(self, key: SessionKey, title: str = "") -> Session:
         stored.text(title, "title")
         if key not in self._all():
             now = self._clock()
-            self._all()[key] = _Kept(Session(key, title, now, now, revision=1))
+            self._all()[key] = _Kept(Session(key, title, now, now, revision=1), lines={MAIN: _Line("", now)})
         return self._found(key).session
 
     async def info(self, key: SessionKey) -> Session | None:
@@ -72,8 +129,8 @@ class PlainStore:
 
     async def clear(self, key: SessionKey) -> None:
         kept = self._free(key)
-        kept.turns, kept.items, kept.blobs = {}, [], {}
-        self._change(kept, head=0, turns=0)
+        kept.turns, kept.lines = {}, {MAIN: _Line("", self._clock())}
+        self._change(kept, head=0, turns=0, branch=MAIN)
 
     async def delete(self, key: SessionKey) -> bool:
         if key not in self._all():
@@ -92,6 +149,7 @@ class PlainStore:
             raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id})
         opened = replace(fresh, ordinal=kept.session.turns + 1, since=kept.session.head)
         kept.turns[turn.id] = opened
+        kept.line.turns.append(turn.id)
         kept.lease = _Lease(turn.id, owner, self._clock())
         self._change(kept, turns=opened.ordinal)
         return opened
@@ -106,9 +164,9 @@ class PlainStore:
                 f"The session is at item {head}, not {expect_seq}.", hint="Read what is new.", details={"head": head}
             )
         waiting = pairs.unanswered(lease.pending, messages)
-        carried = stored.media(messages, kept.blobs.__contains__)
+        carried = stored.media(messages, kept.names_medium)
         items = self._insert(kept, turn.id, messages)
-        kept.blobs |= {digest: medium.data or b"" for digest, medium in carried.items() if digest not in kept.blobs}
+        self._blobs |= {digest: medium.data or b"" for digest, medium in carried.items()}
         lease.pending, lease.heartbeat = waiting, self._clock()
         return items
 
@@ -132,22 +190,114 @@ class PlainStore:
             self._close(kept.turns[lease.turn], lease.owner, "interrupted", recovery.REASON, {})
         return [kept.turns[lease.turn] for kept, lease in lost]
 
-    async def latest(self, key: SessionKey, limit: int | None = None, *, failed: bool = True) -> Items:
+    async def latest(
+        self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
+    ) -> Items:
         stored.checked_limit(limit)
-        kept = self._all().get(key)
-        if kept is None:
-            return []
-        seen = [item for item in kept.items if failed or kept.turns[item.turn].state != "failed"]
+        kept, line = self._line(key, branch)
+        seen = [item for item in line.items if failed or kept.turns[item.turn].state != "failed"] if kept else []
         return pairs.whole(_newest(seen, limit))
 
-    async def turns(self, key: SessionKey, limit: int | None = None) -> Turns:
+    async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> Turns:
         stored.checked_limit(limit)
+        kept, line = self._line(key, branch)
+        return _newest([kept.turns[id] for id in line.turns], limit) if kept else []
+
+    async def everything(self, key: SessionKey) -> tuple[Turns, Items]:
         kept = self._all().get(key)
-        return _newest(list(kept.turns.values()), limit) if kept else []
+        return (sorted(kept.turns.values(), key=lambda turn: turn.ordinal), kept.items) if kept else ([], [])
 
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
         kept = self._all().get(key)
-        return kept.blobs.get(digest) if kept else None
+        return self._blobs[digest] if kept and kept.names_medium(digest) else None
+
+    async def pop(self, key: SessionKey) -> Items:
+        kept = self._free(key)
+        items = kept.line.items
+        if not items:
+            return []
+        at = max(index for index, item in enumerate(items) if item.message.role != "tool")
+        taken = items[at:]
+        self._cut(kept, at)
+        return taken
+
+    async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
+        kept = self._free(key)
+        at = len(kept.line.items) - len(tail)
+        if at < 0 or kept.line.items[at:] != list(tail):
+            return False
+        if tail and tail[0].message.role == "tool":
+            raise InvalidRequest("A call would stay without its results.", hint="Take the call back too.")
+        if tail:
+            self._cut(kept, at)
+        return True
+
+    async def branches(self, key: SessionKey) -> Branches:
+        kept = self._all().get(key)
+        return [self._branch(kept, name) for name in kept.lines] if kept else []
+
+    async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
+        kept = self._free(key)
+        number = next(n for n in range(len(kept.names) + 1, 10_000) if f"branch-{n}" not in kept.names)
+        made = name or f"branch-{number}"
+        if made in kept.names:
+            raise Conflict(
+                f"There is or was a branch {made!r} already.",
+                hint="The name of a dropped branch is not given again.",
+                details={"branch": made},
+            )
+        old = kept.line
+        if before is not None and before not in old.turns:
+            raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
+        until = old.end if before is None else kept.turns[before].since
+        line = _Line(kept.session.branch, self._clock(), items=[item for item in old.items if item.seq <= until])
+        line.turns = [id for id in old.turns if kept.turns[id].since < line.end]
+        line.since = line.end
+        kept.lines[made] = line
+        kept.names.add(made)
+        return await self.switch(key, made)
+
+    async def switch(self, key: SessionKey, name: str) -> Branch:
+        kept = self._named(key, name)
+        self._free(key)
+        self._change(kept, branch=name)
+        return self._branch(kept, name)
+
+    async def drop_branch(self, key: SessionKey, name: str) -> None:
+        kept = self._named(key, name)
+        self._free(key)
+        if name == kept.session.branch:
+            raise Conflict("The current branch can not be dropped.", hint="Switch to another one first.")
+        del kept.lines[name]
+        kept.forget()
+        self._change(kept)
+
+    async def siblings(self, key: SessionKey, turn: str) -> Pairs:
+        kept = self._all().get(key)
+        if kept is None or turn not in kept.turns:
+            return []
+        behind = {kept.followed(line, turn) for line in kept.lines.values() if turn in line.turns}
+        found: dict[str, str] = {}
+        for name, line in kept.lines.items():
+            said = {item.turn for item in line.items} | {turn}
+            for id in line.turns:
+                if id in said and kept.followed(line, id) in behind:
+                    found.setdefault(id, name)
+        return sorted(found.items(), key=lambda version: kept.turns[version[0]].ordinal)
+
+    async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
+        stored.checked_limit(turns)
+        kept = self._found(key)
+        if target in self._all():
+            raise Conflict(f"There is a session {target.id!r} already.", details={"session": target.id})
+        chosen = [id for id in kept.line.turns if kept.turns[id].state == "committed"][:turns]
+        await self.create(target, kept.session.title)
+        copy = self._found(target)
+        copy.turns = {id: replace(kept.turns[id], key=target) for id in chosen}
+        copy.line.turns = chosen
+        copy.line.items = [item for item in kept.line.items if item.turn in chosen]
+        self._change(copy, head=copy.line.end, turns=copy.turns[chosen[-1]].ordinal if chosen else 0)
+        return copy.session
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
         place = namespace, stored.path(root, "contents root"), stored.path(path)
@@ -198,6 +348,26 @@ class PlainStore:
             )
         return kept
 
+    def _named(self, key: SessionKey, name: str) -> _Kept:
+        kept = self._found(key)
+        if name not in kept.lines:
+            raise BranchNotFound(f"There is no branch {name!r}.", details={"branch": name})
+        return kept
+
+    def _line(self, key: SessionKey, branch: str | None) -> tuple[_Kept | None, _Line]:
+        kept = self._all().get(key)
+        line = kept.lines.get(branch or kept.session.branch) if kept else None
+        return (kept, line) if line else (None, _Line("", 0.0))
+
+    def _branch(self, kept: _Kept, name: str) -> Branch:
+        line, current = kept.lines[name], name == kept.session.branch
+        return Branch(name, line.parent, line.since, line.end, len(line.turns), line.created, current)
+
+    def _cut(self, kept: _Kept, count: int) -> None:
+        """``since`` of a branch is what it shares with another one now: the model does not tell it."""
+        kept.cut(kept.line, count)
+        self._change(kept)
+
     def _leased(self, turn: Turn, owner: Owner) -> tuple[_Kept | None, _Lease | None]:
         kept = self._all().get(turn.key)
         lease = kept.lease if kept else None
@@ -213,7 +383,7 @@ class PlainStore:
         start, now = kept.session.head + 1, self._clock()
         items = [Item(seq, turn, Message.from_json(body), now) for seq, body in enumerate(bodies, start)]
         if items:
-            kept.items += items
+            kept.line.items += items
             self._change(kept, head=items[-1].seq)
         return items
 
@@ -228,6 +398,10 @@ class PlainStore:
         kept.lease = None
         self._change(kept)
         return True
+
+
+def _seq(item: Item) -> int:
+    return item.seq
 
 
 def _newest(values: Sequence[_T], limit: int | None) -> list[_T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agent_kernel.errors import AgentKernelError
 from agent_kernel.messages import Media, Message, Usage, user
 from agent_kernel.sessions import pairs
-from agent_kernel.sessions.model import LEASE_S, Owner, SessionKey, Turn
+from agent_kernel.sessions.model import LEASE_S, Branch, Owner, SessionKey, Turn
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
 from tests.sessions.plain_store import PlainStore
@@ -105,6 +105,33 @@ class Stores(RuleBasedStateMachine):
     def remove(self, key: SessionKey, how: str) -> None:
         self.both(lambda store: getattr(store, how)(key))
 
+    @rule(key=keys, which=st.integers(0, 5), name=st.sampled_from(["", "", "", "x", "main"]))
+    def branch(self, key: SessionKey, which: int, name: str) -> None:
+        """Before one of the newest turns of the current branch, or with all of them."""
+        turns = self.runner.run(self.memory.turns(key, 5))
+        before = turns[-which].id if 0 < which <= len(turns) else None
+        self.both(lambda store: _shape(store.branch(key, before=before, name=name)))
+
+    @rule(key=keys, which=st.integers(0, 5), how=st.sampled_from(["switch", "switch", "drop_branch"]))
+    def choose_a_branch(self, key: SessionKey, which: int, how: str) -> None:
+        names = [branch.name for branch in self.runner.run(self.memory.branches(key))] or ["nowhere"]
+        self.both(lambda store: _shape(getattr(store, how)(key, names[which % len(names)])))
+
+    @rule(key=keys, times=st.integers(1, 4))
+    def pop(self, key: SessionKey, times: int) -> None:
+        for _ in range(times):
+            self.both(lambda store: store.pop(key))
+
+    @rule(key=keys, count=st.integers(1, 5), whole=st.booleans())
+    def rewind(self, key: SessionKey, count: int, whole: bool) -> None:
+        _, items = self.runner.run(self.memory.everything(key))
+        newest = self.runner.run(self.memory.latest(key, count)) if whole else items[-count:]
+        self.both(lambda store: store.rewind(key, newest))
+
+    @rule(key=keys, into=keys, count=st.sampled_from([None, 0, 1, 2, -1]))
+    def fork(self, key: SessionKey, into: SessionKey, count: int | None) -> None:
+        self.both(lambda store: store.fork(key, into, count))
+
     @rule(key=keys, root=roots, path=paths)
     def bind(self, key: SessionKey, root: str, path: str) -> None:
         self.both(lambda store: store.bind(key.namespace, root, path, key.id))
@@ -152,8 +179,8 @@ class Stores(RuleBasedStateMachine):
     @invariant()
     def no_closed_turn_has_half_a_pair(self) -> None:
         for key in KEYS:
-            items = self.runner.run(self.sqlite.latest(key))
-            for turn in self.runner.run(self.sqlite.turns(key)):
+            turns, items = self.runner.run(self.sqlite.everything(key))
+            for turn in turns:
                 waiting = pairs.unanswered({}, [item.message for item in items if item.turn == turn.id])
                 assert not waiting or turn.state == "open"
 
@@ -174,7 +201,22 @@ async def _everything(store: SessionStore) -> list[object]:
         found += [await store.latest(key, limit, failed=failed) for limit in (None, 2, 3) for failed in (True, False)]
         found += [await store.blob(key, picture.hash) for picture in PICTURES]
         found += [await store.paths(root, key) for root in ROOTS]
+        turns, items = await store.everything(key)
+        found += [turns, items, *[await store.siblings(key, turn.id) for turn in turns[-4:]]]
+        for branch in await store.branches(key):
+            found += [await _shape(_is(branch)), await store.latest(key, branch=branch.name)]
+            found += [await store.turns(key, 2, branch=branch.name)]
     return found
+
+
+async def _shape(made: Awaitable[Branch | None]) -> Branch | None:
+    """Without how much it shares: what that is after a pop depends on the others."""
+    branch = await made
+    return replace(branch, since=0) if branch else None
+
+
+async def _is(branch: Branch) -> Branch:
+    return branch
 
 
 async def _answer(call: Callable[[Any], Coroutine[Any, Any, Any]], store: SessionStore | PlainStore) -> Any:
@@ -191,7 +233,7 @@ async def _sorted_recovery(store: SessionStore) -> list[Turn]:
 
 TestStores = Stores.TestCase
 TestStores.settings = settings(
-    max_examples=40,
+    max_examples=30,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
