@@ -30,6 +30,7 @@ from agent_kernel.sessions.limits import Limits
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.observers import Observer, Observers
+from agent_kernel.sessions.private import with_private
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.settings import Settings
@@ -121,7 +122,8 @@ class Runtime:
         self.engine = engine
         self.engines = NamedEngines(settings, engine, _local)
         self.observers = _observers(settings)
-        self.store = limited(store, Limits.of(settings), [self.observers.expired] if settings.observers else ())
+        told = [self.observers.expired] if settings.observers else ()
+        self.store = limited(with_private(store), Limits.of(settings), told)
         self.sandbox = sandbox
         self.ledger = Ledger(self.store)
         self.approvals = Approvals()

@@ -16,6 +16,7 @@ from agent_kernel.settings import Settings
 from jupyter_ext.access import Access
 from jupyter_ext.binds import Binds
 from jupyter_ext.callers import namespace_of
+from jupyter_ext.changes import Changes
 from jupyter_ext.choices import Choices
 from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.handlers import ROUTES
@@ -112,6 +113,7 @@ class AgentKernel(ExtensionApp):
         self.choices = Choices(self.runtime.settings.data_dir / "engines" if kept else None)
         self.pulls = Pulls(self.runtime.settings)
         self.versions = Versions(self.runtime.store)
+        self.changes = Changes(self.runtime.store)
         self.turns = Turns(self.runtime, on_pulse=self._stay_active, on_end=self._turn_ended)
         self.kernels = Kernels(server.kernel_manager, self.url, self._namespace, self.turns.cancel_kernel)
         self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from agent_kernel.engines.openai_api.endpoint import is_url
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.private import is_private
 
 
 class Choices:
     """``directory`` holds a small file for each session with a choice; None: nothing is kept. A URL, which no
-    configuration names, is chosen until the server stops: it is not taken up again by itself."""
+    configuration names, is chosen until the server stops: it is not taken up again by itself. Nor is the choice of a
+    private session kept."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
@@ -30,7 +32,7 @@ class Choices:
     async def set(self, key: SessionKey, engine: str) -> None:
         """``engine`` empty takes the choice back."""
         self._chosen[key] = engine
-        await asyncio.to_thread(self._write, key, "" if is_url(engine) else engine)
+        await asyncio.to_thread(self._write, key, "" if is_url(engine) or is_private(key.id) else engine)
 
     def _path(self, key: SessionKey) -> Path | None:
         name = hashlib.sha256(f"{len(key.namespace)} {key.namespace}{key.id}".encode()).hexdigest()[:32]

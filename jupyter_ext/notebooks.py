@@ -65,6 +65,9 @@ class Notebooks:
     async def bind(self, key: SessionKey, place: str) -> None:
         await self._store.bind(key.namespace, self.root, place, key.id)
 
+    async def unbind(self, namespace: str, place: str) -> bool:
+        return await self._store.unbind(namespace, self.root, place)
+
     async def paths(self, key: SessionKey) -> list[str]:
         """Notebooks that talk to the session."""
         places = await self._store.paths(self.root, key)

@@ -18,6 +18,7 @@ from jupyter_core.utils import ensure_async
 
 from agent_kernel.errors import AgentKernelError, InvalidRequest
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.private import is_private
 from agent_kernel.sessions.snapshot import snapshot
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.transcript import Exported, Transcript, export, parse
@@ -142,7 +143,7 @@ class Sidecars:
     async def _write(self, mark: Mark) -> None:
         try:
             key = await self._notebooks.bound(mark.namespace, mark.path)
-            if key is None or await ensure_async(self._is_hidden(mark.path)):
+            if key is None or is_private(key.id) or await ensure_async(self._is_hidden(mark.path)):
                 return
             file = self._file(mark.path)
             exported = await self._document(key)

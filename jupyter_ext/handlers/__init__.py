@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
+from jupyter_ext.handlers.branches import (
+    BranchesHandler,
+    BranchHandler,
+    CurrentBranchHandler,
+    ForkHandler,
+    TurnVersionsHandler,
+    UndoHandler,
+)
 from jupyter_ext.handlers.models import (
     EngineHandler,
     EngineUnloadHandler,
@@ -36,6 +44,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/turns/{ID}", TurnHandler),
     (rf"{PREFIX}/turns/{ID}/events", TurnEventsHandler),
     (rf"{PREFIX}/turns/{ID}/cancel", TurnCancelHandler),
+    (rf"{PREFIX}/turns/{ID}/versions", TurnVersionsHandler),
     (rf"{PREFIX}/turns/{ID}/claims", ClaimsHandler),
     (rf"{PREFIX}/turns/{ID}/claims/{ID}", ClaimHandler),
     (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
@@ -44,6 +53,11 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}/turns", TurnsHandler),
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
     (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),
+    (rf"{PREFIX}/sessions/{ID}/branches", BranchesHandler),
+    (rf"{PREFIX}/sessions/{ID}/branches/{ID}", BranchHandler),
+    (rf"{PREFIX}/sessions/{ID}/branch", CurrentBranchHandler),
+    (rf"{PREFIX}/sessions/{ID}/fork", ForkHandler),
+    (rf"{PREFIX}/sessions/{ID}/undo", UndoHandler),
     (rf"{PREFIX}/sessions/{ID}/blobs/([0-9a-f]{{64}})", BlobHandler),
     (rf"{PREFIX}/binding", BindingHandler),
     (rf"{PREFIX}/binds/{ID}", BindHandler),

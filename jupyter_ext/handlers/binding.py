@@ -8,6 +8,7 @@ from agent_kernel import __version__
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.errors import InvalidRequest, NotFound
 from agent_kernel.sessions.model import Session, SessionKey
+from agent_kernel.sessions.private import is_private
 from jupyter_ext.binds import Bind
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import BindingBody
@@ -69,6 +70,22 @@ class BindingHandler(AgentHandler):
         session = await self.app.access.session(self.caller, body.session)
         await self.app.notebooks.bind(session.key, place)
         self.reply(session_to_json(session))
+
+    @guarded("write")
+    async def delete(self) -> None:
+        """The notebook has no session from now on, or after a private one the one it had before. Nothing is deleted
+        but a private session, which is held nowhere else."""
+        access, notebooks = self.app.access, self.app.notebooks
+        place = await access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if place is None:
+            raise InvalidRequest("Name the notebook (path) or the kernel whose session this is.")
+        key = await notebooks.bound(self.caller.namespace, place)
+        unbound = key is not None and await notebooks.unbind(self.caller.namespace, place)
+        if key is not None and is_private(key.id) and not await notebooks.paths(key):
+            await self.app.runtime.store.delete(key)
+            await self.app.runtime.sandbox.close(key, remove=True)
+        now = await notebooks.bound(self.caller.namespace, place)
+        self.reply({"unbound": key.id if unbound and key else None, "session": now.id if now else None})
 
 
 class BindHandler(AgentHandler):

@@ -6,13 +6,13 @@ import base64
 import binascii
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agent_kernel.agent import Note, TurnRequest
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Media, is_seen
 from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput
-from agent_kernel.sessions.model import valid_id
+from agent_kernel.sessions.model import Described, valid_id
 from agent_kernel.settings import Permission
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]
@@ -192,10 +192,44 @@ class SessionBody(Body):
     id: Id | None = None
     title: Annotated[str, Field(max_length=500)] = ""
     bind: bool = True
+    private: bool | None = None
 
 
-class TitleBody(Body):
-    title: Annotated[str, Field(max_length=500)]
+class DescribeBody(Body):
+    """What to change of a session; at least one of them."""
+
+    title: Annotated[str, Field(max_length=500)] | None = None
+    tags: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    context: Any = None
+
+    @model_validator(mode="after")
+    def some(self) -> DescribeBody:
+        if not self.model_fields_set:
+            raise ValueError("name what to change: title, tags, metadata or context")
+        return self
+
+    def described(self) -> Described:
+        return Described(self.title, None if self.tags is None else tuple(self.tags), self.metadata, self.context)
+
+
+class BranchBody(Body):
+    """``before`` is the turn before which it ends; without it everything stays in it."""
+
+    before: Id | None = None
+    name: Annotated[str, Field(max_length=200)] = ""
+
+
+class SwitchBody(Body):
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ForkBody(Body):
+    """``turns``: only the first so many that were committed."""
+
+    turns: Annotated[int, Field(ge=0)] | None = None
+    id: Id | None = None
+    bind: bool = False
 
 
 class BindingBody(Body):

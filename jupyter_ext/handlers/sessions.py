@@ -6,24 +6,43 @@ import contextlib
 import dataclasses
 from typing import Any
 
-from agent_kernel.errors import NotFound, SessionNotFound
+from agent_kernel.errors import BranchNotFound, NotFound, SessionNotFound
 from agent_kernel.sessions.model import Item, Session, SessionKey, Turn, new_id
+from agent_kernel.sessions.private import is_private, private_id
 from jupyter_ext.handlers.base import AgentHandler, guarded
-from jupyter_ext.handlers.bodies import EmptyBody, SessionBody, TitleBody
+from jupyter_ext.handlers.bodies import DescribeBody, EmptyBody, SessionBody
+from jupyter_ext.handlers.revision import etag, seen
 
 LISTED = 50
 MAX_LISTED = 1000
+SEARCHED = 5000
+"""Of the sessions used last, when a name is looked for."""
 
 
-def session_to_json(session: Session) -> dict[str, Any]:
+def brief(session: Session) -> dict[str, Any]:
+    """What everybody of the namespace may see of it."""
     return {
         "id": session.key.id,
         "title": session.title,
+        "tags": list(session.tags),
         "created": session.created,
         "updated": session.updated,
+        "accessed": session.accessed,
         "turns": session.turns,
         "head": session.head,
+        "revision": session.revision,
+        "branch": session.branch,
+        "private": is_private(session.key.id),
     }
+
+
+def session_to_json(session: Session) -> dict[str, Any]:
+    return {**brief(session), "metadata": dict(session.metadata), "context": session.context}
+
+
+def names_of(session: Session) -> str:
+    """All that a person may know it by."""
+    return "\n".join((session.title, session.key.id, *session.tags)).casefold()
 
 
 def item_to_json(item: Item) -> dict[str, Any]:
@@ -39,19 +58,24 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
 class SessionsHandler(AgentHandler):
     @guarded("read")
     async def get(self) -> None:
-        """A kernel sees the titles in its namespace, to choose from."""
+        """A kernel sees the titles in its namespace, to choose from. ``name``: only those with it in their title, tags
+        or id, in any case."""
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        name = self.get_argument("name", "").casefold()
         place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
         bound = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
-        found = await self.app.runtime.store.list(self.caller.namespace, limit)
-        listed = [{**session_to_json(session), "bound": session.key == bound} for session in found]
-        self.reply({"sessions": listed})
+        found = await self.app.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
+        named = [
+            session for session in found if name in " ".join((session.title, session.key.id, *session.tags)).casefold()
+        ]
+        listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
+        self.reply({"sessions": listed[:limit]})
 
     @guarded("write")
     async def post(self) -> None:
         body = self.parse(SessionBody)
         place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
-        key = SessionKey(self.caller.namespace, body.id or new_id("session"))
+        key = SessionKey(self.caller.namespace, body.id or await self._made(body, place))
         await self.app.access.claim_id(self.caller, key.id)
         session = await self.app.runtime.store.create(key, body.title)
         bound = body.bind and place is not None
@@ -59,21 +83,35 @@ class SessionsHandler(AgentHandler):
             await self.app.notebooks.bind(key, place)
         self.reply({**session_to_json(session), "bound": bound}, 201)
 
+    async def _made(self, body: SessionBody, place: str | None) -> str:
+        """An id. A notebook whose session is private begins another private one, unless it is told otherwise."""
+        private = body.private
+        if private is None and body.bind and place is not None:
+            bound = await self.app.notebooks.bound(self.caller.namespace, place)
+            private = bound is not None and is_private(bound.id)
+        return private_id() if private else new_id("session")
+
 
 class SessionHandler(AgentHandler):
+    def compute_etag(self) -> str | None:
+        """Set where a session is sent; tornado's own would be a hash of the body."""
+        return None
+
     @guarded("read")
     async def get(self, session_id: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
+        self.set_header("ETag", etag(session.revision))
         self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(session.key)})
 
     @guarded("write")
     async def patch(self, session_id: str) -> None:
-        body = self.parse(TitleBody)
+        body = self.parse(DescribeBody)
         session = await self.app.access.session(self.caller, session_id)
-        await self.app.runtime.store.rename(session.key, body.title)
-        renamed = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self)):
+            changed = await self.app.runtime.store.describe(session.key, body.described())
         await self.app.sidecars.touch(session.key)
-        self.reply(session_to_json(renamed))
+        self.set_header("ETag", etag(changed.revision))
+        self.reply(session_to_json(changed))
 
     @guarded("write")
     async def delete(self, session_id: str) -> None:
@@ -81,8 +119,9 @@ class SessionHandler(AgentHandler):
         deleted = False
         with contextlib.suppress(SessionNotFound):
             session = await self.app.access.session(self.caller, session_id)
-            deleted = await self.app.runtime.store.delete(session.key)
-            await self.app.runtime.sandbox.close(session.key)
+            async with self.app.changes.of(session.key, seen(self)):
+                deleted = await self.app.runtime.store.delete(session.key)
+            await self.app.runtime.sandbox.close(session.key, remove=is_private(session_id))
         self.reply({"id": session_id, "deleted": deleted})
 
 
@@ -91,7 +130,8 @@ class SessionClearHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
         session = await self.app.access.session(self.caller, session_id)
-        await self.app.runtime.store.clear(session.key)
+        async with self.app.changes.of(session.key, seen(self)):
+            await self.app.runtime.store.clear(session.key)
         await self.app.sidecars.touch(session.key)
         self.reply(session_to_json(await self.app.access.session(self.caller, session_id)))
 
@@ -100,8 +140,11 @@ class SessionItemsHandler(AgentHandler):
     @guarded("read")
     async def get(self, session_id: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
-        items = await self.app.runtime.store.latest(session.key, self.number("limit"))
-        turns = await self.app.runtime.store.turns(session.key)
+        store, branch = self.app.runtime.store, self.get_argument("branch", None)
+        if branch is not None and all(branch != other.name for other in await store.branches(session.key)):
+            raise BranchNotFound(f"There is no branch {branch!r}.", details={"branch": branch})
+        items = await store.latest(session.key, self.number("limit"), branch=branch)
+        turns = await store.turns(session.key, branch=branch)
         self.reply({"items": [item_to_json(item) for item in items], "turns": [turn_to_json(turn) for turn in turns]})
 
 

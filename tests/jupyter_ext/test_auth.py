@@ -65,8 +65,8 @@ async def _prepare(server: AgentServer) -> World:
     async with server.kernel_client(tokens["kernel"]) as client:
         turn = await start_turn(client, "ask me", where="live", answers=["*"])
         asked = await wait_for_event(client, turn["turn"], "approval.required")
-        spare, busy = [
-            (await client.post("agent/v1/sessions", json={"bind": False})).json()["id"] for _ in ("spare", "busy")
+        spare, busy, branched = [
+            (await client.post("agent/v1/sessions", json={"bind": False})).json()["id"] for _ in range(3)
         ]
         done = await start_turn(client, "hello", session=spare)
         await followed(client, done["turn"])
@@ -81,6 +81,7 @@ async def _prepare(server: AgentServer) -> World:
         "done": done["turn"],
         "spare": spare,
         "busy": busy,
+        "branched": branched,
         "approval": asked["data"]["approval"],
         "bind": pending["pending"],
         "hash": "0" * 64,
@@ -111,6 +112,7 @@ TABLE: list[Row] = [
     ("POST", "turns", {"prompt": "hello", "session": "{busy}"}, {"token": 202, "other kernel": 403}),
     ("POST", "turns", {"prompt": "hello"}, {"token": 202}),
     ("POST", "turns", {"prompt": "hello", "kernel": "{kernel}"}, {"token": 202, "other kernel": 403}),
+    ("GET", "turns/{done}/versions", None, {"token": 200, "other kernel": 404}),
     ("POST", "turns/{turn}/claims", {"call": "none", "client": "c"}, {"token": 404}),
     ("POST", "turns/{turn}/claims/none", {"action": "renew", "token": "t"}, {"token": 404}),
     ("POST", "agent/approvals/{approval}", {"decision": "never"}, {"token": 400}),
@@ -122,11 +124,19 @@ TABLE: list[Row] = [
     ("PATCH", "sessions/{spare}", {"title": "t"}, {"token": 200, "other kernel": 403}),
     ("POST", "sessions/{spare}/clear", {}, {"token": 200, "other kernel": 403}),
     ("GET", "sessions/{session}/items", None, {"token": 200, "other kernel": 403}),
+    ("GET", "sessions/{spare}/branches", None, {"token": 200, "other kernel": 403}),
+    ("POST", "sessions/{spare}/branches", {"before": "none"}, {"token": 404, "other kernel": 403}),
+    ("PUT", "sessions/{spare}/branch", {"name": "main"}, {"token": 200, "other kernel": 403}),
+    ("DELETE", "sessions/{spare}/branches/none", None, {"token": 404, "other kernel": 403}),
+    ("POST", "sessions/{spare}/fork", {"turns": 0}, {"token": 201, "other kernel": 403}),
+    ("POST", "sessions/{spare}/fork", {"id": "a user's"}, {"token": 409, "kernel": 403, "other kernel": 403}),
+    ("POST", "sessions/{branched}/undo", {}, {"token": 200, "other kernel": 403}),
     ("GET", "sessions/{session}/blobs/{hash}", None, {"token": 404, "other kernel": 403}),
     ("POST", "sessions/{busy}/turns", {"prompt": "hello"}, {"token": 202, "other kernel": 403}),
     ("DELETE", "sessions/none", None, {"token": 200}),
     ("GET", "binding", None, {"token": 200}),
     ("PUT", "binding", {"session": "{spare}"}, {"token": 400, "kernel": 200, "other kernel": 202}),
+    ("DELETE", "binding", None, {"token": 400, "kernel": 200, "other kernel": 200}),
     ("GET", "binds/{bind}", None, {"token": 200, "other kernel": 404}),
     ("GET", "binds/{bind}/confirm", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("POST", "binds/{bind}/confirm", None, {"token": 400, "kernel": 403, "other kernel": 403}),

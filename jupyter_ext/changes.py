@@ -1,0 +1,36 @@
+"""Changes of a session, one at a time, each of the revision that its client has seen: two windows do not overwrite
+each other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from weakref import WeakValueDictionary
+
+from agent_kernel.errors import Conflict
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.store import SessionStore
+
+
+class Changes:
+    """Of this server. Another server on the same store may still come in between; what it changes is then kept by the
+    store's own rules, and the last one counts."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
+
+    @contextlib.asynccontextmanager
+    async def of(self, key: SessionKey, revision: int | None) -> AsyncIterator[None]:
+        """``revision``: what the client has seen; None: whatever there is. Raises Conflict for another one."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            session = await self._store.info(key) if revision is not None else None
+            if session is not None and session.revision != revision:
+                raise Conflict(
+                    "The session has changed since you have seen it.",
+                    hint="Read it again.",
+                    details={"revision": session.revision},
+                )
+            yield

@@ -1,0 +1,116 @@
+"""The branches of a session: list, make, switch, drop; fork, undo, and the versions of a turn."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.sessions.last_turn import undo
+from agent_kernel.sessions.model import Branch, SessionKey, new_id
+from agent_kernel.sessions.private import is_private, private_id
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.bodies import BranchBody, EmptyBody, ForkBody, SwitchBody
+from jupyter_ext.handlers.revision import seen
+from jupyter_ext.handlers.sessions import session_to_json
+
+
+def branch_to_json(branch: Branch) -> dict[str, Any]:
+    return dataclasses.asdict(branch)
+
+
+class BranchesHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, session_id: str) -> None:
+        session = await self.app.access.session(self.caller, session_id)
+        branches = await self.app.runtime.store.branches(session.key)
+        self.reply({"branches": [branch_to_json(branch) for branch in branches], "revision": session.revision})
+
+    @guarded("write")
+    async def post(self, session_id: str) -> None:
+        """A new branch, which is the current one from now on."""
+        body = self.parse(BranchBody)
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self)):
+            branch = await self.app.runtime.store.branch(session.key, before=body.before, name=body.name)
+        await self.app.sidecars.touch(session.key)
+        self.reply(branch_to_json(branch), 201)
+
+
+class CurrentBranchHandler(AgentHandler):
+    @guarded("write")
+    async def put(self, session_id: str) -> None:
+        body = self.parse(SwitchBody)
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self)):
+            branch = await self.app.runtime.store.switch(session.key, body.name)
+        await self.app.sidecars.touch(session.key)
+        self.reply(branch_to_json(branch))
+
+
+class BranchHandler(AgentHandler):
+    @guarded("write")
+    async def delete(self, session_id: str, name: str) -> None:
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self)):
+            await self.app.runtime.store.drop_branch(session.key, name)
+        await self.app.sidecars.touch(session.key)
+        self.reply({"name": name, "deleted": True})
+
+
+class ForkHandler(AgentHandler):
+    @guarded("write")
+    async def post(self, session_id: str) -> None:
+        """A new session; bound to the notebook on request."""
+        body, access = self.parse(ForkBody), self.app.access
+        session = await access.session(self.caller, session_id)
+        place = await access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if body.bind and place is None:
+            raise InvalidRequest("Name the notebook (path) or the kernel whose session the fork shall be.")
+        made = private_id() if is_private(session_id) else new_id("session")
+        target = SessionKey(self.caller.namespace, body.id or made)
+        await access.claim_id(self.caller, target.id)
+        fork = await self.app.runtime.store.fork(session.key, target, body.turns)
+        if body.bind and place is not None:
+            await self.app.notebooks.bind(target, place)
+        self.reply({**session_to_json(fork), "bound": body.bind, "source": session_id}, 201)
+
+
+class UndoHandler(AgentHandler):
+    @guarded("write")
+    async def post(self, session_id: str) -> None:
+        """Takes the newest turn of the current branch back; ``ran`` names what it ran, which can not be taken back."""
+        self.parse(EmptyBody)
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self)):
+            undone = await undo(self.app.runtime.store, session.key)
+        await self.app.sidecars.touch(session.key)
+        after = await self.app.access.session(self.caller, session_id)
+        told = dataclasses.asdict(undone) if undone else None
+        self.reply({"undone": told, "session": session_to_json(after)})
+
+
+class TurnVersionsHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, turn_id: str) -> None:
+        """The versions of one question, in the order they were asked."""
+        stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        listed = []
+        for number, (other, branch) in enumerate(await self.app.versions.of(stored), 1):
+            found = await self.app.access.stored_turn(self.caller, other, stored.key.id)
+            listed.append(
+                {
+                    "version": number,
+                    "turn": other,
+                    "branch": branch,
+                    "state": found.state,
+                    "model": found.model,
+                    "opened": found.opened,
+                    "closed": found.closed,
+                    "current": await self._is_current(found.key, other),
+                }
+            )
+        self.reply({"session": stored.key.id, "versions": listed})
+
+    async def _is_current(self, key: SessionKey, turn: str) -> bool:
+        return any(shown.id == turn for shown in await self.app.runtime.store.turns(key))

@@ -1,0 +1,148 @@
+"""Branches, forks, undo and descriptions of sessions, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from tests.server import AgentServer, Json, followed, start_turn
+
+
+async def talk(client: httpx.AsyncClient, session: str, *prompts: str, **body: Any) -> list[str]:
+    """Turns to their end; their ids."""
+    turns = []
+    for prompt in prompts:
+        started = await start_turn(client, prompt, session=session, **body)
+        await followed(client, started["turn"])
+        turns.append(started["turn"])
+    return turns
+
+
+async def said(client: httpx.AsyncClient, session: str, branch: str = "") -> list[str]:
+    query = {"branch": branch} if branch else {}
+    items = (await client.get(f"agent/v1/sessions/{session}/items", params=query)).json()["items"]
+    return [item["message"]["content"] for item in items if item["message"]["role"] == "user"]
+
+
+async def test_a_branch_is_made_listed_read_left_and_dropped(server: AgentServer) -> None:
+    async with server.client() as client:
+        _, second = await talk(client, "tree", "one", "two")
+        path = "agent/v1/sessions/tree"
+        made = await client.post(f"{path}/branches", json={"before": second, "name": "other way"})
+        assert made.status_code == 201
+        assert (made.json()["name"], made.json()["parent"], made.json()["current"]) == ("other way", "main", True)
+        await talk(client, "tree", "two, differently")
+        assert await said(client, "tree") == ["one", "two, differently"]
+        assert await said(client, "tree", "main") == ["one", "two"]
+        assert (await client.get(f"{path}/items", params={"branch": "none"})).status_code == 404
+        assert (await client.put(f"{path}/branch", json={"name": "main"})).json()["turns"] == 2
+        assert await said(client, "tree") == ["one", "two"]
+        listed = (await client.get(f"{path}/branches")).json()["branches"]
+        assert [(branch["name"], branch["current"]) for branch in listed] == [("main", True), ("other way", False)]
+        assert (await client.delete(f"{path}/branches/main")).status_code == 409
+        assert (await client.delete(f"{path}/branches/other%20way")).json() == {"name": "other way", "deleted": True}
+        assert (await client.put(f"{path}/branch", json={"name": "other way"})).status_code == 404
+
+
+async def test_versions_of_a_turn_are_told_with_the_branch_that_shows_each(server: AgentServer) -> None:
+    async with server.client() as client:
+        first, *_ = await talk(client, "versions", "one", cell="a", rerun="ask")
+        started = await start_turn(client, "uno", session="versions", cell="a", rerun="ask")
+        events = await followed(client, started["turn"])
+        [told] = [event["data"] for event in events if event["type"] == "turn.version"]
+        assert told["replaces"] == first
+        assert (told["number"], told["count"], told["kept_on"], told["changed"]) == (2, 2, "main", True)
+        answer = (await client.get(f"agent/v1/turns/{first}/versions")).json()
+        assert [(version["turn"], version["branch"], version["current"]) for version in answer["versions"]] == [
+            (first, "main", False),
+            (started["turn"], told["branch"], True),
+        ]
+
+
+async def test_an_unchanged_cell_gets_its_stored_turn_and_no_new_one(server: AgentServer) -> None:
+    async with server.client() as client:
+        body: Json = {"prompt": "hello", "session": "kept", "cell": "a", "rerun": "show"}
+        first = await client.post("agent/v1/turns", json=body)
+        assert (first.status_code, first.json()["stored"]) == (202, False)
+        await followed(client, first.json()["turn"])
+        again = await client.post("agent/v1/turns", json=body)
+        assert (again.status_code, again.json()["stored"]) == (200, True)
+        assert again.json()["turn"] == first.json()["turn"]
+        assert again.json()["version"]["count"] == 1
+        other = await client.post("agent/v1/turns", json={**body, "sampling": {"seed": 1}})
+        assert other.status_code == 202
+        await followed(client, other.json()["turn"])
+        assert (await client.get("agent/v1/sessions/kept")).json()["turns"] == 2
+
+
+async def test_a_change_of_a_session_that_another_window_has_changed_is_refused(server: AgentServer) -> None:
+    async with server.client() as client:
+        await talk(client, "windows", "one")
+        path = "agent/v1/sessions/windows"
+        seen = {"If-Match": (await client.get(path)).headers["ETag"]}
+        first = await client.patch(path, json={"title": "Mine", "tags": ["a", "b"]}, headers=seen)
+        assert (first.status_code, first.json()["tags"]) == (200, ["a", "b"])
+        for request in (
+            client.build_request("PATCH", path, json={"title": "Yours"}, headers=seen),
+            client.build_request("POST", f"{path}/undo", json={}, headers=seen),
+            client.build_request("POST", f"{path}/branches", json={}, headers=seen),
+            client.build_request("PUT", f"{path}/branch", json={"name": "main"}, headers=seen),
+            client.build_request("POST", f"{path}/clear", json={}, headers=seen),
+            client.build_request("DELETE", path, headers=seen),
+        ):
+            refused = await client.send(request)
+            assert refused.status_code == 409, request.url
+            assert refused.json()["error"]["details"]["revision"] == first.json()["revision"]
+        current = {"If-Match": first.headers["ETag"]}
+        assert (await client.patch(path, json={"metadata": {"k": [1]}}, headers=current)).json()["title"] == "Mine"
+        assert (await client.patch(path, json={}, headers=current)).status_code == 400
+        assert (await client.patch(path, json={"title": "x"}, headers={"If-Match": "soon"})).status_code == 400
+
+
+async def test_a_fork_has_the_first_turns_under_an_id_of_its_own(server: AgentServer) -> None:
+    async with server.client() as client:
+        await talk(client, "source", "one", "two", "three")
+        fork = await client.post("agent/v1/sessions/source/fork", json={"turns": 2, "id": "the fork"})
+        assert fork.status_code == 201
+        assert await said(client, "the%20fork") == ["one", "two"]
+        assert (await client.post("agent/v1/sessions/source/fork", json={"id": "the fork"})).status_code == 409
+        assert (await client.post("agent/v1/sessions/source/fork", json={"bind": True})).status_code == 400
+
+
+async def test_undo_takes_the_newest_turn_back_and_says_what_it_ran(server: AgentServer) -> None:
+    async with server.client() as client:
+        await talk(client, "undone", "one", "two")
+        answer = (await client.post("agent/v1/sessions/undone/undo", json={})).json()
+        assert (answer["undone"]["prompt"], answer["undone"]["ran"]) == ("two", [])
+        assert await said(client, "undone") == ["one"]
+        await client.post("agent/v1/sessions/undone/undo", json={})
+        assert (await client.post("agent/v1/sessions/undone/undo", json={})).json()["undone"] is None
+
+
+async def test_sessions_are_found_by_their_names(server: AgentServer) -> None:
+    async with server.client() as client:
+        await client.post("agent/v1/sessions", json={"id": "by-name", "title": "Rain in Ålesund", "bind": False})
+        await client.patch("agent/v1/sessions/by-name", json={"tags": ["weather"], "metadata": {"secret": 1}})
+        for name in ("ålesund", "WEATHER", "by-na"):
+            found = (await client.get("agent/v1/sessions", params={"name": name})).json()["sessions"]
+            assert [session["id"] for session in found] == ["by-name"]
+            assert "metadata" not in found[0], "a list shows titles, not what programs keep there"
+
+
+async def test_a_private_session_is_nowhere_but_in_memory(server: AgentServer) -> None:
+    async with server.client() as client:
+        made = (await client.post("agent/v1/sessions", json={"private": True})).json()
+        assert made["private"]
+        turn = (await talk(client, made["id"], "a secret nobody keeps"))[0]
+        assert (await client.get(f"agent/v1/turns/{turn}")).json()["state"] == "committed"
+        listed = (await client.get("agent/v1/sessions", params={"limit": 1000})).json()["sessions"]
+        assert made["id"] not in [session["id"] for session in listed]
+        assert (await client.get(f"agent/v1/sessions/{made['id']}")).json()["turns"] == 1
+        inside = await client.post(f"agent/v1/sessions/{made['id']}/fork", json={})
+        assert inside.json()["private"]
+        outside = await client.post(f"agent/v1/sessions/{made['id']}/fork", json={"id": "not private"})
+        assert outside.status_code == 400
+    for file in server.directory.rglob("*"):
+        if file.is_file():
+            assert b"a secret nobody keeps" not in file.read_bytes(), file
