@@ -240,11 +240,13 @@ class Summaries(Protocol):
 
 class Search(Protocol):
     async def search(self, namespace: str, query: Query) -> list[Hit]:
-        """Sessions in which any of the words occurs, best first."""
+        """Sessions in which any of the words occurs in what a person or a model said, best first; of equal ones the one
+        that changed last. What ``sessions/search.py`` says holds. Raises InvalidRequest."""
         ...
 
     async def fold(self, limit: int = 1000) -> int:
-        """Takes up to ``limit`` new items into the index; how many are left. Search finds items before that too."""
+        """Takes up to about ``limit`` new items into the index, in short transactions; how many are left. Search finds
+        items before that too. A store without an index has none left."""
         ...
 
 
@@ -331,5 +333,5 @@ class Unused(Protocol):
         ...
 
 
-class SessionStore(Sessions, Turns, History, Branches, Summaries, Openings, Bindings, Wholes, Protocol):
+class SessionStore(Sessions, Turns, History, Branches, Summaries, Search, Openings, Bindings, Wholes, Protocol):
     async def aclose(self) -> None: ...
