@@ -72,12 +72,14 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What to change of a session; None stays as it is. To forget ``context``, give an empty object."""
+    """What to change of a session; None stays as it is. To forget ``context``, give an empty object. ``title`` only in
+    the place of ``instead_of``, if that is given: what a person wrote meanwhile stays."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
     metadata: Mapping[str, Any] | None = None
     context: Any = None
+    instead_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

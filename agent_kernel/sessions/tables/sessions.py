@@ -115,9 +115,10 @@ def excess(db: sqlite3.Connection, cap: int, namespace: str | None) -> list[Sess
 
 
 def describe(db: sqlite3.Connection, key: SessionKey, change: Described, now: float) -> Session:
-    found(db, key)
+    session = found(db, key)
+    chosen_by_another = change.instead_of is not None and session.title != change.instead_of
     fields = {
-        "title": change.title,
+        "title": None if chosen_by_another else change.title,
         "tags": json.dumps(change.tags, ensure_ascii=False) if change.tags is not None else None,
         "metadata": stored.encode_json(change.metadata) if change.metadata is not None else None,
         "context": stored.encode_value(change.context) if change.context is not None else None,

@@ -1,0 +1,99 @@
+"""What follows a turn that was answered: a title for a new session, a summary when the model's tokens run out. Nobody
+waits for it, the next turn of the session ends it, and it harms nothing when it fails."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+from agent_kernel.errors import AgentKernelError, Conflict
+from agent_kernel.events import Notice
+from agent_kernel.protocols import Engine
+from agent_kernel.sessions.compaction import Compactor
+from agent_kernel.sessions.errands import Errands
+from agent_kernel.sessions.model import SessionKey, Summary
+from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.titles import retitle, title_of
+
+log = logging.getLogger(__name__)
+SUMMARISED = "Earlier turns were summarised for the model ({reason}). %agent compact undo takes that back."
+FAILED = "The earlier turns could not be summarised {times} times in a row: older ones are left out for the model. "
+FAILED += "%agent compact tries again."
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A turn that was answered. ``share`` of the model's tokens was in use."""
+
+    key: SessionKey
+    first: bool
+    said: str
+    answer: str
+    share: float
+
+
+class Afterwards:
+    def __init__(
+        self, store: SessionStore, compactor: Compactor, titles: Literal["rule", "engine", "off"] = "rule"
+    ) -> None:
+        self._store = store
+        self.compactor = compactor
+        self._titles = titles
+        self._errands = Errands()
+        self._news: dict[SessionKey, Notice] = {}
+        self._ruled: dict[SessionKey, str] = {}
+
+    def turn_ended(self, answered: Answered, engine: Engine) -> None:
+        self._errands.start(answered.key, self._follow(answered, engine))
+
+    async def give_way(self, key: SessionKey) -> Notice | None:
+        """Before a turn: ends what is being done, and what there is to tell about what was."""
+        await self._errands.give_way(key)
+        return self._news.pop(key, None)
+
+    def title(self, key: SessionKey, said: str) -> str:
+        """Of a session that is being made, empty if titles are off. The model may replace this one later."""
+        if self._titles == "off":
+            return ""
+        return self.ruled(key, title_of(said))
+
+    def ruled(self, key: SessionKey, title: str) -> str:
+        """Notes that nobody chose this title."""
+        if self._titles == "engine":
+            self._ruled[key] = title
+        return title
+
+    async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
+        """Because a person asked. Raises as Compactor.compact does, and Conflict while something else is being done."""
+        return await self._errands.done(key, self.compactor.compact(key, engine))
+
+    async def aclose(self) -> None:
+        await self._errands.aclose()
+
+    async def _follow(self, answered: Answered, engine: Engine) -> None:
+        try:
+            if answered.first and (ruled := self._ruled.pop(answered.key, "")):
+                await retitle(self._store, answered.key, engine, answered.said, answered.answer, instead_of=ruled)
+        except Exception as error:  # noqa: BLE001  nobody waits for a title
+            log.warning("session %s got no title: %s", answered.key.id, type(error).__name__)
+        try:
+            await self._compact(answered, engine)
+        except Conflict:
+            return  # another server is at it, or the branch changed: the next turn asks again
+        except Exception as error:  # noqa: BLE001  nobody waits for a summary, and nothing is lost without
+            self._failed(answered.key, error)
+
+    async def _compact(self, answered: Answered, engine: Engine) -> None:
+        key = answered.key
+        if not await self.compactor.due(key, answered.share):
+            return
+        reason = f"{min(answered.share, 1):.0%} of the model's tokens were in use"
+        if await self.compactor.compact(key, engine, reason):
+            self._news[key] = Notice("info", SUMMARISED.format(reason=reason))
+
+    def _failed(self, key: SessionKey, error: Exception) -> None:
+        code = error.code if isinstance(error, AgentKernelError) else type(error).__name__
+        log.warning("session %s could not be summarised: %s", key.id, code)
+        if self.compactor.given_up(key):
+            self._news[key] = Notice("warning", FAILED.format(times=self.compactor.policy.failures))
