@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent_kernel.messages import Media
+from agent_kernel.messages import Media, Message
 from agent_kernel.protocols import OutputFormat, Sampling
+from agent_kernel.sessions.reconcile import History
 from agent_kernel.settings import Permission
 
 
@@ -22,9 +23,16 @@ class TurnRequest:
     """``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls it can have a person
     answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice`` binds the first round
     only: a call that must be made is made once. ``model`` names the engine where a server has several; an Agent that
-    was given its engine keeps it."""
+    was given its engine keeps it.
 
-    prompt: str
+    ``messages`` is the conversation that the client carries; the prompt comes behind it, or is its end (then ``prompt``
+    is empty). ``history`` says what it is: ``append``, all of it is new; ``replay``, the conversation as the client
+    knows it, reconciled with what is stored; ``auto``, replay if it has an answer before what it adds. System messages
+    at its beginning are the instructions of this turn, and not stored. ``history_limit``: how many earlier items the
+    model sees at most (None: the session's own limit).
+    """
+
+    prompt: str = ""
     media: tuple[Media, ...] = ()
     notes: tuple[Note, ...] = ()
     where: str = "sandbox"
@@ -38,3 +46,6 @@ class TurnRequest:
     parallel_calls: bool = True
     output: OutputFormat | None = None
     model: str = ""
+    messages: tuple[Message, ...] = ()
+    history: History = "auto"
+    history_limit: int | None = None

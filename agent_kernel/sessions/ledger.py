@@ -141,18 +141,20 @@ class OpenTurn:
         return items
 
     async def append_at(
-        self, messages: Sequence[Message], behind: int, earlier: Sequence[Sequence[Message]] = ()
+        self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]] = ()
     ) -> list[Item]:
-        """The first items, behind item ``behind`` instead of at the end of the current branch."""
+        """The first items, behind item ``behind`` (None: at the end of the current branch), after the turns
+        ``earlier``."""
         async with self._lock:
             return await settled(self._append_at(messages, behind, earlier))
 
     async def _append_at(
-        self, messages: Sequence[Message], behind: int, earlier: Sequence[Sequence[Message]]
+        self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]]
     ) -> list[Item]:
         store, owner = self._ledger.store, self._ledger.owner
-        items = await store.append_at(self.turn, owner, messages, self.head, behind=behind, earlier=earlier)
-        self.head += sum(map(len, earlier)) + len(items)
+        clean, before = await self._ledger.clean(messages), [await self._ledger.clean(batch) for batch in earlier]
+        items = await store.append_at(self.turn, owner, clean, self.head, behind=behind, earlier=before)
+        self.head += sum(map(len, before)) + len(items)
         return items
 
     async def close(

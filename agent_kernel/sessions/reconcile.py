@@ -15,21 +15,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import Any, Literal, TypeAlias
 
 from agent_kernel.messages import Message
 from agent_kernel.sessions import canonical
+from agent_kernel.sessions.model import Item
+from agent_kernel.sessions.whole import Whole
 
 History: TypeAlias = Literal["auto", "append", "replay"]
+MOST_BRANCHES = 32
+"""Of the newest, that a request is compared with beside the current one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """The first ``kept`` of the stored messages stay, ``new`` follow them. ``agreed`` visible messages are the same in
-    both. The model's view is ``stored[:kept]`` and then ``new``."""
+    """The first ``kept`` of the stored messages stay, ``new`` follow them, of which the last ``added`` are what the
+    request adds. ``agreed`` visible messages are the same in both. The model's view is ``stored[:kept]`` and then
+    ``new``."""
 
     kept: int
     new: tuple[Message, ...]
+    added: int
     agreed: int = 0
 
 
@@ -48,9 +55,9 @@ class Step:
 
 
 def split(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """(the system messages at its beginning, the conversation)"""
+    """(the system messages at its beginning, the conversation without hidden messages)"""
     start = canonical.instructed(messages)
-    return list(messages[:start]), list(messages[start:])
+    return list(messages[:start]), [message for message in messages[start:] if not message.hidden]
 
 
 def added_from(messages: Sequence[Message]) -> int:
@@ -73,7 +80,62 @@ def mode(messages: Sequence[Message], wanted: History = "auto") -> Literal["appe
 
 
 def append(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
-    return Splice(len(stored), tuple(paired(incoming, added_from(incoming))))
+    """All that comes is new. Results that come alone answer the newest stored calls of their ids: these are said again
+    with them, in the place of what stands there."""
+    known = paired(incoming, added_from(incoming))
+    added = len(incoming) - added_from(incoming)
+    alone = next((at for at, message in enumerate(known) if message.role != "tool"), len(known))
+    answered = {message.call_id: message for message in known[:alone]}
+    for start, end in reversed([*_found_rounds(stored, 0, len(stored))] if alone else []):
+        results = {message.call_id: message for message in stored[start + 1 : end]}
+        if answered.keys() <= results.keys():
+            again = (stored[start], *(results | answered).values(), *known[alone:])
+            return Splice(start, again, len(again))
+    return Splice(len(stored), tuple(known), added)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """``history``: the stored messages that stay. ``behind``: the seq of the last of them where it is not the end of
+    the current branch (0: nothing stays). There follow ``carried``, which the client had elsewhere, and ``added``."""
+
+    history: tuple[Message, ...]
+    carried: tuple[Message, ...]
+    added: tuple[Message, ...]
+    behind: int | None = None
+
+
+def appended(items: Sequence[Item], incoming: Sequence[Message]) -> Placed:
+    """At the end of the current branch, which ends with ``items``."""
+    return _placed(items, append([item.message for item in items], incoming), None)
+
+
+def placed(whole: Whole, incoming: Sequence[Message]) -> Placed:
+    """Where in the tree of a session a request that carries its history belongs: on the branch with which it agrees
+    longest; of several, where nothing has to be left behind, then on the current one, then on the newest."""
+    failed = {turn.id for turn in whole.turns if turn.state == "failed"}
+    heads = {branch.name: branch.head for branch in whole.branches}
+    here = whole.session.branch
+    best: tuple[tuple[int, bool], str, list[Item], Splice] | None = None
+    for name in (here, *[other for other in reversed(heads) if other != here][:MOST_BRANCHES]):
+        items = [item for item in whole.shown(name)[1] if item.turn not in failed]
+        found = splice([item.message for item in items], incoming)
+        rank = (found.agreed, found.kept == len(items))
+        if best is None or rank > best[0]:
+            best = (rank, name, items, found)
+        if name == here and rank[1]:
+            break
+    assert best is not None, "there is a current branch"
+    _, name, items, found = best
+    return _placed(items, found, None if name == here else heads[name])
+
+
+def _placed(items: Sequence[Item], found: Splice, end: int | None) -> Placed:
+    """``end``: of the branch with these items, None for the current one."""
+    first = len(found.new) - found.added
+    behind = items[found.kept - 1].seq if found.kept else 0
+    history = tuple(item.message for item in items[: found.kept])
+    return Placed(history, found.new[:first], found.new[first:], end if found.kept == len(items) else behind)
 
 
 def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
@@ -82,7 +144,8 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
     known = paired(incoming, added_from(incoming))
     added = len(known) - (len(incoming) - added_from(incoming))
     ours, theirs = steps(stored), steps(known[:added])
-    kept, used, agreed = _lead(stored), 0, 0
+    begins_with_tools = bool(known) and canonical.is_traffic(known[0])
+    kept, used, agreed = canonical.instructed(stored) if begins_with_tools else _lead(stored), 0, 0
     for mine, other in zip(ours, theirs, strict=False):
         if not _agree(stored, mine, known, other) or used != other.at:
             break
@@ -93,7 +156,7 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
         if not all_of_it:
             break
     more = any(mine.at >= kept for mine in ours) or any(canonical.is_traffic(said) for said in stored[kept:])
-    return Splice(kept if more else len(stored), tuple(known[used:]), agreed)
+    return Splice(kept if more else len(stored), tuple(known[used:]), len(known) - added, agreed)
 
 
 def steps(messages: Sequence[Message]) -> list[Step]:
@@ -124,20 +187,23 @@ def paired(messages: Sequence[Message], until: int | None = None) -> list[Messag
         elif message.calls and message.text.strip():
             kept.append(replace(message, calls=()))
         index = end
-    return [*kept, *messages[max(index, until) :]]
+    return [*kept, *messages[until:]]
 
 
-def turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """One list for each user message and all that follows; hidden context goes with the message behind it."""
-    found: list[list[Message]] = []
-    for index, message in enumerate(messages):
-        opens = message.role == "user" and not (index and messages[index - 1].hidden)
-        if opens and (not found or any(said.role == "user" and not said.hidden for said in found[-1])):
-            found.append([])
-        if not found:
-            found.append([])
-        found[-1].append(message)
-    return found
+def exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], list[Message]]:
+    """(one list for each user message that was answered and all that follows it, what was not answered)"""
+    starts = [at for at, message in enumerate(messages) if not at or message.role == "user"]
+    ends = [*starts[1:], len(messages)]
+    found = [list(messages[start:end]) for start, end in zip(starts, ends, strict=False)]
+    unanswered: list[Message] = []
+    while found and all(message.role != "assistant" for message in found[-1]):
+        unanswered = [*found.pop(), *unanswered]
+    return found, unanswered
+
+
+def newest(messages: Sequence[Message], limit: int) -> list[Message]:
+    """At most the last ``limit``; fewer where they would begin with results whose calls are left out."""
+    return list(dropwhile(lambda message: message.role == "tool", messages[max(0, len(messages) - limit) :]))
 
 
 def _lead(stored: Sequence[Message]) -> int:

@@ -124,7 +124,7 @@ class SqliteStore:
         messages: Sequence[Message],
         expect_seq: int,
         *,
-        behind: int,
+        behind: int | None = None,
         earlier: Sequence[Sequence[Message]] = (),
     ) -> Items:
         batch, before = tuple(messages), tuple(map(tuple, earlier))

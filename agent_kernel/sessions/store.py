@@ -81,11 +81,11 @@ class Turns(Protocol):
         messages: Sequence[Message],
         expect_seq: int,
         *,
-        behind: int,
+        behind: int | None = None,
         earlier: Sequence[Sequence[Message]] = (),
     ) -> list[Item]:
-        """The first items of an open turn, behind item ``behind`` of any branch (0: at the beginning) instead of at the
-        end of the current one. That branch, or a new one if none ends there, becomes the current one together with the
+        """The first items of an open turn, behind item ``behind`` of any branch (0: at the beginning, None: at the end
+        of the current one). That branch, or a new one if none ends there, becomes the current one together with the
         items, so that nobody sees it empty. ``earlier`` was said before, elsewhere: each becomes a committed turn.
         Returns the items of this turn. Raises what ``append`` raises, Conflict for a turn that has items,
         InvalidRequest for an item that is not there or a call of ``earlier`` without its result."""

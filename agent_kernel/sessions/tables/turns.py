@@ -125,7 +125,7 @@ def append_at(
     messages: Sequence[Message],
     *,
     expect_seq: int,
-    behind: int,
+    behind: int | None,
     earlier: Sequence[Sequence[Message]],
     now: float,
 ) -> list[Item]:
@@ -136,7 +136,7 @@ def append_at(
     _expect(lease.place.head, expect_seq)
     if lease.place.head != opened.since:
         raise Conflict("The turn has items already: it stays where it is.", details={"turn": turn.id})
-    segment = segments.follow(db, turn.key, behind, now)
+    segment = lease.place.segment if behind is None else segments.follow(db, turn.key, behind, now)
     _move(db, opened, segment, opened.ordinal + len(earlier), opened.since + sum(map(len, earlier)))
     place = replace(lease.place, segment=segment)
     for ordinal, batch in enumerate(earlier, start=opened.ordinal):
