@@ -63,7 +63,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.sandbox": (CORE, set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
     "agent_kernel.context": (CORE, set()),
-    "agent_kernel.request": (CORE, set()),
+    "agent_kernel.request": ((*CORE, "agent_kernel.sessions.reconcile"), set()),
     "agent_kernel.conversation": ((*CORE, "agent_kernel.request", "agent_kernel.sessions"), set()),
     "agent_kernel.toolbox": (CORE, {"jsonschema", "referencing"}),
     "agent_kernel.agent": (
@@ -72,6 +72,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.context",
             "agent_kernel.conversation",
             "agent_kernel.request",
+            "agent_kernel.sessions.input_hook",
             "agent_kernel.sessions.ledger",
             "agent_kernel.toolbox",
         ),
