@@ -59,6 +59,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.sessions": (CORE, set()),
     # For tests, of ours and of others: imported by nothing else.
     "agent_kernel.contracts": ((*SEAMS, "agent_kernel.sessions"), {"pytest"}),
+    # Other frameworks' protocols; nothing of theirs is needed to import it.
+    "agent_kernel.peers": ((*CORE, "agent_kernel.sessions"), set()),
     "agent_kernel.tools": (CORE, set()),
     "agent_kernel.sandbox": (CORE, set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
@@ -92,6 +94,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
 
 # file: the libraries that it imports inside a function, at their first use. Nothing else is imported inside functions.
 LAZY: dict[str, set[str]] = {
+    "agent_kernel/cli/table.py": {"rich"},
     "agent_kernel/engines/local/chat_template.py": {"transformers"},
     "agent_kernel/engines/local/declared_parser.py": {"transformers"},
     "agent_kernel/engines/local/hub.py": {"httpx"},
@@ -105,6 +108,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},
     "agent_kernel/engines/local/torch_sampler.py": {"transformers"},
     "agent_kernel/engines/local/video_frames.py": {"PIL", "av"},
+    "agent_kernel/sessions/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction.py": {"regex"},
 }
 

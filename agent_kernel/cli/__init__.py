@@ -1,0 +1,43 @@
+"""The ``agent-kernel`` command. Results go to stdout, everything else to stderr; 0 is success, 1 a failure told in one
+line with the next step, 2 wrong usage, 130 interrupted.
+
+What is heavy is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from agent_kernel.cli.command import Command, add, group
+from agent_kernel.cli.doctor import DOCTOR
+from agent_kernel.cli.models import MODEL_COMMANDS
+from agent_kernel.cli.sessions import SESSIONS
+from agent_kernel.errors import AgentKernelError
+
+COMMANDS = (
+    Command("model", "models on this machine", group(MODEL_COMMANDS), lambda args: 2),
+    SESSIONS,
+    DOCTOR,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
+    add(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
+    args = parser.parse_args(argv)
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+        return status
+    except AgentKernelError as error:
+        print(f"agent-kernel: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("agent-kernel: stopped. Run the same command to go on.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as 'head' does; nothing more can be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

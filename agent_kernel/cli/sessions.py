@@ -1,0 +1,215 @@
+"""``agent-kernel sessions``: conversations that are stored here."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import sys
+import time
+from typing import Any
+
+from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.command import Command, add
+from agent_kernel.cli.exchange import EXCHANGE_COMMANDS
+from agent_kernel.cli.store import as_json, confirmed, namespace_of, opened
+from agent_kernel.cli.table import Column, listed, moment, printable, show
+from agent_kernel.errors import SessionNotFound
+from agent_kernel.messages import Message
+from agent_kernel.sessions.durations import seconds
+from agent_kernel.sessions.model import Item, Query, Session, SessionKey, Turn, new_id
+
+LISTED = 50
+FOUND = 5
+
+
+def session_row(session: Session) -> dict[str, Any]:
+    names = ("title", "turns", "head", "revision", "branch", "created", "updated", "accessed")
+    return {
+        "id": session.key.id,
+        "namespace": session.key.namespace,
+        **{name: getattr(session, name) for name in names},
+        "tags": list(session.tags),
+        "metadata": dict(session.metadata),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- list, show
+
+
+def list_arguments(parser: argparse.ArgumentParser) -> None:
+    cli_store.arguments(parser)
+    parser.add_argument(
+        "--limit", type=int, default=argparse.SUPPRESS, help=f"how many, the most recently used first ({LISTED})"
+    )
+
+
+def sessions_list(args: argparse.Namespace) -> int:
+    async def found() -> list[Session]:
+        async with opened(args) as store:
+            return await store.list(namespace_of(args), getattr(args, "limit", LISTED))
+
+    columns = {
+        "id": Column("ID"),
+        "updated": Column("USED", moment),
+        "turns": Column("TURNS", right=True),
+        "title": Column("TITLE"),
+        "tags": Column("TAGS", listed),
+    }
+    rows = [session_row(session) for session in asyncio.run(found())]
+    show(rows, columns, as_json=as_json(args), empty=f"No sessions of {namespace_of(args)}.")
+    return 0
+
+
+def show_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="of 'agent-kernel sessions list'")
+    parser.add_argument("--limit", type=int, help="only the newest messages")
+    parser.add_argument("--branch", help="another one than the current")
+    cli_store.arguments(parser)
+
+
+def sessions_show(args: argparse.Namespace) -> int:
+    async def found() -> tuple[Session, list[Turn], list[Item]]:
+        key = SessionKey(namespace_of(args), args.id)
+        async with opened(args) as store:
+            session = await store.info(key)
+            if session is None:
+                raise SessionNotFound(f"There is no session {args.id!r}.", hint="See: agent-kernel sessions list")
+            items = await store.latest(key, args.limit, branch=args.branch)
+            return session, await store.turns(key, branch=args.branch), items
+
+    session, turns, items = asyncio.run(found())
+    if as_json(args):
+        print(json.dumps(session_row(session) | {"turns": _turns(turns), "items": _items(items)}, indent=2))
+        return 0
+    print(f"{session.key.id}  {printable(session.title)}")
+    print(f"{session.turns} turns, used {moment(session.updated)}, branch {printable(args.branch or session.branch)}")
+    for item in items:
+        print(f"\n--- {item.seq} {item.message.role}, {moment(item.time)}")
+        print(_text(item.message))
+    return 0
+
+
+def _turns(turns: list[Turn]) -> list[dict[str, Any]]:
+    skipped = ("key", "usage", "record")
+    names = [field.name for field in dataclasses.fields(Turn) if field.name not in skipped]
+    return [
+        {name: getattr(turn, name) for name in names} | {"usage": dict(turn.usage), "record": dict(turn.record)}
+        for turn in turns
+    ]
+
+
+def _items(items: list[Item]) -> list[dict[str, Any]]:
+    return [{"seq": it.seq, "turn": it.turn, "time": it.time, "message": it.message.to_json()} for it in items]
+
+
+def _text(message: Message) -> str:
+    lines = [printable(line) for line in message.text.splitlines()]
+    lines += [f"[{medium.mime}, {medium.size} bytes]" for medium in message.media]
+    for call in message.calls:
+        lines.append(f"[calls {printable(call.name)}]")
+        lines += [f"    {printable(line)}" for value in call.arguments.values() for line in str(value).splitlines()]
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------------------------------------- search
+
+
+def search_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="+", help="any of them, as part of a word too, case ignored")
+    parser.add_argument("--limit", type=int, default=FOUND, help=f"sessions at most ({FOUND})")
+    parser.add_argument("--role", choices=("user", "assistant"), default="", help="who said it (default: both)")
+    parser.add_argument("--since", default="", metavar="TIME", help="not longer ago than, like 24h or 30d")
+    cli_store.arguments(parser)
+
+
+def sessions_search(args: argparse.Namespace) -> int:
+    since = time.time() - seconds(args.since, "--since") if args.since else None
+    query = Query(" ".join(args.words), limit=args.limit, role=args.role, since=since)
+
+    async def found() -> list[Any]:
+        async with opened(args) as store:
+            return await store.search(namespace_of(args), query)
+
+    hits = asyncio.run(found())
+    if as_json(args):
+        rows = [
+            session_row(hit.session)
+            | {"score": hit.score, "snippets": [dataclasses.asdict(snippet) for snippet in hit.snippets]}
+            for hit in hits
+        ]
+        print(json.dumps(rows, indent=2))
+        return 0 if hits else 1
+    for hit in hits:
+        print(f"{hit.session.key.id}  {moment(hit.session.updated)}  {printable(hit.session.title)}")
+        for snippet in hit.snippets:
+            print(f"    {snippet.seq:>5} {snippet.role:<10}{printable(snippet.text)}")
+    if not hits:
+        print("Nothing was found.", file=sys.stderr)
+    return 0 if hits else 1
+
+
+# ---------------------------------------------------------------------------------------------------- fork, delete
+
+
+def fork_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id")
+    parser.add_argument("new", nargs="?", help="the id of the copy (default: a new one)")
+    parser.add_argument("--turns", type=int, help="only the first ones that were committed")
+    cli_store.arguments(parser)
+
+
+def sessions_fork(args: argparse.Namespace) -> int:
+    source = SessionKey(namespace_of(args), args.id)
+    target = SessionKey(source.namespace, args.new or new_id("session"))
+
+    async def forked() -> Session:
+        async with opened(args) as store:
+            return await store.fork(source, target, args.turns)
+
+    session = asyncio.run(forked())
+    print(json.dumps(session_row(session), indent=2) if as_json(args) else session.key.id)
+    return 0
+
+
+def delete_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", nargs="+")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    cli_store.arguments(parser)
+
+
+def sessions_delete(args: argparse.Namespace) -> int:
+    """Of the store only; 'agent-kernel purge' removes the traces too."""
+    if not confirmed(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
+        return 1
+
+    async def deleted() -> list[dict[str, Any]]:
+        async with opened(args) as store:
+            return [{"id": id, "deleted": await store.delete(SessionKey(namespace_of(args), id))} for id in args.id]
+
+    rows = asyncio.run(deleted())
+    if as_json(args):
+        print(json.dumps(rows, indent=2))
+    else:
+        for row in rows:
+            print(f"{row['id']}  {'deleted' if row['deleted'] else 'was not there'}")
+    return 0
+
+
+SESSION_COMMANDS = (
+    Command("list", "the most recently used first", list_arguments, sessions_list),
+    Command("show", "what was said in one", show_arguments, sessions_show),
+    Command("search", "sessions in which any of the words occurs", search_arguments, sessions_search),
+    *EXCHANGE_COMMANDS,
+    Command("fork", "a copy of one that goes its own way", fork_arguments, sessions_fork),
+    Command("delete", "remove some from the store (see also: agent-kernel purge)", delete_arguments, sessions_delete),
+)
+
+
+def sessions_arguments(parser: argparse.ArgumentParser) -> None:
+    list_arguments(parser)
+    add(parser.add_subparsers(metavar="COMMAND"), SESSION_COMMANDS)
+
+
+SESSIONS = Command("sessions", "conversations that are stored here; alone: list", sessions_arguments, sessions_list)

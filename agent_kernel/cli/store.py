@@ -1,0 +1,64 @@
+"""The session store as a command opens it: the one that the servers of this person use, also while they run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agent_kernel.cli.command import assembly, data_argument, settings_of
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.sessions.store import SessionStore
+from agent_kernel.settings import Settings
+
+LOCAL = "local"
+"""The namespace of a server whose users have no names."""
+
+
+def arguments(parser: argparse.ArgumentParser, *, namespace: str = "default: AGENT_KERNEL_NAMESPACE, or local") -> None:
+    """What all commands about the store take."""
+    parser.add_argument("--namespace", default=argparse.SUPPRESS, help=f"whose sessions ({namespace})")
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="JSON instead of text")
+    data_argument(parser)
+
+
+def namespace_of(args: argparse.Namespace) -> str:
+    return settings_of(args).namespace or LOCAL
+
+
+def every_namespace(args: argparse.Namespace) -> str | None:
+    """The one of the command line, or None: all."""
+    return getattr(args, "namespace", None)
+
+
+def as_json(args: argparse.Namespace) -> bool:
+    return bool(getattr(args, "json", False))
+
+
+@asynccontextmanager
+async def opened(args: argparse.Namespace) -> AsyncIterator[SessionStore]:
+    """Raises InvalidRequest for a store that lives in a server's memory; StoreError."""
+    settings: Settings = settings_of(args)
+    if settings.store == "memory":
+        raise InvalidRequest(
+            "The store 'memory' is gone with the server that has it.",
+            hint="Ask that server, or set AGENT_KERNEL_STORE.",
+        )
+    made: Any = assembly()
+    store: SessionStore = made.named(made.STORES, settings.store, settings)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def confirmed(args: argparse.Namespace, question: str) -> bool:
+    """Raises InvalidRequest where nobody is there to answer."""
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidRequest("Nobody is here to confirm this; nothing was done.", hint="Add --yes to do it.")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
