@@ -74,7 +74,7 @@ async def test_nothing_in_a_query_means_anything_but_itself(store: SessionStore,
 
 async def test_only_what_people_and_models_said_is_searched(store: SessionStore, find: Find) -> None:
     call = ToolCall("c", "python", {"code": "garnet = 1"})
-    await said(
+    await _said(
         store,
         "s",
         system("garnet"),
