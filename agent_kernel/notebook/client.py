@@ -58,12 +58,20 @@ class Server:
         return cls(url if url.endswith("/") else url + "/", environment.get("AGENT_KERNEL_ID", ""), token)
 
     def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout: float = CALL_TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        seen: int | None = None,
+        timeout: float = CALL_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """The JSON answer. Raises the error that the server names, or ServerUnreachable."""
+        """The JSON answer. ``seen`` is the revision of the session that the change is meant for. Raises the error that
+        the server names, or ServerUnreachable."""
         connection = self._connection(timeout)
+        more = {} if seen is None else {"If-Match": f'"{seen}"'}
         try:
-            raw = self._send(connection, method, path, body).read()
+            raw = self._send(connection, method, path, body, more).read()
             return dict(json.loads(raw)) if raw else {}
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _unreachable(error) from error
@@ -83,7 +91,7 @@ class Server:
         connection = self._connection(STREAM_TIMEOUT_S)
         opened(connection)
         try:
-            yield from _frames(self._send(connection, method, path, body, "text/event-stream"))
+            yield from _frames(self._send(connection, method, path, body, {"Accept": "text/event-stream"}))
         finally:
             connection.close()
 
@@ -134,11 +142,11 @@ class Server:
         method: str,
         path: str,
         body: Mapping[str, Any] | None,
-        accept: str = "application/json",
+        more: Mapping[str, str],
     ) -> http.client.HTTPResponse:
-        headers = {"X-Agent-Kernel-Token": self.token, "Content-Type": "application/json", "Accept": accept}
+        headers = {"X-Agent-Kernel-Token": self.token, "Content-Type": "application/json", "Accept": "application/json"}
         target = f"{urllib.parse.urlsplit(self.url).path}agent/v1/{path}"
-        connection.request(method, target, json.dumps(body) if body is not None else None, headers)
+        connection.request(method, target, json.dumps(body) if body is not None else None, {**headers, **more})
         response = connection.getresponse()
         if response.status >= 400:
             raise _refusal(response.status, response.read())

@@ -11,15 +11,17 @@ from typing import Any
 from agent_kernel.errors import NotFound
 from agent_kernel.notebook.client import NO_SERVER, Server, quoted
 from agent_kernel.notebook.consent import Consent
+from agent_kernel.notebook.conversation import HELP as CONVERSATION
+from agent_kernel.notebook.conversation import Conversation, Show, Words
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.pull import MB, ModelPull
-from agent_kernel.notebook.render import Bundle, line_bundle, place, table_bundle
+from agent_kernel.notebook.render import Bundle, json_bundle, line_bundle, moment, place, table_bundle
 
 HELP = {
     "status": "session, notebook, model, and what is allowed",
-    "sessions": "the sessions you can use",
+    "sessions": "[WORDS]: the sessions you can use, or those with these words in title, tags or id",
     "use": "ID: this notebook goes on with another session",
     "new": "[TITLE]: this notebook begins a new session",
     "stop": "stop turns of this session that still run",
@@ -27,6 +29,7 @@ HELP = {
     "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
     "unload": "give back the memory of the model; the next turn loads it again",
     "where": "live|sandbox: where python runs when a cell does not say",
+    **CONVERSATION,
     "help": "this list",
 }
 POLL_S = 0.5
@@ -35,13 +38,21 @@ POLL_S = 0.5
 class Commands:
     """``where`` is what a cell without ``--in`` uses; empty: the server decides."""
 
-    def __init__(self, shell: Any, server: Server | None, person: Person, consent: Consent) -> None:
+    def __init__(self, shell: Any, server: Server | None, person: Person, consent: Consent, show: Show) -> None:
         self._shell = shell
         self._server = server
         self._person = person
         self._consent = consent
+        self._conversation = Conversation(lambda: self.server, person, self._say, show)
         self.where = ""
-        self.last_turn = ""
+
+    @property
+    def last_turn(self) -> str:
+        return self._conversation.last_turn
+
+    @last_turn.setter
+    def last_turn(self, turn: str) -> None:
+        self._conversation.last_turn = turn
 
     @property
     def server(self) -> Server:
@@ -52,9 +63,10 @@ class Commands:
 
     def run(self, line: str) -> None:
         name, _, rest = line.strip().partition(" ")
-        command: Callable[[str], None] | None = (
-            getattr(self, f"_{name or 'status'}", None) if name in {*HELP, ""} else None
-        )
+        command: Callable[[str], None] | None = None
+        if name in {*HELP, ""}:
+            owned = getattr(self, f"_{name or 'status'}", None)
+            command = getattr(self._conversation, name) if name in CONVERSATION else owned
         if command is None:
             near = difflib.get_close_matches(name, HELP, 1)
             meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
@@ -82,6 +94,8 @@ class Commands:
                         f"{_title(session)} ({session['turns']} turns)" if session else "begins with the first turn",
                     ),
                     ("session id", session["id"] if session else ""),
+                    ("kept", "in memory only: private" if session and session["private"] else "on this machine"),
+                    ("branch", session["branch"] if session else ""),
                     ("notebook", binding["notebook"] or "none: the session belongs to this kernel"),
                     ("model", f"{model['model']}, {place(model['local'], model['host'])}, {model['state']}"),
                     ("python runs", self.where or "in your kernel, unless a cell says --in sandbox"),
@@ -92,20 +106,28 @@ class Commands:
         )
 
     def _sessions(self, rest: str) -> None:
+        words = Words(rest)
+        query = f"&name={quoted(words.text)}" if words.rest else ""
+        found = self.server.call("GET", f"sessions?limit=50{query}")["sessions"]
         rows = [
             (
                 entry["id"],
                 _title(entry),
+                ", ".join(entry["tags"]),
                 entry["turns"],
-                _when(entry["updated"]),
+                moment(entry["updated"]),
                 "this notebook" if entry["bound"] else "",
             )
-            for entry in self.server.call("GET", "sessions?limit=50")["sessions"]
+            for entry in found
         ]
-        if not rows:
+        if "--json" in words.flags:
+            self._say(json_bundle(found))
+        elif rows:
+            self._say(table_bundle(("id", "title", "tags", "turns", "last used", ""), rows))
+        elif query:
+            self._say(line_bundle(f"There is no session with {words.text!r} in its title, tags or id."))
+        else:
             self._say(line_bundle("There is no session yet; the first %%agent cell begins one."))
-            return
-        self._say(table_bundle(("id", "title", "turns", "last used", ""), rows))
 
     def _use(self, rest: str) -> None:
         if not rest:
@@ -282,7 +304,3 @@ def interrupted() -> AgentInterrupted:
 
 def _title(session: Mapping[str, Any]) -> str:
     return str(session["title"] or "untitled")
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

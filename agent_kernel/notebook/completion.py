@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from agent_kernel.errors import AgentKernelError
-from agent_kernel.notebook.client import Server
+from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.commands import HELP
 from agent_kernel.notebook.options import BY_FLAG
 
@@ -49,8 +49,16 @@ class Completion:
         match before:
             case []:
                 return list(HELP)
-            case ["use"]:
+            case ["use"] | ["delete"]:
                 return self._sessions()
+            case ["switch"] | ["drop"]:
+                return self._branches()
+            case ["private"]:
+                return ["off"]
+            case ["fork"]:
+                return ["--into", "--use"]
+            case ["sessions"] | ["branches"] | ["versions"] | ["tags"] | ["note"]:
+                return ["--json"]
             case ["allow"]:
                 return ["live", "ask"]
             case ["where"]:
@@ -63,6 +71,10 @@ class Completion:
 
     def _sessions(self) -> list[str]:
         return self._listed("sessions", "sessions", "id")
+
+    def _branches(self) -> list[str]:
+        session = self._answer("binding").get("session")
+        return self._listed(f"sessions/{quoted(session['id'])}/branches", "branches", "name") if session else []
 
     def _models(self) -> list[str]:
         return self._listed("models", "models", "name")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -23,7 +23,7 @@ from agent_kernel.notebook.options import Request, parsed, usage
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.pull import ModelPull, missing_model
 from agent_kernel.notebook.render import Summary, Version
-from agent_kernel.notebook.screen import screen_for
+from agent_kernel.notebook.screen import Screen, screen_for
 from agent_kernel.notebook.touched import Touched
 from agent_kernel.notebook.turn import CellTurn, Surroundings
 from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
@@ -42,12 +42,12 @@ class AgentMagics(Magics):
         self._cells = Cells(shell)
         self._arrivals = Arrivals(shell)
         self._touched = Touched(shell)
-        self._commands = Commands(shell, server, self._person, self._consent)
+        self._commands = Commands(shell, server, self._person, self._consent, self._show)
         self.completion = Completion(server)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
     def command(self, line: str) -> None:
-        """%agent status | sessions | use ID | new [TITLE] | stop | allow live|ask | model | where | help"""
+        """%agent status | sessions | use ID | new [TITLE] | branches | versions | undo | stop | model | where | help"""
         with _one_line():
             try:
                 self._commands.run(line)
@@ -92,22 +92,21 @@ class AgentMagics(Magics):
         started = server.call("POST", "turns", body)
         self._commands.last_turn = started["turn"]
         allowed = frozenset({LIVE}) if request.where == "live" and request.permission != "ask" else frozenset()
-        around = Surroundings(
-            server,
-            screen,
-            self._person,
-            self._consent,
-            self._code,
-            self._touched,
-            allowed,
-            ask=request.permission == "ask",
-        )
-        summary = Summary(started["turn"], started["session"], cell=cell, private=started.get("private", False))
-        if started.get("stored"):
-            version = started["version"]
-            summary.stored = started["answered"]
-            summary.version = Version(version["branch"], version["number"], version["count"], version["replaces"])
+        around = self._around(screen, allowed, ask=request.permission == "ask")
+        summary = Summary(started["turn"], started["session"], cell=cell, private=started["private"])
+        if started["stored"]:
+            summary.stored, summary.version = started["answered"], _version(started["version"])
         return CellTurn(around, summary).follow()
+
+    def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> Surroundings:
+        return Surroundings(
+            self._commands.server, screen, self._person, self._consent, self._code, self._touched, allowed, ask
+        )
+
+    def _show(self, told: Mapping[str, Any]) -> None:
+        """An earlier answer, as it was kept."""
+        summary = Summary(told["turn"], told["session"], stored=told["answered"], version=_version(told))
+        CellTurn(self._around(screen_for(self._shell)), summary).follow()
 
     def _body(self, request: Request, prompt: str, cell: str, session: str) -> dict[str, Any]:
         named = named_in_braces(prompt, self._shell.user_ns)
@@ -149,6 +148,10 @@ class AgentMagics(Magics):
             bound = session or (self._commands.bound() or {}).get("id", "")
             kinds |= self._consent.kinds(bound)
         return answers(False, kinds)
+
+
+def _version(told: Mapping[str, Any]) -> Version:
+    return Version(told["branch"], told["number"], told["count"], told["replaces"])
 
 
 @contextlib.contextmanager

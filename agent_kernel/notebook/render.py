@@ -7,6 +7,7 @@ kernel: it is the same when the notebook is opened again untrusted, or printed.
 from __future__ import annotations
 
 import html
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -194,6 +195,11 @@ def table_bundle(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Bundl
         "text/html": f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>",
         "text/plain": "\n".join(plain),
     }
+
+
+def json_bundle(value: Any) -> Bundle:
+    """For programs and for people who want to see everything."""
+    return {"application/json": value, "text/plain": json.dumps(value, ensure_ascii=False, indent=1)}
 
 
 def _details(title: str, body: str, *, is_open: bool) -> str:

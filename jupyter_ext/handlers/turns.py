@@ -10,6 +10,7 @@ from agent_kernel.errors import NotFound, TurnNotFound
 from agent_kernel.events import TurnVersion
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import SessionKey, new_id
+from agent_kernel.sessions.private import is_private
 from agent_kernel.tools.offers import LEASE_S, RENEW_S
 from jupyter_ext.archive import replay
 from jupyter_ext.handlers.base import AgentHandler, guarded
@@ -66,7 +67,7 @@ class TurnsHandler(AgentHandler):
         title = found.title if found else ""
         turn = await self.app.turns.start(order, queue=body.queue)
         reply = {"turn": turn.id, "session": key.id, "title": title, "created": created, "notebook": notebook}
-        self.reply({**reply, "stored": False}, 202)
+        self.reply({**reply, "private": is_private(key.id), "stored": False}, 202)
 
     async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
         """Answers with the stored turn, if it holds; no model is asked."""
@@ -78,7 +79,8 @@ class TurnsHandler(AgentHandler):
             return False
         reply = {"turn": turn.id, "session": key.id, "title": session.title, "created": False, "notebook": notebook}
         version = version_to_json(await versions.told(turn), session.branch)
-        self.reply({**reply, "stored": True, "answered": turn.closed, "version": version})
+        reply |= {"private": is_private(key.id), "stored": True}
+        self.reply({**reply, "answered": turn.closed, "version": version})
         return True
 
     async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
