@@ -41,8 +41,9 @@ def admitted(
 
 
 def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
-    """Times that are not known (0) or to come are now. Turns get ids of their own: one id must not lead to two people's turns. What the model would read and a person
-    not see stays out: system messages, hidden ones, summaries."""
+    """Times that are not known (0) or to come are now. Turns get ids of their own: one id must not lead to two
+    people's turns. What the model would read and a person not see stays out: system messages, hidden ones,
+    summaries."""
     prefix = new_id("turn")
     names = {turn.id: f"{prefix}-{turn.ordinal}" for turn in transcript.turns}
     items = [_plain(item, names, now) for item in transcript.items if _may_come(item.message, left_out)]

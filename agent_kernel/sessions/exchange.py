@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,8 +13,8 @@ from typing import TypeAlias
 from agent_kernel.errors import Conflict, InvalidRequest, SessionNotFound
 from agent_kernel.sessions import transcript
 from agent_kernel.sessions.admission import admitted
-from agent_kernel.sessions.fields import loads
-from agent_kernel.sessions.formats import chat, tagged
+from agent_kernel.sessions.fields import MAX_VALUES, check_size, loads
+from agent_kernel.sessions.formats import chat, lines, markdown, notebook, tagged
 from agent_kernel.sessions.formats.message_reader import is_tagged
 from agent_kernel.sessions.model import Session, SessionKey, new_id
 from agent_kernel.sessions.snapshot import snapshot
@@ -124,6 +125,9 @@ def _read(document: bytes, format: str | None, files: Mapping[str, bytes]) -> tu
 
 
 def _parsed(document: bytes) -> tuple[Transcript, str]:
+    if document.startswith(lines.START):
+        check_size(document, MAX_BYTES, MAX_VALUES)
+        return lines.read(io.BytesIO(document), "import"), "jsonl"
     fields = loads(document, MAX_BYTES, transcript.MAX_DEPTH)
     if isinstance(fields.value, dict) and is_own(fields):
         return of_fields(fields, "import"), "agent-kernel"
@@ -182,8 +186,40 @@ def _tagged(found: Transcript, branch: str | None, left_out: dict[str, int]) -> 
     return replace(Exported(tagged.write(found, branch, left_out)), left_out=left_out)
 
 
-FORMATS: Mapping[str, Writer] = {"agent-kernel": _own, "openai": _chat, "mistralrs": _tagged}
+def _lines(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    if branch is not None:
+        raise InvalidRequest("This format holds all branches.")
+    return Exported(b"".join(lines.write(found)), media_type="application/jsonl", suffix=".jsonl")
+
+
+def _markdown(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    return _page(*markdown.write(found, branch, beside=False))
+
+
+def _markdown_and_files(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    return _page(*markdown.write(found, branch, beside=True))
+
+
+def _page(text: str, files: Mapping[str, bytes]) -> Exported:
+    return Exported(text.encode(), files, "text/markdown", ".md")
+
+
+def _notebook(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    document = notebook.write(found, branch, left_out)
+    return Exported(document, {}, "application/x-ipynb+json", ".ipynb", left_out)
+
+
+FORMATS: Mapping[str, Writer] = {
+    "agent-kernel": _own,
+    "jsonl": _lines,
+    "openai": _chat,
+    "mistralrs": _tagged,
+    "markdown": _markdown,
+    "markdown-files": _markdown_and_files,
+    "notebook": _notebook,
+}
+"""Formats that go out, by their names."""
 OWN = ("agent-kernel", "jsonl")
-"""Formats that hold a session as it was."""
-IMPORTED = ("agent-kernel", "openai", "mistralrs")
-"""Formats that come in."""
+"""Those that hold a session as it was."""
+IMPORTED = ("agent-kernel", "jsonl", "openai", "mistralrs")
+"""Those that come in."""

@@ -30,10 +30,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 def loads(document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES) -> Fields:
     """The JSON value in UTF-8 bytes, within the limits. A key that stands twice in an object is refused: two readers
     would read two documents."""
-    if len(document) > max_bytes:
-        raise InvalidRequest(f"The document has {len(document)} bytes, more than {max_bytes}.")
-    if too_many(document, max_values):
-        raise InvalidRequest(f"The document has more than {max_values} values.")
+    check_size(document, max_bytes, max_values)
     try:
         body = json.loads(
             document.decode(), parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_without_twins
@@ -43,6 +40,14 @@ def loads(document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX
     if too_deep(body, max_depth):
         raise InvalidRequest(f"The document has more than {max_depth} levels.")
     return Fields(body, "document")
+
+
+def check_size(document: bytes, max_bytes: int, max_values: int) -> None:
+    """Raises InvalidRequest; nothing is decoded."""
+    if len(document) > max_bytes:
+        raise InvalidRequest(f"The document has {len(document)} bytes, more than {max_bytes}.")
+    if too_many(document, max_values):
+        raise InvalidRequest(f"The document has more than {max_values} values.")
 
 
 def too_many(document: bytes, values: int) -> bool:

@@ -1,0 +1,81 @@
+"""mistral.rs's form: what it writes is read, and what we write it could have written."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from agent_kernel.messages import Media, Message, Text, ToolCall, assistant, tool_result, user
+from agent_kernel.sessions.exchange import export_session, import_session
+from agent_kernel.sessions.memory import MemoryStore
+from agent_kernel.sessions.model import Item, Turn
+from tests.sessions.talk import KEY
+
+PNG = Media.of("image/png", b"\x89PNG small")
+CSV = Media.of("text/csv", b"a,b\n")
+ZIP = Media.of("application/zip", b"PK\xff")
+CALL = ToolCall("call-1", "python", {"code": "1"})
+
+
+async def imported(document: bytes) -> list[Message]:
+    store = MemoryStore()
+    come = await import_session(store, "local", document)
+    items: list[Item] = await store.latest(come.session.key)
+    await store.aclose()
+    return [item.message for item in items]
+
+
+async def exported() -> dict[str, Any]:
+    store = MemoryStore()
+    result = tool_result(CALL, "done", "success", [PNG, CSV, ZIP])
+    said = [user("look", [PNG]), assistant("", [CALL], "hm"), result, assistant("see")]
+    await store.add_turn(Turn("t1", KEY), [Message("user", (Text("secret time"),), hidden=True), *said])
+    written = await export_session(store, KEY, "mistralrs")
+    await store.aclose()
+    assert written.left_out == {"hidden": 1}
+    document: dict[str, Any] = json.loads(written.document)
+    return document
+
+
+async def test_every_value_is_tagged_and_the_nth_image_is_that_of_the_nth_part() -> None:
+    document = await exported()
+    assert list(document) == ["messages", "images", "videos", "files"]
+    for message in document["messages"]:
+        for value in message.values():
+            ((side, inner),) = value.items()
+            assert isinstance(inner, str if side == "Left" else list)
+    parts = [part for body in document["messages"] for part in body["content"].get("Right", [])]
+    assert [part["type"] for part in parts] == ["image", "text", "image", "text"]
+    assert document["images"] == [base64.b64encode(PNG.data or b"").decode()] * 2
+    assert document["messages"][2] == {
+        "role": {"Left": "tool"},
+        "content": {"Right": [{"type": "image"}, parts[3]]},
+        "name": {"Left": "python"},
+    }
+    call = document["messages"][1]["tool_calls"]["Right"][0]
+    assert call == {"id": "call-1", "type": "function", "function": {"name": "python", "arguments": {"code": "1"}}}
+
+
+async def test_files_are_whole_objects_with_text_or_bytes() -> None:
+    text, binary = (await exported())["files"]
+    assert (text["mime_type"], text["text"], text["bytes"], text["purpose"]) == ("text/csv", "a,b\n", 4, "agent_output")
+    assert base64.b64decode(binary["data_base64"]) == ZIP.data
+    assert set(text["source"]) == {"tool", "round", "turn"}
+
+
+async def test_what_was_written_comes_in_with_its_pictures_and_files() -> None:
+    messages = await imported(json.dumps(await exported()).encode())
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant", "user", "user"]
+    assert messages[0].media == messages[2].media == (PNG,)
+    assert (messages[1].reasoning, messages[2].call_id) == ("hm", "call-1")
+    assert [message.media for message in messages[4:]] == [(CSV,), (ZIP,)]
+
+
+async def test_the_frames_of_a_video_come_in_as_pictures() -> None:
+    frame = base64.b64encode(PNG.data or b"").decode()
+    video = {"fps": 1.0, "frames": [frame, frame], "total_num_frames": 2, "sampled_indices": [0, 1]}
+    said = {"role": {"Left": "user"}, "content": {"Right": [{"type": "video"}, {"type": "text", "text": "what?"}]}}
+    (message,) = await imported(json.dumps({"messages": [said], "videos": [video]}).encode())
+    assert message.text == "[video, 2 frames]what?"
+    assert message.media == (PNG, PNG)
