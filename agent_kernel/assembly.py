@@ -24,6 +24,7 @@ from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import Engine, Sandbox, Tool
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sessions.folding import Folding
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.limited import LimitedStore, limited
 from agent_kernel.sessions.limits import Limits
@@ -128,6 +129,7 @@ class Runtime:
         self.ledger = Ledger(self.store)
         self.approvals = Approvals()
         self.offers = Offers()
+        self.folding = Folding(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
     @classmethod
@@ -144,6 +146,7 @@ class Runtime:
         if isinstance(self.store, LimitedStore):
             self.store.start()
         self._recovery = asyncio.create_task(self._keep_recovering(), name="turn recovery")
+        self.folding.start()
 
     async def _keep_recovering(self) -> None:
         while True:
@@ -192,6 +195,7 @@ class Runtime:
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
+        await self.folding.aclose()
         await self.engines.aclose()
         await self.sandbox.aclose()
         await self.store.aclose()
