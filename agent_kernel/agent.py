@@ -12,9 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent_kernel.context import Context, View
-from agent_kernel.conversation import LOST, Conversation
-from agent_kernel.errors import AgentKernelError
+from agent_kernel.context import INSTRUCTIONS, Context, View
+from agent_kernel.conversation import LOST, Conversation, Prepared
+from agent_kernel.errors import AgentKernelError, Conflict
 from agent_kernel.events import (
     Body,
     ContextBuilt,
@@ -46,8 +46,13 @@ from agent_kernel.protocols import (
     WaitChunk,
 )
 from agent_kernel.request import Note, TurnRequest
+from agent_kernel.sessions.account import CallTally
+from agent_kernel.sessions.afterwards import Afterwards, Answered
+from agent_kernel.sessions.input_hook import InputHook
 from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
-from agent_kernel.sessions.model import SessionKey, Turn, new_id
+from agent_kernel.sessions.model import Described, SessionKey, Turn, new_id
+from agent_kernel.sessions.observers import Observer, Observers
+from agent_kernel.sessions.redacted_events import RedactedEvents
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.toolbox import Place, Toolbox
 
@@ -58,7 +63,8 @@ __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """``text`` is the closing answer. ``error`` is set when the state is failed."""
+    """``text`` is the closing answer. ``error`` is set when the state is failed. ``saved`` counts the items that the
+    turn wrote to the store: what the input hook left of the request, and all that came of it."""
 
     turn: str
     state: TurnState
@@ -66,6 +72,7 @@ class TurnResult:
     usage: Usage
     rounds: int
     error: AgentKernelError | None = None
+    saved: int = 0
 
 
 @dataclass(slots=True)
@@ -74,25 +81,54 @@ class Running:
 
     request: TurnRequest
     opened: OpenTurn
-    emit: Emit
+    announce: Emit
+    calls: CallTally = field(default_factory=CallTally)
+    share: float = 0.0
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     rounds: int = 0
+    text: str = ""
+    saved: int = 0
     media: dict[str, bytes] = field(default_factory=dict)
+    place: Prepared | None = None
 
-    @property
-    def text(self) -> str:
-        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
+    def emit(self, body: Body) -> None:
+        self.calls.note(body)
+        self.announce(body)
+
+    async def begin(self, prepared: Prepared) -> None:
+        """What the model sees of this turn and what is stored of it need not be the same."""
+        self.messages.extend(prepared.current)
+        if prepared.behind is not None or prepared.earlier:
+            self.place = prepared
+        await self._store(prepared.said)
 
     async def save(self, *messages: Message) -> None:
-        await self.opened.append(messages)
+        """What came in this turn: seen by the model and stored, whatever was shown of the conversation before."""
+        await self._store(messages)
         self.messages.extend(messages)
+        self.text = next((message.text for message in reversed(messages) if message.role == "assistant"), self.text)
+
+    async def _store(self, messages: Sequence[Message]) -> None:
+        """The first items take their place, and make its branch if it needs one: none is ever empty."""
+        if not messages:
+            return
+        place, self.place = self.place, None
+        if place is not None:
+            items = await self.opened.append_at(messages, place.behind, place.earlier)
+        else:
+            items = await self.opened.append(messages)
+        self.saved += len(items)
 
 
 class Agent:
     """One session's agent. ``session`` is made when it does not exist; ``max_tool_rounds`` 0 means no tools.
 
-    ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked.
+    ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked. ``input_hook``
+    decides what the model sees of a conversation and what of a request is kept (``sessions/input_hook.py``);
+    ``history_limit`` is how many earlier items it sees at most, None: all that fit. ``observers`` are told of the
+    session. ``afterwards`` is what a server has done when a turn was answered; without it older turns are summarised
+    only when somebody asks.
     """
 
     def __init__(
@@ -106,15 +142,23 @@ class Agent:
         gate: Gate | None = None,
         ledger: Ledger | None = None,
         max_tool_rounds: int = MAX_TOOL_ROUNDS,
+        input_hook: InputHook | None = None,
+        history_limit: int | None = None,
+        observers: Observers | Sequence[Observer] = (),
+        afterwards: Afterwards | None = None,
     ) -> None:
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
         self._store = store
-        self._conversation = Conversation(store, self.key)
         self._engine = engine
         self._tools = tuple(tools)
         self._metadata = dict(metadata or {})
         self._gate = gate or Gate(Approvals())
         self._ledger = ledger or Ledger(store)
+        self._observers = observers if isinstance(observers, Observers) else Observers(observers)
+        self._afterwards = afterwards or Afterwards.on_demand(store, self._ledger)
+        self._conversation = Conversation(
+            store, self.key, clean=self._ledger.clean, hook=input_hook, limit=history_limit
+        )
         self._max_tool_rounds = max_tool_rounds
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
@@ -142,8 +186,9 @@ class Agent:
         Raises SessionBusy before anything is announced. Whatever else happens, the turn is closed and TurnFinished is
         the last event; a cancellation (its message is the reason) is raised again after that.
         """
+        await self._afterwards.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
-        turn = Running(request, opened, emit)
+        turn = Running(request, opened, RedactedEvents(self._ledger.redactor, emit))
         try:
             async with opened:
                 await self._rounds(turn)
@@ -151,11 +196,15 @@ class Agent:
             await settled(self._finish(turn, "cancelled", str(stop) or "stopped"))
             raise
         except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
+            await self._tell_conflict(error)
             return await settled(self._finish(turn, "failed", str(error), _named(error)))
-        return await settled(self._finish(turn, "committed", ""))
+        result = await settled(self._finish(turn, "committed", ""))
+        first = opened.turn.ordinal == 1
+        self._afterwards.turn_ended(Answered(self.key, first, request.prompt, turn.text, turn.share), self._engine)
+        return result
 
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
-        await settled(self._store.create(self.key))
+        await self._titled(request)
         record = self._metadata | {"permission": request.permission, "tools": [tool.spec.name for tool in self._tools]}
         info = self._engine.info()
         record |= {"local": info.local, "host": info.host}
@@ -165,21 +214,42 @@ class Agent:
         )
         return await self._ledger.begin(turn)
 
+    async def _titled(self, request: TurnRequest) -> None:
+        """The session, made if it was not there; one without a title gets one. What a person wrote stays."""
+        title = self._afterwards.title(self._ledger.redactor.text(request.prompt))
+        session = await settled(self._store.create(self.key, title))
+        if title and not session.title and not session.turns:
+            session = await settled(self._store.describe(self.key, Described(title=title, instead_of="")))
+        self._afterwards.opened(session, title)
+
+    async def _tell_conflict(self, error: Exception) -> None:
+        if isinstance(error, Conflict):
+            await self._observers.conflict(self.key.id, error)
+
     async def _rounds(self, turn: Running) -> None:
         """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
         info = self._engine.info()
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
         prepared = await self._conversation.prepare(turn.request, turn.opened.head)
+        await self._observers.loaded(turn.opened.turn.id, self.key.id, len(prepared.history))
+        for news in self._afterwards.news(self.key):
+            turn.emit(news)
         if prepared.lost:
             turn.emit(StateLost(LOST))
-        await turn.save(*prepared.said)
+        await turn.begin(prepared)
         # Before a model is loaded it may not be known whether it sees; the engine tells one that does not in words.
-        context = Context(info.context_length, sees=info.vision or (info.local and info.state != "ready"))
+        context = Context(
+            info.context_length,
+            prepared.instructions or INSTRUCTIONS,
+            sees=info.vision or (info.local and info.state != "ready"),
+            summary=prepared.summary,
+        )
         toolbox = Toolbox(self._tools, self._gate)
         cap = self._cap(turn.request)
         while True:
             view = context.view(prepared.history, turn.messages)
-            turn.emit(ContextBuilt(len(view.messages), view.dropped))
+            turn.share = max(turn.share, view.share)
+            turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else ()
             calls = await self._decode(turn, self._asked(turn, await self._with_media(turn, view), tools))
             if turn.rounds == 0:
@@ -247,9 +317,15 @@ class Agent:
         finally:
             if reply.end is not None:
                 turn.usage += reply.end.usage
+                turn.share = max(turn.share, self._in_use(reply.end.usage))
             if reply.worth_saving:
                 await turn.save(reply.message)
         return reply.calls
+
+    def _in_use(self, usage: Usage) -> float:
+        """The share of the model's tokens that one request and its answer took; 0 while their number is unknown."""
+        length = self._engine.info().context_length
+        return (usage.prompt_tokens + usage.completion_tokens) / length if length else 0.0
 
     def _announced(self, chunk: Chunk) -> Body | None:
         match chunk:
@@ -266,12 +342,13 @@ class Agent:
     async def _finish(
         self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
-        unsaved = await turn.opened.close(state, reason, turn.usage)
+        unsaved = await turn.opened.close(state, reason, turn.usage, turn.calls.record)
         if unsaved is not None:
             turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
         fault = error.to_json() if error is not None else None
         turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault))
-        return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error)
+        await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
+        return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 
 
 @dataclass(slots=True)

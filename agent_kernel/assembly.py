@@ -24,6 +24,8 @@ from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import Engine, Sandbox, Tool
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sessions.afterwards import Afterwards
+from agent_kernel.sessions.compaction import CompactionPolicy, Compactor
 from agent_kernel.sessions.folding import Folding
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.limited import LimitedStore, limited
@@ -32,6 +34,7 @@ from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.observers import Observer, Observers
 from agent_kernel.sessions.private import with_private
+from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.settings import Settings
@@ -114,6 +117,12 @@ def _observers(settings: Settings) -> Observers:
     return Observers(found)
 
 
+def _redactor(settings: Settings) -> Redactor:
+    """Raises InvalidRequest for a pattern that is none, also when redaction is off."""
+    redactor = Redactor(extra=settings.redaction_patterns)
+    return redactor if settings.redaction == "on" else Redactor.off()
+
+
 class Runtime:
     """One server's engine, store, sandbox and gate. ``build`` does no I/O; ``start`` begins recovery, ``aclose`` ends
     everything that was started, whatever state it is in."""
@@ -126,7 +135,10 @@ class Runtime:
         told = [self.observers.expired] if settings.observers else ()
         self.store = limited(with_private(store), Limits.of(settings), told)
         self.sandbox = sandbox
-        self.ledger = Ledger(self.store)
+        self.ledger = Ledger(self.store, redactor=_redactor(settings))
+        policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
+        compactor = Compactor(self.store, self.ledger.owner, policy, self.ledger.redactor)
+        self.afterwards = Afterwards(self.store, compactor, settings.titles)
         self.approvals = Approvals()
         self.offers = Offers()
         self.folding = Folding(self.store)
@@ -182,6 +194,8 @@ class Runtime:
             metadata=metadata,
             gate=gate,
             ledger=self.ledger,
+            observers=self.observers,
+            afterwards=self.afterwards,
             max_tool_rounds=self.settings.max_tool_rounds,
         )
 
@@ -196,6 +210,7 @@ class Runtime:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
         await self.folding.aclose()
+        await self.afterwards.aclose()
         await self.engines.aclose()
         await self.sandbox.aclose()
         await self.store.aclose()

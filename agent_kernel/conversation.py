@@ -1,44 +1,129 @@
-"""What a turn continues: the messages of earlier turns, and what is said now. Reads the store, writes nothing."""
+"""What a turn continues and what it begins with: the messages of earlier turns, those the client carries, and what is
+said now. Reads the store, writes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Message, user
 from agent_kernel.request import TurnRequest
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions import input_hook, reconcile, stored
+from agent_kernel.sessions.input_hook import InputHook
+from agent_kernel.sessions.model import SessionKey, Summary
+from agent_kernel.sessions.reconcile import Placed
 from agent_kernel.sessions.store import SessionStore
 
 LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
 HISTORY_ITEMS = 1_000
 HISTORY_STEP = 500
+Clean: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
+AT_ONCE = 300
+"""Messages that are compared on the event loop; more are compared beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """``history``: earlier messages as the model sees them; ``said``: what this turn begins with, to be stored.
-    ``lost``: the kernel is another one than in the last turn."""
+    """``history``: earlier messages as the model sees them; ``current``: what it sees of this turn before it answers.
+
+    ``said`` is stored as the first items of the turn, behind item ``behind`` (None: at the end of the current branch),
+    after the turns ``earlier``, which the client had elsewhere. ``instructions`` are the client's own, for this turn.
+    ``lost``: the kernel is another one than in the last turn.
+    """
 
     history: Sequence[Message]
+    current: Sequence[Message]
     said: Sequence[Message]
+    behind: int | None = None
+    earlier: Sequence[Sequence[Message]] = ()
+    instructions: str = ""
     lost: bool = False
+    summary: str = ""
+    """Of what was said before the history."""
 
 
 class Conversation:
-    def __init__(self, store: SessionStore, key: SessionKey) -> None:
+    """``limit``: how many earlier items the model sees at most where a request does not say; None: all that fit.
+    ``clean`` makes of messages what is kept of them: what a client repeats is compared in that form. Raises
+    InvalidRequest for a negative limit and for a hook that can not be called."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        key: SessionKey,
+        *,
+        clean: Clean | None = None,
+        hook: InputHook | None = None,
+        limit: int | None = None,
+    ) -> None:
         self._store = store
         self._key = key
+        self._clean = clean
+        self._hook = input_hook.checked(hook)
+        self._limit = stored.checked_limit(limit)
 
     async def prepare(self, request: TurnRequest, head: int) -> Prepared:
-        """For a turn that was opened at item ``head``."""
+        """For a turn that was opened at item ``head``. Raises InvalidRequest when nothing is said, and what the hook
+        and the store raise."""
+        instructions, incoming = reconcile.split(_incoming(request))
+        if reconcile.added_from(incoming) == len(incoming):
+            raise InvalidRequest("There is nothing to answer.", hint="End with what the user says.")
+        limit = stored.checked_limit(self._limit if request.history_limit is None else request.history_limit)
+        # The window moves in steps, so that the beginning of the prompt stays the same.
+        window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
+        if reconcile.mode(incoming, request.history) == "replay":
+            placed = await self._replayed(incoming)
+            summary = None
+        else:
+            whole = limit is not None or self._hook is not None or _answers(incoming)
+            summary = None if whole else await self._summary()
+            placed = await self._appended(incoming, window, summary)
         lost = await self._kernel_changed(request.epoch)
-        return Prepared(await self._earlier(head), _said(request, lost), lost)
+        prepared = await self._shaped(placed, _notes(request, lost), window)
+        told = "\n\n".join(message.text for message in instructions if message.text)
+        return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
 
-    async def _earlier(self, head: int) -> list[Message]:
-        """Messages of earlier turns. The window moves in steps, so that the beginning of the prompt stays the same."""
-        limit = HISTORY_ITEMS + head % HISTORY_STEP
-        return [item.message for item in await self._store.latest(self._key, limit, failed=False)]
+    async def _appended(self, incoming: Sequence[Message], window: int, summary: Summary | None) -> Placed:
+        items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
+        since = summary.last if summary else 0
+        return reconcile.appended([item for item in items if item.seq > since], incoming)
+
+    async def _summary(self) -> Summary | None:
+        """A view of a caller's own, a limit or a hook, has none: it says itself what the model sees."""
+        return next(reversed(await self._store.summaries(self._key)), None)
+
+    async def _replayed(self, incoming: Sequence[Message]) -> Placed:
+        whole = await self._store.whole(self._key)
+        assert whole is not None, "a turn of it is open"
+        clean = incoming if self._clean is None else await self._clean(incoming)
+        if len(whole.items) + len(clean) > AT_ONCE:
+            placed = await asyncio.to_thread(reconcile.placed, whole, clean)
+        else:
+            placed = reconcile.placed(whole, clean)
+        as_said = {id(kept): message for kept, message in zip(clean, incoming, strict=True)}
+        carried, added = (
+            tuple(as_said.get(id(message), message) for message in part) for part in (placed.carried, placed.added)
+        )
+        return replace(placed, carried=carried, added=added)
+
+    async def _shaped(self, placed: Placed, notes: Sequence[Message], window: int) -> Prepared:
+        """What the model sees and what is stored, as the hook wants it; what was answered before is turns of its own
+        unless the hook changed it."""
+        earlier, unanswered = reconcile.exchanges(placed.carried)
+        said = [*unanswered, *notes, *placed.added]
+        carried = [message for batch in earlier for message in batch]
+        history = reconcile.newest(placed.history, window)
+        if self._hook is None:
+            seen = reconcile.newest([*placed.history, *carried], window)
+            return Prepared(seen, said, said, placed.behind, earlier)
+        shaped = await input_hook.shaped(self._hook, history, [*carried, *said])
+        before, now = (reconcile.paired(part) for part in (shaped.seen[: shaped.before], shaped.seen[shaped.before :]))
+        if shaped.said == (*carried, *said):
+            return Prepared(before, now, said, placed.behind, earlier)
+        return Prepared(before, now, reconcile.paired(shaped.said), placed.behind)
 
     async def _kernel_changed(self, epoch: str) -> bool:
         """``epoch`` begins here: the newest earlier turn from a kernel came from another one."""
@@ -46,10 +131,19 @@ class Conversation:
         return bool(epoch and earlier and earlier[-1] != epoch)
 
 
-def _said(request: TurnRequest, lost: bool) -> list[Message]:
-    """The new user message, after the hidden context of this turn if there is any."""
+def _answers(incoming: Sequence[Message]) -> bool:
+    """It begins with results, of calls that may stand anywhere."""
+    return incoming[0].role == "tool"
+
+
+def _incoming(request: TurnRequest) -> list[Message]:
+    said = [user(request.prompt, request.media)] if request.prompt or request.media else []
+    return [*request.messages, *said]
+
+
+def _notes(request: TurnRequest, lost: bool) -> list[Message]:
+    """The hidden context of this turn, if there is any."""
     notes = [f"{note.title}: {note.text}" if note.title else note.text for note in request.notes]
     if lost:
         notes.insert(0, LOST)
-    hidden = [user("\n".join(notes), hidden=True)] if notes else []
-    return [*hidden, user(request.prompt, request.media)]
+    return [user("\n".join(notes), hidden=True)] if notes else []

@@ -63,11 +63,14 @@ class ModelLoading:
 
 @dataclass(frozen=True, slots=True)
 class ContextBuilt:
-    """What the model sees this round: how many messages, and how many older ones did not fit."""
+    """What the model sees this round: how many messages, how many older ones did not fit, how many results of tools
+    lost their middle, and whether a summary stands for what was said first."""
 
     type: ClassVar[str] = "context"
     messages: int
     dropped: int
+    shortened: int = 0
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from typing import Literal
 from agent_kernel.errors import AgentKernelError, Conflict
 from agent_kernel.events import Notice
 from agent_kernel.protocols import Engine
-from agent_kernel.sessions.compaction import Compactor
+from agent_kernel.sessions.compaction import CompactionPolicy, Compactor
 from agent_kernel.sessions.errands import Errands
-from agent_kernel.sessions.model import SessionKey, Summary
+from agent_kernel.sessions.ledger import Ledger
+from agent_kernel.sessions.model import Session, SessionKey, Summary
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.titles import retitle, title_of
 
@@ -44,25 +45,36 @@ class Afterwards:
         self._news: dict[SessionKey, Notice] = {}
         self._ruled: dict[SessionKey, str] = {}
 
+    @classmethod
+    def on_demand(cls, store: SessionStore, ledger: Ledger) -> Afterwards:
+        """Nothing is done by itself, but for a title by the rule."""
+        return cls(store, Compactor(store, ledger.owner, CompactionPolicy(auto=False), ledger.redactor))
+
     def turn_ended(self, answered: Answered, engine: Engine) -> None:
-        self._errands.start(answered.key, self._follow(answered, engine))
+        if self.compactor.policy.auto or answered.key in self._ruled:
+            self._errands.start(answered.key, self._follow(answered, engine))
 
-    async def give_way(self, key: SessionKey) -> Notice | None:
-        """Before a turn: ends what is being done, and what there is to tell about what was."""
+    def busy(self, key: SessionKey) -> bool:
+        """Something is being done for this session."""
+        return self._errands.running(key)
+
+    async def give_way(self, key: SessionKey) -> None:
+        """A turn begins: what is being done for its session ends."""
         await self._errands.give_way(key)
-        return self._news.pop(key, None)
 
-    def title(self, key: SessionKey, said: str) -> str:
-        """Of a session that is being made, empty if titles are off. The model may replace this one later."""
-        if self._titles == "off":
-            return ""
-        return self.ruled(key, title_of(said))
+    def news(self, key: SessionKey) -> list[Notice]:
+        """What there is to tell about what was done, once."""
+        told = self._news.pop(key, None)
+        return [told] if told else []
 
-    def ruled(self, key: SessionKey, title: str) -> str:
-        """Notes that nobody chose this title."""
-        if self._titles == "engine":
-            self._ruled[key] = title
-        return title
+    def title(self, said: str) -> str:
+        """For a session that begins like this, empty if titles are off."""
+        return "" if self._titles == "off" else title_of(said)
+
+    def opened(self, session: Session, title: str) -> None:
+        """A turn of the session begins; ``title`` is one that nobody chose. The model may write another one."""
+        if self._titles == "engine" and title and not session.turns and session.title == title:
+            self._ruled[session.key] = title
 
     async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
         """Because a person asked. Raises as Compactor.compact does, and Conflict while something else is being done."""

@@ -31,7 +31,8 @@ class SessionObserver:
         """The session is about to go (a policy, a person, the end of the server) and can still be read."""
 
     def on_conflict(self, session_id: str, error: Exception) -> Told:
-        """Somebody else was first: a busy session, another writer, a lost lease."""
+        """Somebody else was first: another writer, or another server that took the turn over. That a turn had to wait
+        for another one is none."""
 
 
 class Observer(Protocol):
