@@ -13,6 +13,9 @@ ARGS ?=
 # The tests of the transformers backend run in an environment of their own, made as people make theirs; it installs
 # torch, on Linux with CUDA (3 GB). TORCH= leaves it and those tests out.
 TORCH ?= build/torch/.test
+# The packages whose sessions ours can be, each in an environment of its own: their pins exclude each other. PEERS=
+# leaves them and their tests out.
+PEERS ?= build/peers-openai/.test build/peers-selectools/.test
 SOAK_MINUTES ?= 40
 SEED ?=
 PYTHON ?= $(shell packaging/find-python)
@@ -33,10 +36,10 @@ lab: $(VENV)/.lab ## The same in JupyterLab, opened on a copy of the quickstart 
 	test -e build/lab/quickstart.ipynb || cp notebooks/quickstart.ipynb build/lab/
 	$(BIN)/jupyter lab build/lab/quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: $(VENV)/.test $(TORCH) chromium ## Install what tests need and run them all
+test: $(VENV)/.test $(TORCH) $(PEERS) chromium ## Install what tests need and run them all
 	$(BIN)/pytest $(ARGS)
 
-bench: $(VENV)/.test $(TORCH) ## Measure turn overhead, streaming lag and time to first token (minutes)
+bench: $(VENV)/.test $(TORCH) $(PEERS) ## Measure turn overhead, streaming lag and time to first token (minutes)
 	$(BIN)/pytest tests/benchmarks $(ARGS)
 
 soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
@@ -79,6 +82,11 @@ build/torch/.test: agent_kernel/engines/local/environment.py | $(VENV)/.test
 	$(BIN)/agent-kernel model setup gpu --yes --data-dir build/torch
 	build/torch/environments/gpu/bin/python -m pip install -q --disable-pip-version-check fastapi uvicorn openai
 	$(BIN)/python packaging/older-transformers build/torch/environments/gpu build/torch/older
+	@touch $@
+
+build/peers-%/.test: tests/peers/requirements-%.txt | $(VENV)/.test
+	test -x build/peers-$*/bin/python || $(BIN)/python -m venv build/peers-$*
+	build/peers-$*/bin/python -m pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 $(VENV)/.demo: EXTRAS := demo

@@ -43,12 +43,24 @@ def older_torch_python() -> str:
     return _interpreter("AGENT_KERNEL_OLDER_TORCH_PYTHON", BUILD / "torch/older/bin/python")
 
 
-def _interpreter(variable: str, made: Path) -> str:
+@pytest.fixture(scope="session")
+def agents_python() -> str:
+    """An interpreter with openai-agents; ``make test`` makes it."""
+    return _interpreter("AGENT_KERNEL_AGENTS_PYTHON", BUILD / "peers-openai/bin/python", "peers-openai")
+
+
+@pytest.fixture(scope="session")
+def selectools_python() -> str:
+    """An interpreter with selectools; ``make test`` makes it."""
+    return _interpreter("AGENT_KERNEL_SELECTOOLS_PYTHON", BUILD / "peers-selectools/bin/python", "peers-selectools")
+
+
+def _interpreter(variable: str, made: Path, target: str = "torch") -> str:
     named = os.environ.get(variable, "")
     if named == "none":
         pytest.skip(f"{variable} is none")
     if not named and not made.exists():
-        pytest.skip("no interpreter with torch here; make it with: make build/torch/.test")
+        pytest.skip(f"that interpreter is not here; make it with: make build/{target}/.test")
     return named or str(made)
 
 

@@ -1,0 +1,192 @@
+"""A session of this store for OpenAI's Agents SDK: ``Runner.run(agent, text, session=AgentsSession(id, path))``.
+
+Needs nothing of the SDK: its protocol is structural. Items come back as they were given, and our own agent, search and
+export read the same session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.errors import InvalidRequest, SessionNotFound
+from agent_kernel.messages import Message, too_deep
+from agent_kernel.peers.files import FILES, MEMORY, OpenFile
+from agent_kernel.sessions import responses
+from agent_kernel.sessions.model import Item, SessionKey
+from agent_kernel.sessions.responses import Body
+from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.stored import MAX_DEPTH
+
+RECORD = {"by": "openai-agents"}
+"""What the record of a turn says that the SDK wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """What the SDK calls SessionSettings, for where it is not installed. ``limit``: newest items, None = all."""
+
+    limit: int | None = None
+
+    def resolve(self, override: Any) -> ReadSettings:
+        """With what ``override`` (settings or a mapping) says; this one stays as it is."""
+        limit = override.get("limit") if isinstance(override, Mapping) else getattr(override, "limit", None)
+        return self if limit is None else replace(self, limit=limit)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class AgentsSession:
+    """``store`` is a SessionStore, which stays the caller's, or the path of a SQLite file (``:memory:``: this object's
+    own), which ``close`` gives back. ``namespace`` may be a function of the run's context wrapper (None outside of a
+    run): one tenant never sees another's session of the same id.
+
+    May be used from any thread and any event loop. Every method is one transaction, whose outcome is known when it
+    raises CancelledError; but ``pop_item``, see there. Raises RuntimeError once it is closed, TypeError for what is no
+    JSON, InvalidRequest for a negative limit, and what the store raises: SessionBusy while our own agent is at a turn.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: SessionStore | str | Path = MEMORY,
+        *,
+        db_path: str | Path | None = None,
+        namespace: str | Callable[[Any], str] = "local",
+        session_settings: Any = None,
+        durable: bool = False,
+    ) -> None:
+        place = store if db_path is None else db_path
+        self.session_id = session_id
+        self.session_settings = _settings(session_settings)
+        self.db_path = place if isinstance(place, str | Path) else None
+        self._namespace = namespace
+        self._durable = durable
+        self._closed = False
+        self._given: SessionStore | None = None
+        self._file: OpenFile | None = None
+        if isinstance(place, str | Path):
+            self._file = FILES.take(place, durable=durable)
+        else:
+            self._given = place
+        if isinstance(namespace, str):
+            SessionKey(namespace, session_id)
+
+    async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Body]:
+        """The newest ``limit`` (None: that of the settings, else all) in order. Items of our own agent are messages,
+        calls and outputs of the Responses API; what it kept from people is left out."""
+        store, key = self._store(), self._key(wrapper)
+        wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
+        said = await store.latest(key, wanted, failed=False)
+        items = await self._items(store, key, said)
+        window = wanted or 0
+        while wanted and len(items) < wanted and window < await self._head(store, key):
+            window *= 2  # a pair was cut, or something is for models of ours only: look further back
+            items = await self._items(store, key, await store.latest(key, window, failed=False))
+        return items if wanted is None else items[-wanted:] if wanted else []
+
+    async def add_items(self, items: Sequence[Mapping[str, Any]], *, wrapper: Any = None) -> None:
+        """All or nothing. A user message begins a turn."""
+        store, key = self._store(), self._key(wrapper)
+        if items:
+            await store.add_messages(key, [_message(item) for item in items], record=RECORD)
+
+    async def pop_item(self, *, wrapper: Any = None) -> Body | None:
+        """The newest item, which is gone then; None: there is none. Calls and results of our own agent can not stand
+        alone: of those the rest is stored anew as items of the SDK, in a second transaction."""
+        store, key = self._store(), self._key(wrapper)
+        while unit := await self._newest_unit(store, key):
+            items = await self._items(store, key, unit)
+            if not await store.rewind(key, unit):
+                continue  # somebody was faster: it is another item now
+            if items:
+                await self._put_back(store, key, items[:-1])
+                return items[-1]
+        return None
+
+    async def clear_session(self, *, wrapper: Any = None) -> None:
+        """Its title and notebook stay."""
+        store, key = self._store(), self._key(wrapper)
+        with suppress(SessionNotFound):
+            await store.clear(key)
+
+    def close(self) -> None:
+        """Harmless twice."""
+        if not self._closed:
+            self._closed = True
+            if self._file is not None:
+                FILES.give_back(self._file)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    async def __aenter__(self) -> AgentsSession:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def _store(self) -> SessionStore:
+        if self._closed:
+            raise RuntimeError("AgentsSession is closed")
+        if self._file is None:
+            assert self._given is not None, "a store or a file"
+            return self._given
+        if self._file.place is not None and self._file.place[0] != os.getpid():
+            self._file = FILES.take(self._file.place[1], durable=self._durable)
+        return self._file.store
+
+    def _key(self, wrapper: Any) -> SessionKey:
+        namespace = self._namespace if isinstance(self._namespace, str) else self._namespace(wrapper)
+        return SessionKey(namespace, self.session_id)
+
+    @staticmethod
+    async def _head(store: SessionStore, key: SessionKey) -> int:
+        session = await store.info(key)
+        return session.head if session else 0
+
+    @staticmethod
+    async def _items(store: SessionStore, key: SessionKey, said: Sequence[Item]) -> list[Body]:
+        hashes = dict.fromkeys(medium.hash for item in said for medium in item.message.media)
+        found = {digest: await store.blob(key, digest) for digest in hashes}
+        blobs = {digest: data for digest, data in found.items() if data is not None}
+        return [body for bodies in responses.items_of(said, blobs) for body in bodies]
+
+    @staticmethod
+    async def _newest_unit(store: SessionStore, key: SessionKey) -> list[Item]:
+        """The newest item, or the newest calls with all their results."""
+        said, window = await store.latest(key, 1), 1
+        while not said and window < await AgentsSession._head(store, key):
+            window *= 4
+            said = await store.latest(key, window)
+        start = next((at for at in range(len(said) - 1, -1, -1) if said[at].message.role != "tool"), 0)
+        return said[start:]
+
+    @staticmethod
+    async def _put_back(store: SessionStore, key: SessionKey, items: Sequence[Body]) -> None:
+        if items:
+            await store.add_messages(key, [responses.message_of(item) for item in items], record=RECORD)
+
+
+def _message(item: Mapping[str, Any]) -> Message:
+    """Raises TypeError for what is no JSON object, before anything is written."""
+    if not isinstance(item, Mapping):
+        raise TypeError(f"An item is a mapping, not {type(item).__name__}.")
+    if too_deep(item, MAX_DEPTH):
+        raise InvalidRequest(f"An item has at most {MAX_DEPTH} levels.")
+    json.dumps(item)
+    return responses.message_of(item)
+
+
+def _settings(given: Any) -> Any:
+    """The SDK's own as they are; None and mappings as ReadSettings. Raises TypeError for an unknown key."""
+    if given is None:
+        return ReadSettings()
+    return ReadSettings(**given) if isinstance(given, Mapping) else given

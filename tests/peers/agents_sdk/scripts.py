@@ -1,0 +1,56 @@
+"""Words for these tests: an agent whose model plays a script, and short forms of what a session holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents import Agent, Runner
+from agents.testing import ScriptedModel, assistant_message, function_call
+
+from agent_kernel.peers.openai_agents import AgentsSession
+
+
+def said(*texts: str) -> list[list[Any]]:
+    """One model call for each text."""
+    return [[assistant_message(text, item_id=f"msg-{text}")] for text in texts]
+
+
+def calling(name: str, call_id: str) -> list[Any]:
+    return [function_call(name, "{}", call_id=call_id, item_id=f"fc-{call_id}")]
+
+
+def agent(*steps: Any, **options: Any) -> tuple[Agent[Any], ScriptedModel]:
+    model = ScriptedModel(steps)
+    return Agent(name="test", model=model, **options), model
+
+
+async def run(streamed: bool, agent: Agent[Any], *given: Any, **options: Any) -> Any:
+    """The result of ``Runner.run`` or, at its end, of ``Runner.run_streamed``."""
+    if not streamed:
+        return await Runner.run(agent, *given, **options)
+    result = Runner.run_streamed(agent, *given, **options)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+
+def short(items: list[Any]) -> list[str]:
+    """``user hello``, ``assistant hi``, ``call c1``, ``output c1``."""
+    return [_short(item) for item in items]
+
+
+async def stored(session: AgentsSession) -> list[str]:
+    return short(await session.get_items())
+
+
+def _short(item: dict[str, Any]) -> str:
+    kind = item.get("type", "message")
+    if kind == "function_call":
+        return f"call {item['call_id']}"
+    if kind == "function_call_output":
+        return f"output {item['call_id']}"
+    if kind != "message":
+        return str(kind)
+    content = item["content"]
+    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return f"{item['role']} {text}"
