@@ -164,7 +164,7 @@ def steps(messages: Sequence[Message]) -> list[Step]:
     places = canonical.visible(messages)
     found: list[Step] = []
     texts: tuple[int, ...] = ()
-    for at, following in zip(places, [*places[1:], len(messages)], strict=True):
+    for at, following in zip(places, [*places[1:], len(messages)], strict=False):
         rounds = tuple(_found_rounds(messages, at + 1, following))
         found.append(Step(at, rounds, texts))
         texts = tuple(start for start, _ in rounds)
