@@ -32,14 +32,18 @@ class Folding:
         self._task = self._task or asyncio.create_task(self._keep_folding(), name="folding into search")
 
     async def _keep_folding(self) -> None:
+        pause = self._every_s
         while True:
-            await asyncio.sleep(self._every_s)
-            try:
-                while await self._store.fold(STEP):
-                    await asyncio.sleep(PAUSE_S)
-            except StoreError as error:
-                log.warning("new items could not be taken into the index of search: %s", error)
-                await asyncio.sleep(self._again_s)
+            await asyncio.sleep(pause)
+            pause = await self._step()
+
+    async def _step(self) -> float:
+        """Seconds until the next one."""
+        try:
+            return PAUSE_S if await self._store.fold(STEP) else self._every_s
+        except StoreError as error:
+            log.warning("new items could not be taken into the index of search: %s", error)
+            return self._again_s
 
     async def aclose(self) -> None:
         if self._task is not None:
