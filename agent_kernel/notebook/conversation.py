@@ -89,7 +89,7 @@ class Conversation:
             (
                 branch["name"],
                 branch["turns"],
-                f"{branch['parent']} up to item {branch['since']}" if branch["parent"] else "",
+                branch["parent"],
                 moment(branch["created"]),
                 "current" if branch["current"] else "",
             )

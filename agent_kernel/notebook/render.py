@@ -114,7 +114,6 @@ class Summary:
     def line(self) -> str:
         usage = {} if self.stored else self.usage
         parts = [] if self.state == "committed" else [self.state]
-        parts += [f"stored answer of {moment(self.stored)}"] if self.stored else []
         parts += [f"{self.model} ({place(self.local, self.host)})"] if self.model else []
         parts += ["private: kept in memory only"] if self.private else []
         if usage.get("prompt_tokens"):

@@ -48,7 +48,7 @@ WORDS = {
     "interrupted": "stopped",
 }
 QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession: "
-STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks."
+STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks it."
 OTHER_QUESTION = "Let the agent do this? [y]es / [n]o / [s]ession: "
 
 
@@ -216,7 +216,8 @@ class CellTurn:
         if body.call not in self._mine and len(body.text) >= len(card.output):
             card.output = body.text  # the value and the error as well, which were not streamed
         # The server's time of a live call includes the person's, so the card keeps its own.
-        card.close(WORDS.get(body.status, body.status), body.seconds if card.seconds is None else card.seconds)
+        took = body.seconds if card.seconds is None else card.seconds
+        card.close(WORDS.get(body.status, body.status), None if self._summary.stored else took)  # times are not stored
         self._screen.card(card)
         for number, media in enumerate(body.media, 1):
             if media.get("data") and body.call not in self._mine:

@@ -59,6 +59,27 @@ class Lab:
             self.page.wait_for_timeout(400)
             self.wait_idle()
 
+    def run_all(self) -> None:
+        self._menu("Run", "Run All Cells")
+        self.page.wait_for_timeout(400)
+        self.wait_idle()
+
+    def restart_and_run_all(self) -> None:
+        self._menu("Run", "Restart Kernel and Run All Cells…")
+        self.page.locator(".jp-Dialog button.jp-mod-accept").click()
+        self.page.wait_for_timeout(2000)
+        self.wait_idle()
+
+    def _menu(self, menu: str, item: str) -> None:
+        self.page.locator(".lm-MenuBar-item", has_text=menu).first.click()
+        self.page.locator(".lm-Menu-itemLabel").get_by_text(item, exact=True).click()
+
+    def type_into(self, number: int, source: str) -> None:
+        """In place of what the cell says."""
+        self.cell(number).locator(".cm-content").first.click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(source)
+
     def answer(self, typed: str) -> None:
         """Types into the input that a cell waits with."""
         box = self.page.locator(".jp-Stdin-input")

@@ -1,0 +1,92 @@
+"""Agent cells run again in real JupyterLab: alone, edited, and by Run All. Screenshots are in build/screenshots."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.lab import Lab, browser
+from tests.conftest import chromium
+from tests.server import TOKEN, AgentServer
+
+pytestmark = pytest.mark.browser
+
+DRAW = "import matplotlib.pyplot as plt\nplt.figure(figsize=(4, 1.6))\nplt.plot([3, 1, 2])\nplt.title('Rain')"
+SCRIPT: list[dict[str, Any]] = [
+    {"when": "name a river", "text": "The **Rhine**."},
+    {"when": "draw the rain", "calls": [{"name": "python", "arguments": {"code": DRAW}}]},
+    {"when": "draw the rain", "text": "There is the rain."},
+    {"when": "name a river", "text": "The **Danube**, then."},
+    {"when": "name a lake", "text": "Lake *Constance*."},
+    {"when": "draw the rain", "calls": [{"name": "python", "arguments": {"code": DRAW}}]},
+    {"when": "draw the rain", "text": "The rain, anew."},
+    {"text": "Nothing was prepared for this.", "loop": True},
+]
+CELLS = ["%%agent\nname a river", "1 + 1", "%%agent --in sandbox\ndraw the rain", "%agent branches"]
+
+
+def write_notebook(root: Path, name: str) -> None:
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "code", "id": f"cell-{n}", "metadata": {}, "source": cell, "outputs": [], "execution_count": None}
+        for n, cell in enumerate(CELLS)
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    body = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    (root / name).write_text(json.dumps(body))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
+    asyncio.run(server.start())
+    write_notebook(server.root, "rivers.ipynb")
+    path = chromium()
+    assert path is not None
+    try:
+        with browser(path, server.url, TOKEN) as lab:
+            yield lab
+    finally:
+        server.sweep()
+
+
+def test_run_all_shows_stored_answers_and_a_cell_run_alone_is_another_version(lab: Lab) -> None:
+    lab.open("rivers.ipynb")
+    lab.run_all()
+    expect(lab.cell(0)).to_contain_text("The Rhine.")
+    picture = lab.cell(2).locator(".jp-RenderedImage img")
+    expect(picture).to_be_visible()
+    first_picture = picture.get_attribute("src")
+    expect(lab.cell(0).get_by_text("Stored answer")).to_have_count(0)
+
+    lab.run_all()
+    for number in (0, 2):
+        expect(lab.cell(number).get_by_text("nothing changed up to this cell, so no model was asked")).to_be_visible()
+    expect(lab.cell(0)).to_contain_text("The Rhine.")
+    assert picture.get_attribute("src") == first_picture
+    lab.picture("run-all-shows-stored-answers")
+
+    lab.run(0)
+    expect(lab.cell(0)).to_contain_text("The Danube, then.")
+    expect(lab.cell(0)).to_contain_text("1 later turn stays on the branch main. Back: %agent switch main")
+    expect(lab.cell(0)).to_contain_text("version 2 of 2 · branch branch-2 · %agent versions shows the others")
+    lab.picture("a-cell-run-again-is-a-version")
+
+    lab.type_into(0, "%%agent\nname a lake")
+    lab.run_all()
+    expect(lab.cell(0)).to_contain_text("Lake Constance.")
+    expect(lab.cell(0)).to_contain_text("version 3 of 3 · branch branch-3")
+    expect(lab.cell(2)).to_contain_text("The rain, anew.")
+    expect(lab.cell(2).get_by_text("Stored answer")).to_have_count(0)
+    expect(lab.cell(3).locator("table")).to_contain_text("branch-3")
+    lab.picture("an-edited-cell-and-what-follows-are-asked-anew")
+
+    lab.restart_and_run_all()
+    for number in (0, 2):
+        expect(lab.cell(number).get_by_text("Stored answer")).to_be_visible()
+    lab.picture("restart-and-run-all-shows-stored-answers")
