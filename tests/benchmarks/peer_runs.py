@@ -34,7 +34,9 @@ async def outcomes(
 
     async def one(task: Task) -> Outcome:
         async with free:
-            return await outcome(engine, python, task, tags)
+            result = await outcome(engine, python, task, tags)
+        print(f"{result.seconds:6.0f} s {task.name}: {result.wrong or 'right'}", flush=True)
+        return result
 
     return await asyncio.gather(*[one(task) for task in tasks])
 

@@ -56,13 +56,18 @@ def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, be
 
 
 def _naturals(low: int, high: int) -> str:
-    """Without leading zeros, for 0 <= low <= high: one alternative for each count of digits, and in it each digit."""
+    """Without leading zeros, for 0 <= low <= high."""
+    return either(*_of_each_width(low, high))
+
+
+def _of_each_width(low: int, high: int) -> list[str]:
+    """One for each count of digits."""
     parts = []
     for width in range(len(str(low)), len(str(high)) + 1):
         first = max(low, 10 ** (width - 1) if width > 1 else 0)
         last = min(high, 10**width - 1)
         parts.append(_same_width(str(first), str(last)))
-    return either(*parts)
+    return parts
 
 
 def _same_width(low: str, high: str) -> str:
@@ -101,7 +106,10 @@ def _decimals(low: int, high: int | None, places: int) -> str:
         parts.append(_cell(first, first_part, scale, places))
         first += 1
     if first < last:
-        parts.append(sequence(_naturals(first, last - 1), f'("." [0-9]{{1,{MAX_DECIMALS}}})?'))
+        # Not (A | B) with the fraction behind: where one alternative begins another and what follows may be nothing,
+        # the xgrammar inside openvino-genai 2026.4 lets digits through without end (15 of 100 numbers).
+        fraction = f'("." [0-9]{{1,{MAX_DECIMALS}}})?'
+        parts += [sequence(whole, fraction) for whole in _of_each_width(first, last - 1)]
     return either(*parts)
 
 

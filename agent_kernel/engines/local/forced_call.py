@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.completion import MAX_TOKENS, Completer, Completion, decoding_of
-from agent_kernel.engines.local.ebnf import Rules, either, literal
+from agent_kernel.engines.local.ebnf import Rules, choice
 from agent_kernel.engines.local.output import with_words
 from agent_kernel.engines.local.schema_grammar import bounds_within, json_grammar, written
 from agent_kernel.errors import InvalidRequest
@@ -65,7 +65,7 @@ async def _chosen(chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], comple
     listed = "\n".join(f"{tool.name}: {tool.description}" for tool in tools)
     prompt = await completer.render(with_words(chat, CHOOSE.format(tools=listed)))
     completion = Completion(prompt)
-    grammar = Rules().grammar(either(*(literal(tool.name) for tool in tools)))
+    grammar = Rules().grammar(choice(tool.name for tool in tools))
     decoding = replace(decoding_of(Sampling(max_tokens=64)), grammar=grammar)
     async with aclosing(completer.stream(completion, decoding)) as deltas:
         async for _ in deltas:

@@ -19,7 +19,7 @@ from agent_kernel.engines.local.call_json import new_call
 from agent_kernel.engines.local.call_parser import MARKS, TAGS, CallParser
 from agent_kernel.engines.local.completion import MAX_TOKENS, Completer, Completion, decoding_of
 from agent_kernel.engines.local.declared_parser import DeclaredParser, form_of
-from agent_kernel.engines.local.ebnf import Rules, either, literal, sequence
+from agent_kernel.engines.local.ebnf import Rules, choice
 from agent_kernel.engines.local.forced_call import must_call
 from agent_kernel.engines.local.native_prompt import chat, schemas
 from agent_kernel.engines.local.output import formatted, told
@@ -159,8 +159,8 @@ class Native:
     async def _chosen(self, answer: Answer, prompt: str, tools: Sequence[ToolSpec]) -> Completion:
         """The beginning of a call, up to its arguments. Its tokens are not counted against the limit."""
         template = answer.template
-        names = either(*(literal(tool.name) for tool in tools))
-        grammar = Rules().grammar(sequence(literal('{"name": "'), names, literal(f'", "{template.key}":')))
+        beginnings = choice(f'{{"name": "{tool.name}", "{template.key}":' for tool in tools)
+        grammar = Rules().grammar(beginnings)
         completion = Completion(prompt)
         decoding = replace(decoding_of(replace(answer.request.sampling, max_tokens=NAME_TOKENS)), grammar=grammar)
         await _drain(answer.completer.stream(completion, decoding, forced=template.opening))

@@ -16,7 +16,7 @@ from referencing.exceptions import Unresolvable
 
 from agent_kernel.engines.local.backend import ChatMessage, Grammar
 from agent_kernel.engines.local.completion import MAX_TOKENS, Completer, Completion, decoding_of
-from agent_kernel.engines.local.ebnf import Rules, either, literal
+from agent_kernel.engines.local.ebnf import Rules, choice
 from agent_kernel.engines.local.pattern import pattern
 from agent_kernel.engines.local.schema_grammar import bounds_within, json_grammar, written
 from agent_kernel.errors import InvalidRequest, OutputInvalid
@@ -37,7 +37,7 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> Grammar:
         case "choice":
             if not output.choice or "" in output.choice or len(output.choice) > MAX_CHOICES:
                 raise InvalidRequest(f"A choice has 1 to {MAX_CHOICES} texts, none of them empty.")
-            return rules.grammar(either(*map(literal, output.choice)))
+            return rules.grammar(choice(output.choice))
     schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
     for regex in _regexes(schema):
         pattern(regex, Rules())  # it will be matched against what a model wrote: only those that take no time

@@ -20,7 +20,7 @@ from jsonschema.exceptions import SchemaError
 
 from agent_kernel.engines.local import digits
 from agent_kernel.engines.local.backend import Grammar
-from agent_kernel.engines.local.ebnf import CHUNK, NOTHING, Rules, either, literal, optional, sequence
+from agent_kernel.engines.local.ebnf import CHUNK, NOTHING, Rules, choice, either, literal, optional, sequence
 from agent_kernel.engines.local.pattern import ANY, characters, pattern
 from agent_kernel.engines.local.schema_merge import comes_back, merged, resolved
 from agent_kernel.engines.local.string_format import FORMATS
@@ -187,7 +187,7 @@ class _Compiler:
             kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
             values = [value for value in values if any(_is(value, kind) for kind in kinds)]
         self.loose |= schema.keys() & (BOUNDS | SHAPES)
-        return self._one_of([literal(written(value)) for value in values])
+        return choice(written(value) for value in values) if values else None
 
     def _typed(self, kind: str, schema: Mapping[str, Any], left: int) -> str | None:
         match kind:
