@@ -14,7 +14,6 @@ KERNEL = "kernel:"
 DELETED = "deleted:"
 SUFFIX = ".ipynb"
 MAX_RENAMES = 200
-TITLE_CHARACTERS = 60
 
 
 class SessionManager(Protocol):
@@ -51,14 +50,14 @@ class Notebooks:
         session = await self._store.bound(namespace, self.root, place)
         return SessionKey(namespace, session) if session else None
 
-    async def session(self, namespace: str, place: str, said: str = "") -> tuple[SessionKey, bool]:
+    async def session(self, namespace: str, place: str, title: str = "") -> tuple[SessionKey, bool]:
         """The session of a place, made and bound if it has none, and whether it was made. One at a time, so that two
         cells that start together share it."""
         async with self._binding:
             if key := await self.bound(namespace, place):
                 return key, False
             key = SessionKey(namespace, new_id("session"))
-            await self._store.create(key, title_of(place, said))
+            await self._store.create(key, called(place, title))
             await self.bind(key, place)
             return key, True
 
@@ -105,9 +104,6 @@ def is_notebook(path: str) -> bool:
     return path.endswith(SUFFIX) and not {"", ".", ".."} & set(parts) and "\\" not in path and "\0" not in path
 
 
-def title_of(place: str, said: str) -> str:
-    """The notebook's name, else how the first message begins."""
-    if not place.startswith(KERNEL):
-        return PurePosixPath(place).stem
-    words = " ".join(said.split())
-    return words if len(words) <= TITLE_CHARACTERS else words[: TITLE_CHARACTERS - 1] + "…"
+def called(place: str, title: str) -> str:
+    """What a new session is called: as its notebook, else as it begins."""
+    return title if place.startswith(KERNEL) else PurePosixPath(place).stem

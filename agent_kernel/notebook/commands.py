@@ -30,9 +30,13 @@ HELP = {
     "unload": "give back the memory of the model; the next turn loads it again",
     "where": "live|sandbox: where python runs when a cell does not say",
     **CONVERSATION,
+    "compact": "the model goes on from a summary of the older turns, which stay; compact undo",
+    "usage": "what this session has cost: tokens and seconds by model and day, and its tools; --json",
     "help": "this list",
 }
 POLL_S = 0.5
+COMPACT_TIMEOUT_S = 900.0
+"""A small model on a CPU reads a long conversation slowly, and in several pieces."""
 
 
 class Commands:
@@ -283,6 +287,44 @@ class Commands:
         else:
             raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
 
+    def _compact(self, rest: str) -> None:
+        if rest not in ("", "undo"):
+            raise AgentError(
+                "%agent compact summarises the older turns for the model; %agent compact undo takes it back."
+            )
+        path = f"sessions/{quoted(self._conversation.bound()['id'])}/compact"
+        if rest == "undo":
+            undone = self.server.call("DELETE", path)["summary"]
+            told = (
+                "The newest summary is gone; the model reads those turns again." if undone else "There was no summary."
+            )
+            self._say(line_bundle(told))
+            return
+        made = self.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
+        if made is None:
+            self._say(line_bundle("There is nothing old enough to summarise."))
+            return
+        self._say(line_bundle(f"The model goes on from this summary; every turn is kept.\n\n{made['text']}"))
+
+    def _usage(self, rest: str) -> None:
+        usage = self.server.call("GET", f"sessions/{quoted(self._conversation.bound()['id'])}/usage")
+        if "--json" in Words(rest).flags:
+            self._say(json_bundle(usage))
+            return
+        rows = [("all", *_cost(usage["total"]))]
+        for part in ("models", "days", "branches"):
+            rows += [
+                (f"{part.removesuffix('es').removesuffix('s')} {name}", *_cost(cost))
+                for name, cost in usage[part].items()
+            ]
+        self._say(table_bundle(("", "turns", "tokens read", "of them reused", "tokens written", "seconds"), rows))
+        tools = [
+            (name, tool["count"], ", ".join(f"{n} {status}" for status, n in tool["outcomes"].items()), tool["seconds"])
+            for name, tool in usage["tools"].items()
+        ]
+        if tools:
+            self._say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
+
     def _where(self, rest: str) -> None:
         if rest not in ("", "live", "sandbox"):
             raise AgentError("%agent where is live or sandbox.")
@@ -304,3 +346,11 @@ def interrupted() -> AgentInterrupted:
 
 def _title(session: Mapping[str, Any]) -> str:
     return str(session["title"] or "untitled")
+
+
+def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:
+    """As columns; a summary is a turn that nobody sees."""
+    turns = f"{cost['turns']} + {cost['summaries']} summaries" if cost["summaries"] else cost["turns"]
+    about = "about " if cost["estimated"] else ""
+    read, written = f"{about}{cost['prompt_tokens']:,}", f"{about}{cost['completion_tokens']:,}"
+    return turns, read, f"{cost['reused_tokens']:,}", written, round(cost["seconds"], 1)

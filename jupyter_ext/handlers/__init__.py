@@ -27,6 +27,7 @@ from jupyter_ext.handlers.sessions import (
     SessionItemsHandler,
     SessionsHandler,
 )
+from jupyter_ext.handlers.summaries import CompactHandler, UsageHandler
 from jupyter_ext.handlers.turns import (
     ApprovalHandler,
     ClaimHandler,
@@ -52,6 +53,8 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}", SessionHandler),
     (rf"{PREFIX}/sessions/{ID}/turns", TurnsHandler),
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
+    (rf"{PREFIX}/sessions/{ID}/compact", CompactHandler),
+    (rf"{PREFIX}/sessions/{ID}/usage", UsageHandler),
     (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),
     (rf"{PREFIX}/sessions/{ID}/branches", BranchesHandler),
     (rf"{PREFIX}/sessions/{ID}/branches/{ID}", BranchHandler),

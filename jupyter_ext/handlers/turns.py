@@ -24,7 +24,7 @@ from jupyter_ext.handlers.bodies import (
     OutputBody,
     TurnBody,
 )
-from jupyter_ext.notebooks import KERNEL, title_of
+from jupyter_ext.notebooks import KERNEL, called
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
 from jupyter_ext.versions import fingerprint
@@ -85,15 +85,16 @@ class TurnsHandler(AgentHandler):
 
     async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
         """The one that was named, that of the place, or a new one."""
-        store, caller = self.app.runtime.store, self.caller
+        store, caller, runtime = self.app.runtime.store, self.caller, self.app.runtime
+        begins = runtime.afterwards.title(runtime.ledger.redactor.text(body.prompt))
         if body.session is None and place is not None:
-            key, created = await self.app.notebooks.session(caller.namespace, place, body.prompt)
+            key, created = await self.app.notebooks.session(caller.namespace, place, begins)
             if caller.kernel:
                 caller.kernel.sessions.add(key.id)
             return key, created
         key = SessionKey(caller.namespace, body.session or new_id("session"))
         if created := await self.app.access.claim_id(caller, key.id):
-            await store.create(key, title_of(place or KERNEL, body.prompt))
+            await store.create(key, called(place or KERNEL, begins))
         return key, created
 
 

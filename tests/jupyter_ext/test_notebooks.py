@@ -7,7 +7,7 @@ import pytest
 
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
-from jupyter_ext.notebooks import Notebooks, is_notebook, title_of
+from jupyter_ext.notebooks import Notebooks, called, is_notebook
 
 
 class Documents:
@@ -101,6 +101,5 @@ async def test_paths_of_a_session_are_notebooks_only() -> None:
 
 
 def test_a_session_is_called_like_its_notebook_or_like_what_was_said_first() -> None:
-    assert title_of("dir/My analysis.ipynb", "x") == "My analysis"
-    assert title_of("kernel:k1", " plot\n the data ") == "plot the data"
-    assert len(title_of("kernel:k1", "word " * 50)) == 60
+    assert called("dir/My analysis.ipynb", "x") == "My analysis"
+    assert called("kernel:k1", "plot the data") == "plot the data"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
 
 
@@ -28,3 +29,50 @@ async def test_deleting_is_idempotent_and_takes_the_history_along(server: AgentS
         told = [(await client.delete("agent/v1/sessions/short%20lived")).json()["deleted"] for _ in range(2)]
         assert told == [True, False]
         assert (await client.get("agent/v1/sessions/short%20lived/items")).status_code == 404
+
+
+async def test_older_turns_are_summarised_on_demand_and_the_summary_is_taken_back(agent_server: ServerFactory) -> None:
+    script = [
+        {"when": "Write the summary of all this now", "text": "They counted.", "loop": True},
+        {"text": "ok", "loop": True},
+    ]
+    server = await agent_server(script)
+    async with server.client() as client:
+        for number in range(4):
+            turn = await start_turn(client, f"count {number}", session="long")
+            await followed(client, turn["turn"])
+        made = (await client.post("agent/v1/sessions/long/compact", json={})).json()["summary"]
+        assert (made["text"], made["model"], made["reason"]) == ("They counted.", "scripted", "asked for")
+        assert made["usage"]["completion_tokens"] == 2
+        assert (await client.get("agent/v1/sessions/long/compact")).json()["summaries"] == [made]
+        usage = (await client.get("agent/v1/sessions/long/usage")).json()
+        assert (usage["total"]["turns"], usage["total"]["summaries"]) == (4, 1)
+        assert (await client.delete("agent/v1/sessions/long/compact")).json()["summary"] == made
+        assert (await client.delete("agent/v1/sessions/long/compact")).json() == {"summary": None}
+        assert len((await client.get("agent/v1/sessions/long/items")).json()["items"]) == 8
+
+
+async def test_a_summary_waits_for_no_turn(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn = await start_turn(client, "hang", session="busy one")
+        reply = await client.post("agent/v1/sessions/busy%20one/compact", json={})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (409, "session_busy")
+        await client.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})
+
+
+async def test_a_key_that_was_typed_reaches_the_model_and_nothing_else(agent_server: ServerFactory) -> None:
+    key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
+    server = await agent_server([{"when": key, "text": f"I use {key}.", "deltas": 9}, {"text": "not given"}])
+    async with server.client() as client:
+        turn = await start_turn(client, f"log in with {key}", session="keys")
+        events = await followed(client, turn["turn"])
+        told = "".join(event["data"]["text"] for event in events if event["type"] == "text.delta")
+        assert told.endswith("[REDACTED:openai_key].")
+    assert key[4:] not in told
+        items = (await client.get("agent/v1/sessions/keys/items")).text
+        title = (await client.get("agent/v1/sessions/keys")).json()["title"]
+    assert key not in items
+    assert title == "log in with [REDACTED:openai_key]"
+    places = [path for path in server.directory.rglob("*") if path.is_file() and path.name != "script.json"]
+    assert places
+    assert not [path for path in places if key.encode() in path.read_bytes()]

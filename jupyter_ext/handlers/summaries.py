@@ -1,0 +1,54 @@
+"""Summaries of a session, made on demand and taken back, and what its turns cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent_kernel.sessions.account import account
+from agent_kernel.sessions.model import Summary
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.bodies import EmptyBody
+from jupyter_ext.turns import busy
+
+
+def summary_to_json(summary: Summary) -> dict[str, Any]:
+    """``last`` is the seq of the newest item that it stands for."""
+    names = [field.name for field in dataclasses.fields(summary) if field.name not in ("key", "usage")]
+    return {**{name: getattr(summary, name) for name in names}, "usage": dict(summary.usage)}
+
+
+class CompactHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, session_id: str) -> None:
+        """Those that hold on the current branch, oldest first."""
+        session = await self.app.access.session(self.caller, session_id)
+        made = await self.app.runtime.store.summaries(session.key)
+        self.reply({"summaries": [summary_to_json(summary) for summary in made]})
+
+    @guarded("execute")
+    async def post(self, session_id: str) -> None:
+        """By the engine that the next turn of the session would go to; null when nothing is old enough."""
+        self.parse(EmptyBody)
+        key = (await self.app.access.session(self.caller, session_id)).key
+        if running := [turn for turn in self.app.turns.running if turn.order.key == key]:
+            raise busy(running[0].id)
+        engine = self.app.runtime.engines.get(await self.app.access.engine(self.caller, key))
+        made = await self.app.runtime.afterwards.compact(key, engine)
+        await self.app.sidecars.touch(key)
+        self.reply({"summary": summary_to_json(made) if made else None})
+
+    @guarded("write")
+    async def delete(self, session_id: str) -> None:
+        """Takes the newest one back; null when there was none."""
+        key = (await self.app.access.session(self.caller, session_id)).key
+        undone = await self.app.runtime.afterwards.compactor.undo(key)
+        await self.app.sidecars.touch(key)
+        self.reply({"summary": summary_to_json(undone) if undone else None})
+
+
+class UsageHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, session_id: str) -> None:
+        session = await self.app.access.session(self.caller, session_id)
+        self.reply((await account(self.app.runtime.store, [session])).to_json())
