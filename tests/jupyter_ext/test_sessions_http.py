@@ -68,7 +68,7 @@ async def test_a_key_that_was_typed_reaches_the_model_and_nothing_else(agent_ser
         events = await followed(client, turn["turn"])
         told = "".join(event["data"]["text"] for event in events if event["type"] == "text.delta")
         assert told.endswith("[REDACTED:openai_key].")
-    assert key[4:] not in told
+        assert key[4:] not in told
         items = (await client.get("agent/v1/sessions/keys/items")).text
         title = (await client.get("agent/v1/sessions/keys")).json()["title"]
     assert key not in items
