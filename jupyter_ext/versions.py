@@ -83,8 +83,7 @@ class Versions:
 
     async def said(self, turn: Turn) -> list[Message]:
         """The messages of a turn, of whichever branch."""
-        _, items = await self._store.everything(turn.key)
-        return [item.message for item in items if item.turn == turn.id]
+        return [item.message for item in await self._store.of_turn(turn)]
 
     async def of(self, turn: Turn) -> list[tuple[str, str]]:
         """(turn, branch) of all versions of a turn, itself included, in the order they were asked."""

@@ -249,6 +249,16 @@ async def test_turns_of_a_cell_are_found_on_every_branch(store: SessionStore) ->
         await store.of_cell(KEY, "two", -1)
 
 
+async def test_a_turn_is_read_from_whichever_branch_it_is_on(store: SessionStore) -> None:
+    await whole_turns(store, 2)
+    await store.branch(KEY, before="t2")
+    await store.add_turn(Turn("t3", KEY), [user("u3")])
+    turns, items = await store.everything(KEY)
+    for turn in turns:
+        assert await store.of_turn(turn) == [item for item in items if item.turn == turn.id] != []
+    assert await store.of_turn(Turn("none", KEY)) == await store.of_turn(Turn("t1", NOWHERE)) == []
+
+
 async def test_everything_is_of_all_branches_in_order(store: SessionStore) -> None:
     await whole_turns(store, 2)
     await store.branch(KEY, before="t2")

@@ -27,6 +27,7 @@ HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
     {
         "everything": lambda: ([], []),
         "of_cell": list,
+        "of_turn": list,
         "blob": lambda: None,
         "branches": list,
         "siblings": list,

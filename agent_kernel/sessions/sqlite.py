@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions import recovery, stored
+from agent_kernel.sessions.blobs import BlobFiles
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import (
     Branch,
@@ -57,8 +58,8 @@ class SqliteStore:
     """A SessionStore in the file ``path`` (made with mode 0600 at first use, its directory with 0700); None: in memory.
 
     Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
-    CancelledError comes after the operation has ended or was taken back before it began. ``durable`` waits for the
-    disk at every write. ``clock`` gives seconds since the epoch. Raises StoreFull, StoreCorrupt or StoreError beside
+    CancelledError comes after the operation has ended or was taken back before it began. Media of more than 16 KiB are
+    files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``clock`` gives seconds since the epoch. Raises StoreFull, StoreCorrupt or StoreError beside
     what the protocol names; after any of them the store can be used again.
     """
 
@@ -67,7 +68,8 @@ class SqliteStore:
     ) -> None:
         self.path = None if path is None else Path(path).absolute()
         self._clock = clock
-        self._database = Database(self.path, durable=durable)
+        beside = None if self.path is None else BlobFiles(self.path.with_name(f"{self.path.name}.blobs"))
+        self._database = Database(self.path, durable=durable, files=beside)
 
     # ------------------------------------------------------------------------------------------- sessions
 
@@ -215,6 +217,9 @@ class SqliteStore:
         stored.checked_limit(limit)
         return await self._database.read(lambda db: turns.of_cell(db, key, cell, limit))
 
+    async def of_turn(self, turn: Turn) -> Items:
+        return await self._database.read(lambda db: items.of_turn(db, turn.key, turn.id))
+
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
         return await self._database.read(lambda db: items.blob(db, key, digest))
 
@@ -258,7 +263,10 @@ class SqliteStore:
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
         known = dict(chain)
-        await self._database.write(lambda db: openings.remember(db, key, scope, known, self._clock()))
+        await self._database.write(lambda db: openings.remember(db, key, scope, known))
+
+    async def forget(self, key: SessionKey) -> None:
+        await self._database.write(lambda db: openings.forget(db, key))
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
         hashes = tuple(chain)

@@ -173,6 +173,10 @@ class History(Protocol):
         """The newest turns of a cell on any branch, in order."""
         ...
 
+    async def of_turn(self, turn: Turn) -> list[Item]:
+        """All items of one turn, on whichever branch it is, in order."""
+        ...
+
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
         """Bytes of a medium that an item of this session names."""
         ...
@@ -251,7 +255,7 @@ class Search(Protocol):
 
 
 class Openings(Protocol):
-    """Which session began like this? By hashes of the beginnings of what is said (``sessions/reconcile.py``), so that
+    """Which session began like this? By hashes of the beginnings of what is said (``sessions/matching.py``), so that
     finding out costs the same whatever is stored."""
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
@@ -259,8 +263,13 @@ class Openings(Protocol):
         asked which model with which instructions; only there it can be found again."""
         ...
 
+    async def forget(self, key: SessionKey) -> None:
+        """The session is not found by its beginning any more: somebody uses it by its id."""
+        ...
+
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
-        """The longest beginning that some session has, of hashes from short to long; of several the one used last."""
+        """The longest beginning that some session has, of hashes from short to long; of several the one changed last.
+        A session that is bound is not found."""
         ...
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.messages import Media, Message
+from agent_kernel.messages import Message
 from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Item, SessionKey
-from agent_kernel.sessions.tables import search_texts
+from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, ITEM, item_of, pair
 from agent_kernel.sessions.tables.segments import Piece
 
@@ -36,7 +36,8 @@ def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], no
     if not messages:
         return []
     here = pair(place.key)
-    _keep(db, place.key, stored.media(messages, lambda digest: names(db, place.key, digest)))
+    carried = stored.media(messages, lambda digest: names(db, place.key, digest))
+    blobs.keep(db, place.key.namespace, carried.values())
     numbered = [(seq, said, stored.encode(said)) for seq, said in enumerate(messages, start=place.head + 1)]
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
@@ -102,6 +103,16 @@ def everything(db: sqlite3.Connection, key: SessionKey) -> list[Item]:
     return [item for item in (_decoded(key, row) for row in rows) if item is not None]
 
 
+def of_turn(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
+    """From where the turn was opened on: its items are all behind that."""
+    rows = db.execute(
+        f"SELECT {ITEM} FROM items WHERE {HERE} AND seq > (SELECT since FROM turns WHERE {HERE} AND id = ?)"
+        " AND turn = ? ORDER BY seq",
+        (*pair(key), *pair(key), turn, turn),
+    ).fetchall()
+    return [item for item in (_decoded(key, row) for row in rows) if item is not None]
+
+
 def _newest(
     db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, *, failed: bool
 ) -> tuple[list[Item], bool]:
@@ -159,43 +170,24 @@ def remove(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) ->
     search_texts.forget(db, key, [seq for (seq,) in db.execute(behind, here)])
     db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", here)
     db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", here)
-    _forget(db, key.namespace, hashes)
+    blobs.forget(db, key.namespace, hashes)
 
 
 def forget_media(db: sqlite3.Connection, key: SessionKey, seq: int) -> None:
     """The item names none any more; those that no other item of the namespace names go."""
     hashes = [row[0] for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq = ?", (*pair(key), seq))]
     db.execute(f"DELETE FROM media WHERE {HERE} AND seq = ?", (*pair(key), seq))
-    _forget(db, key.namespace, hashes)
-
-
-def _forget(db: sqlite3.Connection, namespace: str, hashes: Sequence[str]) -> None:
-    db.executemany(
-        "DELETE FROM blobs WHERE namespace = :namespace AND hash = :hash"
-        " AND NOT EXISTS (SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash)",
-        [{"namespace": namespace, "hash": digest} for digest in hashes],
-    )
+    blobs.forget(db, key.namespace, hashes)
 
 
 def blob(db: sqlite3.Connection, key: SessionKey, digest: str) -> bytes | None:
-    if not names(db, key, digest):
-        return None
-    row = db.execute("SELECT data FROM blobs WHERE namespace = ? AND hash = ?", (key.namespace, digest)).fetchone()
-    return bytes(row[0]) if row else None
+    return blobs.read(db, key.namespace, digest) if names(db, key, digest) else None
 
 
 def names(db: sqlite3.Connection, key: SessionKey, digest: str) -> bool:
     """An item of the session names this medium."""
     row = db.execute(f"SELECT 1 FROM media WHERE {HERE} AND hash = ? LIMIT 1", (*pair(key), digest)).fetchone()
     return row is not None
-
-
-def _keep(db: sqlite3.Connection, key: SessionKey, media: Mapping[str, Media]) -> None:
-    rows = [(key.namespace, medium.hash, medium.mime, medium.size, medium.data) for medium in media.values()]
-    if rows:
-        db.executemany(
-            "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows
-        )
 
 
 def _kind(message: Message) -> str:
