@@ -32,10 +32,12 @@ def same(one: Message, other: Message) -> bool:
 
 
 def chain(messages: Iterable[Message]) -> list[str]:
-    """For each message the hash of it and all before it."""
+    """For each message the hash of it and all before it. White space does not count here: what is found by a hash is
+    compared again."""
     hashes: list[str] = []
     for message in messages:
-        hashes.append(_hash(f"{hashes[-1] if hashes else ''}{digest(message)}"))
+        said = [message.role, spoken([message]), *(medium.hash for medium in message.media)]
+        hashes.append(_hash(_json([*hashes[-1:], said])))
     return hashes
 
 

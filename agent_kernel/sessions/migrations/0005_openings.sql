@@ -5,11 +5,8 @@ CREATE TABLE openings (
     scope TEXT NOT NULL,
     hash TEXT NOT NULL,
     session TEXT NOT NULL,
-    segment INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    length INTEGER NOT NULL,
-    time REAL NOT NULL,
-    PRIMARY KEY (namespace, scope, hash, session, segment, seq)
+    PRIMARY KEY (namespace, scope, hash, session, seq)
 ) WITHOUT ROWID;
 
 CREATE INDEX openings_by_item ON openings (namespace, session, seq);

@@ -1,4 +1,4 @@
-"""Beginnings of conversations by hash."""
+"""Beginnings of conversations by hash: found by one look into an index, whatever is stored."""
 
 from __future__ import annotations
 
@@ -7,49 +7,67 @@ from collections.abc import Mapping, Sequence
 
 from agent_kernel.sessions.model import Match, SessionKey
 from agent_kernel.sessions.tables import segments, sessions
-from agent_kernel.sessions.tables.rows import pair
+from agent_kernel.sessions.tables.rows import HERE, pair
 
 _AT_ONCE = 500
 """Hashes in one statement; SQLite takes 32,766 variables."""
+_FEW = 64
+"""Sessions that began alike and are looked up one by one; of more, the one used last is found from the newest on."""
+_FREE = "NOT EXISTS (SELECT 1 FROM bindings AS b WHERE b.namespace = o.namespace AND b.session = o.session)"
+_ALIKE = f"o.namespace = ? AND o.scope = ? AND o.hash = ? AND {_FREE}"
 
 
-def remember(db: sqlite3.Connection, key: SessionKey, scope: str, chain: Mapping[int, str], now: float) -> None:
+def remember(db: sqlite3.Connection, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
+    """Those of ``chain`` whose item is on the current branch."""
     sessions.found(db, key)
-    rows = []
     way = segments.of_branch(db, key, None)
-    for length, (seq, digest) in enumerate(sorted(chain.items()), start=1):
-        segment = next(
-            (
-                piece.segment
-                for piece in way
-                if seq <= piece.until
-                and db.execute(
-                    "SELECT 1 FROM items WHERE namespace = ? AND session = ? AND segment = ? AND seq = ?",
-                    (*pair(key), piece.segment, seq),
-                ).fetchone()
-            ),
-            None,
-        )
-        if segment is not None:
-            rows.append((key.namespace, scope, digest, key.id, segment, seq, length, now))
     db.executemany(
-        "INSERT OR REPLACE INTO openings (namespace, scope, hash, session, segment, seq, length, time)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        rows,
+        "INSERT OR IGNORE INTO openings (namespace, scope, hash, session, seq) VALUES (?, ?, ?, ?, ?)",
+        [
+            (key.namespace, scope, digest, key.id, seq)
+            for seq, digest in chain.items()
+            if segments.holding(db, key, seq, way) is not None
+        ],
     )
 
 
+def forget(db: sqlite3.Connection, key: SessionKey) -> None:
+    db.execute(f"DELETE FROM openings WHERE {HERE}", pair(key))
+
+
 def match(db: sqlite3.Connection, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
-    for start in range(len(chain), 0, -_AT_ONCE):
-        part = chain[max(0, start - _AT_ONCE) : start]
-        lengths = {digest: max(0, start - _AT_ONCE) + at for at, digest in enumerate(part, start=1)}
-        rows = db.execute(
-            "SELECT o.hash, o.session, o.seq, s.updated FROM openings AS o JOIN sessions AS s"
-            " ON s.namespace = o.namespace AND s.id = o.session"
-            f" WHERE o.namespace = ? AND o.scope = ? AND o.hash IN ({', '.join('?' * len(part))})",
-            (namespace, scope, *part),
-        ).fetchall()
-        if rows:
-            digest, session, seq, _ = max(rows, key=lambda row: (lengths[row[0]], row[3]))
-            return Match(SessionKey(namespace, session), lengths[digest], seq)
+    for stop in range(len(chain), 0, -_AT_ONCE):
+        start = max(0, stop - _AT_ONCE)
+        longest_first = list(reversed(chain[start:stop]))
+        row = db.execute(
+            f"WITH wanted (hash) AS (VALUES {', '.join(['(?)'] * len(longest_first))}) SELECT hash FROM wanted AS w"
+            " WHERE EXISTS (SELECT 1 FROM openings AS o"
+            f" WHERE o.namespace = ? AND o.scope = ? AND o.hash = w.hash AND {_FREE}) LIMIT 1",
+            (*longest_first, namespace, scope),
+        ).fetchone()
+        if row:
+            length = stop - longest_first.index(row[0])
+            session, seq = _used_last(db, (namespace, scope, row[0]))
+            return Match(SessionKey(namespace, session), length, seq)
     return None
+
+
+def _used_last(db: sqlite3.Connection, beginning: tuple[str, str, str]) -> tuple[str, int]:
+    """Of the sessions that began so."""
+    namespace, scope, digest = beginning
+    alike = db.execute(f"SELECT o.session FROM openings AS o WHERE {_ALIKE} LIMIT ?", (*beginning, _FEW + 1)).fetchall()
+    if len(alike) <= _FEW:
+        row = db.execute(
+            "SELECT o.session, o.seq FROM openings AS o CROSS JOIN sessions AS s"
+            f" ON s.namespace = o.namespace AND s.id = o.session WHERE {_ALIKE}"
+            " ORDER BY s.updated DESC, s.rowid DESC, o.seq DESC LIMIT 1",
+            beginning,
+        ).fetchone()
+    else:
+        row = db.execute(
+            "SELECT o.session, max(o.seq) FROM sessions AS s CROSS JOIN openings AS o"
+            f" ON o.namespace = s.namespace AND o.scope = ? AND o.hash = ? AND o.session = s.id AND {_FREE}"
+            " WHERE s.namespace = ? GROUP BY s.updated, s.rowid ORDER BY s.updated DESC, s.rowid DESC LIMIT 1",
+            (scope, digest, namespace),
+        ).fetchone()
+    return str(row[0]), int(row[1])

@@ -116,10 +116,10 @@ def follow(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> 
     """The segment that goes on behind item ``behind`` (0: at the beginning): of the current branch if that ends there,
     else of the newest other one that does, else of a new branch. The branch is the current one then, also while a turn
     is open."""
-    row = db.execute(f"SELECT segment FROM items WHERE {HERE} AND seq = ?", (*pair(key), behind)).fetchone()
-    if behind and row is None:
+    segment = holding(db, key, behind, [Piece(id) for id in every(db, key)])
+    if behind and segment is None:
         raise InvalidRequest(f"There is no item {behind} to go on behind.", details={"behind": behind})
-    here = (int(row[0]), behind) if row else (0, 0)
+    here = (segment, behind) if segment is not None else (0, 0)
     now_current = sessions.found(db, key).branch
     ending = [name for name, pieces in ways(db, key) if end(db, key, pieces) == here]
     if now_current in ending:
@@ -133,6 +133,16 @@ def follow(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> 
             (*pair(key), name, grow(db, key, *here), now_current, now),
         )
     return _make_current(db, key, name)
+
+
+def holding(db: sqlite3.Connection, key: SessionKey, seq: int, pieces: Sequence[Piece]) -> int | None:
+    """The segment of these in which item ``seq`` is."""
+    for piece in pieces:
+        where = (*pair(key), piece.segment, seq)
+        row = db.execute(f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq = ?", where).fetchone()
+        if row and seq <= piece.until:
+            return piece.segment
+    return None
 
 
 def _make_current(db: sqlite3.Connection, key: SessionKey, name: str) -> int:

@@ -1,0 +1,79 @@
+"""Which session does a request continue that names none? The one that began as it does, found by hashes of beginnings.
+
+Only a session that was begun so is found, for the same person, model and instructions (``scope``); only by a beginning
+with an answer in it, behind which the request goes on with a user message or tool results; the longest wins, then the
+one changed last. Nobody's words are read for it. A session that is bound to a notebook is never found, nor one that
+was used by its id (``SessionStore.forget``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from agent_kernel.messages import Message, Text
+from agent_kernel.sessions import canonical, reconcile
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.store import Openings, SessionStore
+
+_DATED = re.compile(
+    r"\d+|\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b|\b[ap]m\b"
+    r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b",
+    re.IGNORECASE,
+)
+
+
+def scope(subject: str, model: str, instructions: Sequence[Message]) -> str:
+    """Names who asks which model with which instructions, which may tell the time: their numbers and the names of days
+    and months do not count. ``subject`` is whose credential it is."""
+    said = _DATED.sub("0", "\n\n".join(message.text.strip() for message in instructions))
+    return hashlib.sha256(json.dumps([subject, model, said]).encode()).hexdigest()
+
+
+async def find(store: Openings, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
+    """The session that a request with these messages continues. The messages are in the form in which they would be
+    kept: keys and passwords taken out."""
+    _, said = reconcile.split(messages)
+    chain = list(_beginnings(said))
+    found = await store.match(namespace, scope, chain) if chain else None
+    return found.key if found else None
+
+
+async def remember(store: SessionStore, key: SessionKey, scope: str, after: int = 0) -> None:
+    """After a turn of a session that is to be found by what is said in it; up to item ``after`` it is remembered
+    already. An answer that came in pieces, between calls, is found by its last piece and as a whole."""
+    items = await store.latest(key, failed=False)
+    messages = [item.message for item in items]
+    steps = reconcile.steps(messages)
+    last_pieces = [messages[step.at] for step in steps]
+    as_wholes = [_whole([messages[index] for index in (*step.before, step.at)]) for step in steps]
+    answered = next((at for at, said in enumerate(last_pieces) if said.role == "assistant"), len(steps))
+    for said in (last_pieces, as_wholes) if as_wholes != last_pieces else (last_pieces,):
+        hashes = {items[step.at].seq: digest for step, digest in zip(steps, canonical.chain(said), strict=True)}
+        wanted = [items[step.at].seq for step in steps[answered:] if items[step.at].seq > after]
+        await store.remember(key, scope, {seq: hashes[seq] for seq in wanted})
+
+
+def _beginnings(said: Sequence[Message]) -> Iterator[str]:
+    """Hashes of the beginnings by which a session may be found, from short to long."""
+    known = reconcile.paired(said, reconcile.added_from(said))
+    places = canonical.visible(known)
+    end = len(known) - (len(said) - reconcile.added_from(said))
+    answered = False
+    for at, digest in zip(places, canonical.chain(known[at] for at in places), strict=True):
+        answered = answered or known[at].role == "assistant"
+        goes_on = at + 1 < len(known) and (known[at + 1].role == "user" or canonical.is_traffic(known[at + 1]))
+        if answered and goes_on and at < end:
+            yield digest
+
+
+def _whole(pieces: Sequence[Message]) -> Message:
+    """The answer as who only read along has it."""
+    said = pieces[-1]
+    if said.role != "assistant" or not any(piece.text for piece in pieces[:-1]):
+        return said
+    return replace(said, parts=(Text("".join(piece.text for piece in pieces)), *said.media))
