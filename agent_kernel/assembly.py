@@ -40,6 +40,7 @@ from agent_kernel.sessions.store import SessionStore
 from agent_kernel.settings import Settings
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import LivePython, SandboxPython
+from agent_kernel.tools.recall import Recall
 
 log = logging.getLogger(__name__)
 RECOVER_EVERY_S = 30.0
@@ -125,7 +126,8 @@ def _redactor(settings: Settings) -> Redactor:
 
 class Runtime:
     """One server's engine, store, sandbox and gate. ``build`` does no I/O; ``start`` begins recovery, ``aclose`` ends
-    everything that was started, whatever state it is in."""
+    everything that was started, whatever state it is in. ``root`` is the contents root under which notebooks are bound,
+    where there is one."""
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
         self.settings = settings
@@ -141,6 +143,7 @@ class Runtime:
         self.afterwards = Afterwards(self.store, compactor, settings.titles)
         self.approvals = Approvals()
         self.offers = Offers()
+        self.root = ""
         self.folding = Folding(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
@@ -190,7 +193,7 @@ class Runtime:
             self.store,
             self.engines.get(request.model),
             key,
-            [self._python(request.where, notebook_dir)],
+            self._tools(request, notebook_dir),
             metadata=metadata,
             gate=gate,
             ledger=self.ledger,
@@ -198,6 +201,10 @@ class Runtime:
             afterwards=self.afterwards,
             max_tool_rounds=self.settings.max_tool_rounds,
         )
+
+    def _tools(self, request: TurnRequest, notebook_dir: Path | None) -> list[Tool]:
+        recall = [Recall(self.store, self.root)] if self.settings.recall == "on" else []
+        return [self._python(request.where, notebook_dir), *recall]
 
     def _python(self, where: str, notebook_dir: Path | None) -> Tool:
         if where == "live":

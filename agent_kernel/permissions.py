@@ -27,6 +27,7 @@ DEFAULTS: Mapping[str, Permission] = MappingProxyType(
         "python.sandbox": "auto",
         "shell": "auto",
         "files.read": "auto",
+        "sessions.read": "auto",
         "notebook.read": "auto",
         "python.live": "ask",
         "notebook.edit": "ask",

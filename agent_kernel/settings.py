@@ -21,6 +21,7 @@ Export = Literal["on", "off", "data_dir"]
 Redaction = Literal["on", "off"]
 Compaction = Literal["auto", "off"]
 Titles = Literal["rule", "engine", "off"]
+Recall = Literal["on", "off"]
 APP = "agent-kernel"
 ON = ("true", "1", "on", "yes")
 OFF = ("false", "0", "off", "no")
@@ -32,6 +33,7 @@ CHOICES = {
     "redaction": get_args(Redaction),
     "compaction": get_args(Compaction),
     "titles": get_args(Titles),
+    "recall": get_args(Recall),
     "backend": ("", "openvino", "transformers", "generate"),
     "precision": ("", "fp32", "bf16", "fp16", "int8", "nf4"),
     "tool_protocol": ("", "fence", "native", "auto"),
@@ -59,7 +61,10 @@ class Settings:
     and passwords out of what is kept and shown; ``redaction_patterns`` has more of them, ``{label: expression}``.
     ``compaction`` auto: when ``compaction_threshold`` of the model's tokens is in use, older turns are summarised for
     the model. ``titles`` of new sessions come by a rule, or from the engine. ``transcripts`` is a directory that gets
-    one file of JSON lines for each session, or off.
+    one file of JSON lines for each session, or off. ``recall`` on: the model may search the person's earlier
+    conversations; what it finds goes where this conversation goes, and small models use a second tool badly.
+
+    ``export`` writes NAME.agent.json beside NAME.ipynb, or in ``data_dir``; not one of more than ``export_max_mb``.
 
     What is kept (``sessions/limits.py``): ``limits`` keep, mistralrs or nexo, and instead of what that says ``ttl``
     ("24h", "0" = for ever), ``max_sessions`` of a namespace and ``max_history_turns`` (0 = no limit). Beyond
@@ -73,6 +78,7 @@ class Settings:
     permission: Permission = "auto"
     max_tool_rounds: int = 16
     export: Export = "on"
+    export_max_mb: int = 128
     script: str = ""
     """JSON file that the scripted engine plays."""
     sources: str = "hub,wheels"
@@ -99,6 +105,7 @@ class Settings:
     compaction_threshold: float = 0.8
     titles: Titles = "rule"
     transcripts: str = "off"
+    recall: Recall = "off"
     limits: str = ""
     ttl: str = ""
     max_sessions: int = BY_PRESET
@@ -118,6 +125,8 @@ class Settings:
         for name in ("max_sessions", "max_history_turns"):
             if getattr(self, name) < BY_PRESET:
                 raise InvalidRequest(f"{name} is 0 (no limit) or more.")
+        if self.export_max_mb < 1:
+            raise InvalidRequest("export_max_mb is 1 or more.")
         if self.quota_sessions < 0:
             raise InvalidRequest("quota_sessions is 0 (no quota) or more.")
         for name in ("idle_unload_s", "memory_reserve_gb", "quota_gb"):

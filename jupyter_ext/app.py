@@ -23,6 +23,7 @@ from jupyter_ext.handlers import ROUTES
 from jupyter_ext.kernels import Kernels
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.notebooks import Notebooks
+from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.sidecar import Sidecars
 from jupyter_ext.turns import Order, Turns
@@ -57,6 +58,7 @@ class AgentKernel(ExtensionApp):
     permission = Unicode(None, allow_none=True, config=True, help="auto, ask or deny, for every call; only stricter.")
     max_tool_rounds = Int(None, allow_none=True, config=True, help="Rounds of calls in a turn; 0 means no tools.")
     export = Unicode(None, allow_none=True, config=True, help="NAME.agent.json beside NAME.ipynb: on, off or data_dir.")
+    export_max_mb = Int(None, allow_none=True, config=True, help="Conversations beyond this stay in the store only.")
     script = Unicode(None, allow_none=True, config=True, help="The JSON file that the scripted engine plays.")
     sources = Unicode(None, allow_none=True, config=True, help="Where models come from: hub, wheels, in this order.")
     worker_python = Unicode(None, allow_none=True, config=True, help="The interpreter of the model worker.")
@@ -87,12 +89,15 @@ class AgentKernel(ExtensionApp):
         None, allow_none=True, config=True, help="The share of the model's tokens in use at which that is done."
     )
     titles = Unicode(None, allow_none=True, config=True, help="Titles of new sessions: rule, engine or off.")
+    recall = Unicode(None, allow_none=True, config=True, help="on: the model may search earlier conversations; or off.")
     transcripts = Unicode(
         None, allow_none=True, config=True, help="A directory for a file of JSON lines of each session, or off."
     )
     run_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one run in the sandbox may take.")
     limits = Unicode(None, allow_none=True, config=True, help="What is kept: keep, mistralrs or nexo.")
-    ttl = Unicode(None, allow_none=True, config=True, help="Sessions unused for so long are removed: 24h, 30d; 0: none.")
+    ttl = Unicode(
+        None, allow_none=True, config=True, help="Sessions unused for so long are removed: 24h, 30d; 0: none."
+    )
     max_sessions = Int(None, allow_none=True, config=True, help="Of a namespace; the longest unused goes. 0: no limit.")
     max_history_turns = Int(None, allow_none=True, config=True, help="Turns that readers see; 0: all of them.")
     quota_sessions = Int(None, allow_none=True, config=True, help="Sessions that a namespace may make; 0: no quota.")
@@ -115,10 +120,18 @@ class AgentKernel(ExtensionApp):
         self.versions = Versions(self.runtime.store)
         self.changes = Changes(self.runtime.store)
         self.turns = Turns(self.runtime, on_pulse=self._stay_active, on_end=self._turn_ended)
-        self.kernels = Kernels(server.kernel_manager, self.url, self._namespace, self.turns.cancel_kernel)
+        self.private = PrivateSessions(self.runtime.store, self.runtime.sandbox)
+        self.kernels = Kernels(
+            server.kernel_manager,
+            self.url,
+            self._namespace,
+            self.turns.cancel_kernel,
+            self.private.kernel_gone,
+        )
         self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)
         contents: Any = server.contents_manager
         self.notebooks = Notebooks(self.runtime.store, server.session_manager, str(contents.root_dir))
+        self.runtime.root = self.notebooks.root
         self.sidecars = Sidecars(self.runtime.store, self.notebooks, self.runtime.settings, contents.is_hidden)
         self.access = Access(
             self.runtime.store,
@@ -126,6 +139,7 @@ class AgentKernel(ExtensionApp):
             self.notebooks,
             self.turns,
             self.choices,
+            self.private,
             self.runtime.engines,
             self.runtime.settings.allow_urls,
         )
@@ -156,6 +170,7 @@ class AgentKernel(ExtensionApp):
         self.watch.close()
         await self.neighbours.aclose()
         await self.turns.aclose()
+        await self.private.aclose()
         await self.pulls.aclose()
         await self.sidecars.aclose()
         await self.runtime.aclose()
