@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ async def outcomes(
     async def one(task: Task) -> Outcome:
         async with free:
             result = await outcome(engine, python, task, tags)
-        print(f"{result.seconds:6.0f} s {task.name}: {result.wrong or 'right'}", flush=True)
+        print(f"{result.seconds:6.0f} s {task.name}: {result.wrong or 'right'}", file=sys.__stderr__, flush=True)
         return result
 
     return await asyncio.gather(*[one(task) for task in tasks])
