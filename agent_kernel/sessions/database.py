@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import logging
 import os
 import shutil
 import sqlite3
@@ -21,7 +22,10 @@ from typing import Any, TypeVar
 
 from agent_kernel.errors import StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import filesystem, schema
+from agent_kernel.sessions.blobs import BlobFiles, Connection
+from agent_kernel.sessions.tables import blobs
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 10.0
@@ -37,7 +41,8 @@ class Database:
 
     ``durable``: every write is on the disk before it is acknowledged, so that a power cut loses nothing; without it a
     killed process loses nothing, a power cut at most the last moments. ``before_commit`` runs inside every write and
-    may still refuse it; ``prepare`` runs once on every new connection. ``steps`` are the migrations, for tests.
+    may still refuse it; ``prepare`` runs once on every new connection. ``files`` are for media too large for a row.
+    ``name`` is what errors call it, by default the path. ``steps`` are the migrations, for tests.
     """
 
     def __init__(
@@ -48,13 +53,18 @@ class Database:
         durable: bool = False,
         prepare: Callable[[sqlite3.Connection], None] | None = None,
         before_commit: Callable[[sqlite3.Connection], None] | None = None,
+        files: BlobFiles | None = None,
+        name: str = "",
     ) -> None:
         self.path = path
+        self.name = name or str(path or "The session store in memory")
+        self._files = files
         self._steps = steps
         self._durable = durable
         self._prepare = prepare
         self._before_commit = before_commit
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
+        self._stuck: list[Connection] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-sessions")
         self._closing: Future[None] | None = None
 
@@ -65,6 +75,10 @@ class Database:
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """All or nothing: what ``work`` raises undoes what it did. Raises StoreError."""
         return await self._run(WRITE, work)
+
+    async def alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Without a transaction, for what SQLite does not do inside one. Raises StoreError."""
+        return await self._run("", work)
 
     async def aclose(self) -> None:
         """Waits for what was begun; idempotent."""
@@ -86,29 +100,45 @@ class Database:
                 result = work(connection)
                 if self._before_commit is not None and begin == WRITE:
                     self._before_commit(connection)
-                connection.execute("COMMIT")
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
                     self._roll_back(connection)
-            return result
         except (sqlite3.Error, OSError) as error:
             raise self._named(error) from error
+        if connection.unnamed:
+            self._sweep(connection)
+        return result
 
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
+    def _sweep(self, connection: Connection) -> None:
+        """What was written is written, whatever happens to files that nobody names: what stays is collected later."""
+        try:
+            blobs.sweep(connection)
+        except (sqlite3.Error, OSError) as error:
+            log.warning("%s: files that no row names could not be taken away: %s", self.name, error)
+        finally:
+            if connection.in_transaction:
+                self._roll_back(connection)
+
+    def _roll_back(self, connection: Connection) -> None:
         """A connection that can not even undo is given up; closing it undoes, and the next call opens another."""
         try:
             connection.execute("ROLLBACK")
         except sqlite3.Error:
             self._close()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> Connection:
         if self._connection is not None and not self._replaced():
             return self._connection
         self._close()
         if self.path is not None:
             self._make_file(self.path)
         place = self.path or ":memory:"
-        connection = sqlite3.connect(place, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256)
+        connection = sqlite3.connect(
+            place, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256, factory=Connection
+        )
+        connection.files = self._files
         try:
             if self.path is not None:
                 _set_up(connection, shared=filesystem.shared_disk(self.path), durable=self._durable)
@@ -145,10 +175,17 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(sqlite3.Error):
-                connection.close()
+        """A connection that can not be closed is kept, lest its locks stay with nobody who could give them back; each
+        later closing tries again."""
+        waiting = [*self._stuck, self._connection]
+        self._connection, self._stuck = None, []
+        for connection in waiting:
+            try:
+                if connection is not None:
+                    connection.close()
+            except sqlite3.Error as error:
+                log.warning("%s: a connection could not be closed: %s", self.name, error)
+                self._stuck += [connection] if connection is not None else []
 
     def _named(self, error: sqlite3.Error | OSError) -> StoreError:
         """The cause and the next step, with the file's name."""
@@ -159,19 +196,15 @@ class Database:
         if code == sqlite3.SQLITE_IOERR and self._almost_full():
             code = sqlite3.SQLITE_FULL
         if code == sqlite3.SQLITE_FULL:
-            return StoreFull(f"No space left for {self._name}.", hint="Free some space; nothing was half-written.")
+            return StoreFull(f"No space left for {self.name}.", hint="Free some space; nothing was half-written.")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self._close()
-            return StoreCorrupt(f"{self._name} is damaged ({error}).", hint=self._rescue())
+            return StoreCorrupt(f"{self.name} is damaged ({error}).", hint=self._rescue())
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreError(
-                f"{self._name} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
+                f"{self.name} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
             )
-        return StoreError(f"{self._name}: {error}.", hint="Check that the file and its directory can be written.")
-
-    @property
-    def _name(self) -> str:
-        return str(self.path or "The session store in memory")
+        return StoreError(f"{self.name}: {error}.", hint="Check that the file and its directory can be written.")
 
     def _rescue(self) -> str:
         if self.path is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent_kernel.errors import Conflict, InvalidRequest
 from agent_kernel.messages import Message
 from agent_kernel.sessions.model import Item, Session, SessionKey
-from agent_kernel.sessions.tables import items, segments, sessions, turns
+from agent_kernel.sessions.tables import blobs, items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, pair
 from agent_kernel.sessions.tables.segments import END, Piece
 
@@ -103,12 +103,9 @@ def _copy(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list
         f" WHERE {HERE} AND id = ?",
         [(*pair(target), *pair(key), id) for id in ids],
     )
-    db.executemany(
-        "INSERT INTO blobs (namespace, hash, mime, size, data) SELECT ?, b.hash, b.mime, b.size, b.data FROM blobs AS b"
-        " JOIN media AS m ON m.namespace = b.namespace AND m.hash = b.hash"
-        " WHERE m.namespace = ? AND m.session = ? AND m.seq = ? ON CONFLICT DO NOTHING",
-        [(target.namespace, *pair(key), seq) for seq in seqs],
-    )
+    carried = f"SELECT DISTINCT hash FROM media WHERE {HERE} AND seq = ?"
+    digests = {digest for seq in seqs for (digest,) in db.execute(carried, (*pair(key), seq)).fetchall()}
+    blobs.copy(db, key.namespace, target.namespace, sorted(digests))
     db.executemany(
         f"INSERT INTO media (namespace, session, hash, seq) SELECT ?, ?, hash, seq FROM media WHERE {HERE} AND seq = ?",
         [(*pair(target), *pair(key), seq) for seq in seqs],

@@ -194,6 +194,14 @@ def reach(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
     return found
 
 
+def hidden(db: sqlite3.Connection, key: SessionKey) -> list[int]:
+    """The items that no branch shows; there should be none."""
+    shown = reach(db, key)
+    behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
+    lost = [db.execute(behind, (*pair(key), at, shown.get(at, 0))) for at in every(db, key) if shown.get(at) != END]
+    return sorted(seq for rows in lost for (seq,) in rows)
+
+
 def every(db: sqlite3.Connection, key: SessionKey) -> list[int]:
     return [0, *(id for (id,) in db.execute(f"SELECT id FROM segments WHERE {HERE}", pair(key)))]
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import MAIN, Described, Session, SessionKey
-from agent_kernel.sessions.tables import search_texts
+from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, SESSION, pair, session_of, sql_limit
 
 _OF_ITEMS = ("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings")
@@ -159,7 +159,7 @@ def delete(db: sqlite3.Connection, key: SessionKey, revision: int | None) -> boo
         raise Conflict("The session has changed.", details={"revision": session.revision})
     no_open_turn(db, key)
     _remove_items(db, key)
-    for table in ("bindings", "dropped_branches"):
+    for table in ("bindings", "dropped_branches", "quarantine"):
         db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))
     db.execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", pair(key))
     return True
@@ -189,13 +189,5 @@ def _remove_items(db: sqlite3.Connection, key: SessionKey) -> None:
     search_texts.forget_all(db, key)
     for table in _OF_ITEMS:
         db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))
-    forget_blobs(db, key.namespace, hashes)
+    blobs.forget(db, key.namespace, hashes)
 
-
-def forget_blobs(db: sqlite3.Connection, namespace: str, hashes: list[str]) -> None:
-    """Those that no item of the namespace names any more."""
-    db.executemany(
-        "DELETE FROM blobs WHERE namespace = :namespace AND hash = :hash"
-        " AND NOT EXISTS (SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash)",
-        [{"namespace": namespace, "hash": digest} for digest in hashes],
-    )
