@@ -30,25 +30,34 @@ class OnEnd(Protocol):
 
 @dataclass(slots=True)
 class Kernel:
-    """``epoch`` names its present life. ``sessions`` are those it made or a person let it use."""
+    """``epoch`` names its present life. ``sessions`` are those it made or a person let it use; ``searches``: a person
+    lets it search all of the namespace."""
 
     id: str
     namespace: str
     epoch: str = field(default_factory=lambda: secrets.token_hex(8))
     sessions: set[str] = field(default_factory=set)
+    searches: bool = False
 
 
 class Kernels:
     """``url`` gives this server's address as a kernel on this machine reaches it, ``namespace`` that of the request
-    being served, ``on_end`` hears of each life's end: restart, shutdown or death."""
+    being served, ``on_end`` hears of each life's end: restart, shutdown or death; ``on_gone`` of kernels that will have
+    no other life."""
 
     def __init__(
-        self, manager: MultiKernelManager, url: Callable[[], str], namespace: Callable[[], str], on_end: OnEnd
+        self,
+        manager: MultiKernelManager,
+        url: Callable[[], str],
+        namespace: Callable[[], str],
+        on_end: OnEnd,
+        on_gone: Callable[[Kernel], None] = lambda kernel: None,
     ) -> None:
         self._manager = manager
         self._url = url
         self._namespace = namespace
         self._on_end = on_end
+        self._on_gone = on_gone
         self._credentials = Credentials()
         self._kernels: dict[str, Kernel] = {}
         self._prepare = manager.pre_start_kernel
@@ -125,6 +134,7 @@ class Kernels:
     def _forget(self, kernel_id: str, reason: str) -> None:
         if kernel := self._kernels.pop(kernel_id, None):
             self._end_life(kernel, reason)
+            self._on_gone(kernel)
 
 
 def runs_ipykernel(manager: KernelManager) -> bool:

@@ -120,8 +120,11 @@ class SessionHandler(AgentHandler):
         with contextlib.suppress(SessionNotFound):
             session = await self.app.access.session(self.caller, session_id)
             async with self.app.changes.of(session.key, seen(self)):
-                deleted = await self.app.runtime.store.delete(session.key)
-            await self.app.runtime.sandbox.close(session.key, remove=is_private(session_id))
+                if is_private(session_id):
+                    deleted = await self.app.private.forget(session.key)
+                else:
+                    deleted = await self.app.runtime.store.delete(session.key)
+                    await self.app.runtime.sandbox.close(session.key)
         self.reply({"id": session_id, "deleted": deleted})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -107,6 +108,22 @@ async def test_a_private_conversation_is_marked_and_leaves_nothing_behind(notebo
     assert "not private" in (await notebook.run("%agent private off")).error
     kept = [file for file in notebook.server.directory.rglob("*") if file.is_file() and "ipython" not in file.parts]
     assert not [file for file in kept if b"what nobody shall know" in file.read_bytes()]
+
+
+async def test_a_private_conversation_ends_with_its_kernel(fresh_notebook: Notebook) -> None:
+    await fresh_notebook.run("%agent private")
+    session = (await fresh_notebook.run("%%agent --in sandbox\nhello")).turn["session"]
+    async with fresh_notebook.server.client() as http:
+        path = f"agent/v1/sessions/{session}"
+        assert (await http.get(path)).json()["private"]
+        await fresh_notebook.restart()
+        assert (await http.get(path)).status_code == 200, "a restart is no end"
+        await fresh_notebook.shut_down()
+        for _ in range(100):
+            if (gone := (await http.get(path)).status_code) == 404:
+                break
+            await asyncio.sleep(0.05)
+        assert gone == 404
 
 
 async def test_letting_go_of_a_session_leaves_it_where_it_is(notebook: Notebook) -> None:
