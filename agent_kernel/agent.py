@@ -345,6 +345,8 @@ class Agent:
         unsaved = await turn.opened.close(state, reason, turn.usage, turn.calls.record)
         if unsaved is not None:
             turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
+        if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):
+            turn.emit(Notice("warning", problem))
         fault = error.to_json() if error is not None else None
         turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault))
         await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)

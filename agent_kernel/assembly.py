@@ -30,6 +30,7 @@ from agent_kernel.sessions.folding import Folding
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.limited import LimitedStore, limited
 from agent_kernel.sessions.limits import Limits
+from agent_kernel.sessions.live_transcript import LiveTranscripts
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.observers import Observer, Observers
@@ -37,7 +38,7 @@ from agent_kernel.sessions.private import with_private
 from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
-from agent_kernel.settings import Settings
+from agent_kernel.settings import OFF, Settings
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import LivePython, SandboxPython
 from agent_kernel.tools.recall import Recall
@@ -124,6 +125,12 @@ def _redactor(settings: Settings) -> Redactor:
     return redactor if settings.redaction == "on" else Redactor.off()
 
 
+def _transcripts(settings: Settings) -> LiveTranscripts | None:
+    if settings.transcripts.lower() in ("", *OFF):
+        return None
+    return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
+
+
 class Runtime:
     """One server's engine, store, sandbox and gate. ``build`` does no I/O; ``start`` begins recovery, ``aclose`` ends
     everything that was started, whatever state it is in. ``root`` is the contents root under which notebooks are bound,
@@ -137,9 +144,9 @@ class Runtime:
         told = [self.observers.expired] if settings.observers else ()
         self.store = limited(with_private(store), Limits.of(settings), told)
         self.sandbox = sandbox
-        self.ledger = Ledger(self.store, redactor=_redactor(settings))
+        self.ledger = Ledger(self.store, redactor=_redactor(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
-        compactor = Compactor(self.store, self.ledger.owner, policy, self.ledger.redactor)
+        compactor = Compactor(self.ledger, policy)
         self.afterwards = Afterwards(self.store, compactor, settings.titles)
         self.approvals = Approvals()
         self.offers = Offers()

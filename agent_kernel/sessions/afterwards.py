@@ -48,7 +48,7 @@ class Afterwards:
     @classmethod
     def on_demand(cls, store: SessionStore, ledger: Ledger) -> Afterwards:
         """Nothing is done by itself, but for a title by the rule."""
-        return cls(store, Compactor(store, ledger.owner, CompactionPolicy(auto=False), ledger.redactor))
+        return cls(store, Compactor(ledger, CompactionPolicy(auto=False)))
 
     def turn_ended(self, answered: Answered, engine: Engine) -> None:
         if self.compactor.policy.auto or answered.key in self._ruled:

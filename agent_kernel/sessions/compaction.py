@@ -15,10 +15,8 @@ from agent_kernel import lengths
 from agent_kernel.errors import Conflict, EngineError
 from agent_kernel.messages import Message, Usage, shortened, system, user
 from agent_kernel.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
-from agent_kernel.sessions.ledger import settled
-from agent_kernel.sessions.model import Item, Owner, SessionKey, Summary
-from agent_kernel.sessions.redaction import Redactor
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.ledger import Ledger, settled
+from agent_kernel.sessions.model import Item, SessionKey, Summary
 
 MAX_TOKENS = 600
 """Of a summary; less for a model with few tokens in all."""
@@ -59,17 +57,11 @@ class CompactionPolicy:
 class Compactor:
     """Makes summaries, one at a time for a session: the store's claim holds for all servers on it."""
 
-    def __init__(
-        self,
-        store: SessionStore,
-        owner: Owner,
-        policy: CompactionPolicy | None = None,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self._store = store
-        self._owner = owner
+    def __init__(self, ledger: Ledger, policy: CompactionPolicy | None = None) -> None:
+        self._ledger = ledger
+        self._store = ledger.store
+        self._owner = ledger.owner
         self.policy = policy or CompactionPolicy()
-        self._redactor = redactor or Redactor()
         self._failures: Counter[SessionKey] = Counter()
 
     async def due(self, key: SessionKey, share: float) -> bool:
@@ -123,10 +115,16 @@ class Compactor:
             earlier = (await self._store.summaries(key))[-1:]
             text, usage = await self._written(key, engine, earlier[0].text if earlier else "", items)
             summary = Summary(key, items[-1].seq, text, engine.info().model, usage.to_json(), reason)
-            return await settled(self._store.add_summary(summary, self._owner))
+            return await settled(self._add(summary))
         except BaseException:
             await settled(self._store.release_summary(key, self._owner))
             raise
+
+    async def _add(self, summary: Summary) -> Summary:
+        added = await self._store.add_summary(summary, self._owner)
+        if self._ledger.transcripts is not None:
+            await self._ledger.transcripts.summarised(added)
+        return added
 
     async def _written(self, key: SessionKey, engine: Engine, earlier: str, items: Sequence[Item]) -> tuple[str, Usage]:
         tokens = _summary_tokens(engine.info().context_length)
@@ -141,7 +139,7 @@ class Compactor:
                     said.append(chunk.text)
                 elif isinstance(chunk, EndChunk):
                     usage = chunk.usage
-        text = shortened(self._redactor.text("".join(said).strip()), MAX_CHARS)
+        text = shortened(self._ledger.redactor.text("".join(said).strip()), MAX_CHARS)
         if not text:
             raise EngineError("The model wrote no summary.")
         return text, usage

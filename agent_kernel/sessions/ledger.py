@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from agent_kernel.errors import LeaseLost, SessionBusy, StoreError
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
+from agent_kernel.sessions.live_transcript import LiveTranscripts
 from agent_kernel.sessions.model import HEARTBEAT_S, Item, Owner, SessionKey, Turn
 from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.store import SessionStore
@@ -47,9 +48,13 @@ class Ending:
     usage: Usage
     record: Mapping[str, Any] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        return {"state": self.state, "reason": self.reason, "usage": self.usage.to_json(), "record": dict(self.record)}
+
 
 class Ledger:
-    """``redactor`` cleans whatever is written of a turn; by default with the built-in patterns."""
+    """``redactor`` cleans whatever is written of a turn; by default with the built-in patterns. ``transcripts`` get a
+    copy of it."""
 
     def __init__(
         self,
@@ -58,11 +63,13 @@ class Ledger:
         *,
         heartbeat_s: float = HEARTBEAT_S,
         redactor: Redactor | None = None,
+        transcripts: LiveTranscripts | None = None,
     ) -> None:
         self.store = store
         self.owner = owner or Owner.here()
         self.heartbeat_s = heartbeat_s
         self.redactor = redactor or Redactor()
+        self.transcripts = transcripts
         self._unclosed: dict[str, Ending] = {}
 
     async def begin(self, turn: Turn) -> OpenTurn:
@@ -96,6 +103,8 @@ class Ledger:
             self._unclosed[ending.turn.id] = ending
             return error
         self._unclosed.pop(ending.turn.id, None)
+        if self.transcripts is not None:
+            await self.transcripts.ended(ending.turn, ending.to_json())
         return None
 
     async def clean(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -105,6 +114,11 @@ class Ledger:
         if sum(len(message.text) for message in messages) < LONG_TEXT:
             return self._cleaned(messages)
         return await asyncio.to_thread(self._cleaned, messages)
+
+    async def copy(self, key: SessionKey, items: Sequence[Item]) -> None:
+        """Into the transcript, if there is one."""
+        if self.transcripts is not None:
+            await self.transcripts.entries(key, items)
 
     def _cleaned(self, messages: Sequence[Message]) -> list[Message]:
         return [self.redactor.message(message) for message in messages]
@@ -138,6 +152,7 @@ class OpenTurn:
         clean = await self._ledger.clean(messages)
         items = await self._ledger.store.append(self.turn, self._ledger.owner, clean, self.head)
         self.head += len(items)
+        await self._ledger.copy(self.turn.key, items)
         return items
 
     async def append_at(
@@ -155,6 +170,7 @@ class OpenTurn:
         clean, before = await self._ledger.clean(messages), [await self._ledger.clean(batch) for batch in earlier]
         items = await store.append_at(self.turn, owner, clean, self.head, behind=behind, earlier=before)
         self.head += sum(map(len, before)) + len(items)
+        await self._ledger.copy(self.turn.key, items)
         return items
 
     async def close(

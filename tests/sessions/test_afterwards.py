@@ -34,7 +34,7 @@ class World:
         self.store = MemoryStore()
         self.ledger = Ledger(self.store)
         self.engine = ScriptedEngine(script, context_length=3_000)
-        self.compactor = Compactor(self.store, self.ledger.owner, policy)
+        self.compactor = Compactor(self.ledger, policy)
         self.afterwards = Afterwards(self.store, self.compactor, **options)
         self.bodies: list[Body] = []
 
