@@ -15,6 +15,7 @@ from jupyter_ext.callers import Caller
 from jupyter_ext.choices import Choices
 from jupyter_ext.kernels import Kernel, Kernels
 from jupyter_ext.notebooks import Notebooks, is_notebook
+from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.turns import LiveTurn, Turns
 
 
@@ -25,6 +26,7 @@ class Access:
     notebooks: Notebooks
     turns: Turns
     choices: Choices
+    private: PrivateSessions
     engines: NamedEngines
     allow_urls: bool
 
@@ -58,6 +60,13 @@ class Access:
         caller.kernel.sessions.add(session)
         return True
 
+    async def readable(self, caller: Caller) -> frozenset[str] | None:
+        """The sessions whose text the caller may read; None: all of the namespace."""
+        if caller.kernel is None or caller.kernel.searches:
+            return None
+        bound = await self.notebooks.bound(caller.namespace, await self.notebooks.place(caller.kernel.id))
+        return frozenset(caller.kernel.sessions) | ({bound.id} if bound else set())
+
     async def session(self, caller: Caller, session: str) -> Session:
         """Raises SessionNotFound, Forbidden."""
         key = SessionKey(caller.namespace, session)
@@ -76,6 +85,7 @@ class Access:
                 raise foreign(session)
             assert caller.kernel is not None, "a user may use every session of the namespace"
             caller.kernel.sessions.add(session)
+        self.private.add(SessionKey(caller.namespace, session))
         return not exists
 
     async def turn(self, caller: Caller, turn: str) -> LiveTurn:
