@@ -91,7 +91,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     "jupyter_ext": (
         (*PARTS, "agent_kernel", "agent_kernel.assembly"),
-        {"jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado", "traitlets"},
+        {"filelock", "jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado"}
+        | {"traitlets"},
     ),
     "demo": ((), {"httpx", "nbformat", "tornado"}),
 }
@@ -112,6 +113,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},
     "agent_kernel/engines/local/torch_sampler.py": {"transformers"},
     "agent_kernel/engines/local/video_frames.py": {"PIL", "av"},
+    "agent_kernel/peers/selectools.py": {"selectools"},
     "agent_kernel/sessions/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction.py": {"regex"},
 }

@@ -102,8 +102,9 @@ def shown(messages: Sequence[Message]) -> list[Message]:
         elif body.get("type") != CALL:
             _answer(seen, asked)
             asked = []
-        if not body and not (message.extra and message.role == "system"):
-            seen.append(replace(message, extra={}) if message.extra else message)
+        foreign = bool(message.extra)
+        if not body and not (foreign and (message.role == "system" or (message.hidden and not message.parts))):
+            seen.append(replace(message, extra={}) if foreign else message)
     _answer(seen, asked)
     return seen
 

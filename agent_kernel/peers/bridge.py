@@ -1,0 +1,44 @@
+"""One event loop on a thread of its own, for callers without one: what they ask for runs there, and they wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Bridge:
+    """Started at its first use, and again in a process that was forked. May be used from any thread, also from one
+    whose own loop is running: that loop stands still meanwhile."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of ``work``, or what it raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+
+    def close(self) -> None:
+        """Ends the thread; harmless twice."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None and self._pid == os.getpid():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="agent-kernel-bridge", daemon=True)
+                self._thread.start()
+            return self._loop
