@@ -15,6 +15,7 @@ from agent_kernel.protocols import Chunk, EndChunk, EngineRequest, TextChunk
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Owner
+from agent_kernel.sessions.observers import SessionObserver
 from agent_kernel.sessions.sqlite import SqliteStore
 from tests.turns import KEY, CancelledAt, Recorder, agent, python, stored, types
 
@@ -287,3 +288,72 @@ async def test_an_owner_can_be_given_and_is_what_the_lease_names() -> None:
     assert (
         await Agent(store, ScriptedEngine([{"text": "ok"}]), KEY, ledger=Ledger(store, owner)).run("go")
     ).state == "committed"
+
+
+class Diary(SessionObserver):
+    def __init__(self) -> None:
+        self.entries: list[tuple[object, ...]] = []
+
+    def on_session_load(self, run_id: str, session_id: str, message_count: int) -> None:
+        self.entries.append(("load", run_id, session_id, message_count))
+
+    async def on_session_save(self, run_id: str, session_id: str, message_count: int) -> None:
+        self.entries.append(("save", run_id, session_id, message_count))
+
+    def on_conflict(self, session_id: str, error: Exception) -> None:
+        self.entries.append(("conflict", session_id, type(error).__name__))
+
+
+async def test_an_observer_hears_what_was_read_and_what_was_kept() -> None:
+    diary = Diary()
+    it, _, _ = agent([{"text": "ok", "loop": True}], observers=[diary])
+    first, second = await it.run("one"), await it.run("two")
+    assert diary.entries == [
+        ("load", first.turn, "s1", 0),
+        ("save", first.turn, "s1", 2),
+        ("load", second.turn, "s1", 2),
+        ("save", second.turn, "s1", 2),
+    ]
+
+
+async def test_an_observer_hears_that_the_turn_was_taken_over() -> None:
+    diary, store = Diary(), MemoryStore()
+
+    class Taken(Recorder):
+        async def call(self, arguments: Any, context: Any) -> Any:
+            [turn] = [turn for turn in await store.turns(KEY) if turn.state == "open"]
+            await store.close_turn(turn, ledger.owner, "interrupted", "taken over")
+            return await super().call(arguments, context)
+
+    ledger = Ledger(store)
+    it, _, _ = agent(
+        [{"calls": [python("x")]}, {"text": "ok"}], [Taken()], store=store, ledger=ledger, observers=[diary]
+    )
+    assert (await it.run("go")).state == "failed"
+    assert ("conflict", "s1", "LeaseLost") in diary.entries
+
+
+async def test_an_observer_that_fails_harms_no_turn() -> None:
+    class Rude(SessionObserver):
+        def on_session_load(self, run_id: str, session_id: str, message_count: int) -> None:
+            raise ValueError("no")
+
+    it, _, _ = agent([{"text": "ok"}], observers=[Rude()])
+    assert (await it.run("go")).state == "committed"
+
+
+async def test_a_key_reaches_the_model_of_this_turn_and_neither_store_nor_events() -> None:
+    key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
+    tool = Recorder(lambda code: f"{key} works")
+    bodies: list[Body] = []
+    it, store, engine = agent([{"calls": [python(f"login('{key}')")]}, {"text": f"{key} it is", "loop": True}], [tool])
+    await it.turn(TurnRequest(f"use {key}"), bodies.append)
+    assert tool.ran == [f"login('{key}')"]
+    assert [message.text for message in engine.requests[1].messages if key in message.text] == [
+        f"use {key}",
+        f"{key} works",
+    ]
+    assert key not in str(await store.everything(KEY))
+    assert key not in str(bodies)
+    await it.run("again")
+    assert key not in str(engine.requests[2])
