@@ -33,6 +33,7 @@ HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "siblings": list,
         "summaries": list,
         "whole": lambda: None,
+        "of_turn": list,
     }
 )
 """Reads of one session, and what they give when it is gone."""

@@ -245,6 +245,16 @@ class Fault:
     mended: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A notebook (``path`` below the contents root ``root``), or a kernel without one, and its session."""
+
+    namespace: str
+    root: str
+    path: str
+    session: str
+
+
 def new_id(prefix: str) -> str:
     """A readable unique id: ``prefix-YYYYMMDD-HHMMSS-xxxxxx``."""
     return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"

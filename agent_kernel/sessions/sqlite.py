@@ -15,8 +15,10 @@ from agent_kernel.sessions import recovery, stored
 from agent_kernel.sessions.blobs import BlobFiles
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import (
+    Bound,
     Branch,
     Described,
+    Fault,
     Hit,
     Item,
     Match,
@@ -32,6 +34,7 @@ from agent_kernel.sessions.tables import (
     bindings,
     branches,
     items,
+    mending,
     openings,
     search,
     search_texts,
@@ -39,6 +42,7 @@ from agent_kernel.sessions.tables import (
     sessions,
     summaries,
     turns,
+    upkeep,
     wholes,
 )
 from agent_kernel.sessions.whole import Whole
@@ -50,6 +54,8 @@ Turns: TypeAlias = list[Turn]
 Branches: TypeAlias = list[Branch]
 Summaries: TypeAlias = list[Summary]
 Paths: TypeAlias = list[str]
+Faults: TypeAlias = list[Fault]
+Bindings: TypeAlias = list[Bound]
 Hits: TypeAlias = list[Hit]
 Pairs: TypeAlias = list[tuple[str, str]]
 
@@ -59,8 +65,9 @@ class SqliteStore:
 
     Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
     CancelledError comes after the operation has ended or was taken back before it began. Media of more than 16 KiB are
-    files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``clock`` gives seconds since the epoch. Raises StoreFull, StoreCorrupt or StoreError beside
-    what the protocol names; after any of them the store can be used again.
+    files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``clock`` gives seconds since the epoch.
+    Raises StoreFull, StoreCorrupt or StoreError beside what the protocol names; after any of them the store can be used
+    again.
     """
 
     def __init__(
@@ -317,6 +324,28 @@ class SqliteStore:
 
     async def paths(self, root: str, session: SessionKey) -> Paths:
         return await self._database.read(lambda db: bindings.paths(db, root, session))
+
+    # ------------------------------------------------------------------------------------------- care
+
+    async def verify(self, namespace: str | None = None) -> Faults:
+        return await self._database.read(lambda db: mending.verify(db, namespace))
+
+    async def repair(self, namespace: str | None = None) -> Faults:
+        return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
+
+    async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
+        return await self._database.read(lambda db: upkeep.stats(db, namespace))
+
+    async def bindings(self, namespace: str | None = None) -> Bindings:
+        return await self._database.read(lambda db: upkeep.bound(db, namespace))
+
+    async def forget_set_aside(self, namespace: str | None = None) -> None:
+        await self._database.write(lambda db: upkeep.forget_set_aside(db, namespace))
+
+    async def vacuum(self) -> int:
+        while await self.fold():
+            pass
+        return await self._database.alone(upkeep.vacuum)
 
     async def aclose(self) -> None:
         """Waits for what was begun and closes the file; idempotent. Afterwards every method raises StoreError."""

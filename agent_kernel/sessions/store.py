@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions.model import (
+    Bound,
     Branch,
     Described,
     Fault,
@@ -321,6 +322,14 @@ class Care(Protocol):
 
     async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
         """Counts and bytes: sessions, turns, items, media, size, and when first and last used."""
+        ...
+
+    async def bindings(self, namespace: str | None = None) -> list[Bound]:
+        """All bindings."""
+        ...
+
+    async def forget_set_aside(self, namespace: str | None = None) -> None:
+        """Removes what ``repair`` set aside."""
         ...
 
     async def vacuum(self) -> int:

@@ -16,9 +16,9 @@ from agent_kernel.sessions.model import Owner, SessionKey, Turn
 from agent_kernel.sessions.store import SessionStore
 from tests.sessions.talk import KEY, Clock, Talk, calls, result
 
-OPEN_OR_NO_SESSION = {"append", "append_at", "heartbeat", "close_turn", "recover", "move", "unbind", "idle", "excess"}
+OPEN_OR_NO_SESSION = {"append", "append_at", "heartbeat", "close_turn", "recover", "move", "unbind", "forget", "idle", "excess"}
 """Methods that limits have no say in: an open turn's session does not expire; the others name no session."""
-CARE = {"verify", "repair", "stats", "vacuum", "fold"}
+CARE = {"verify", "repair", "stats", "vacuum", "fold", "bindings", "forget_set_aside"}
 
 
 @pytest.fixture
