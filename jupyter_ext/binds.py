@@ -1,5 +1,5 @@
-"""Requests of a kernel that a person has to confirm in the browser: to use a session that is not its notebook's, or to
-send its own to a URL."""
+"""Requests of a kernel that a person has to confirm in the browser: to use a session that is not its notebook's, to
+send its own to a URL, or to search all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ BindState: TypeAlias = Literal["waiting", "confirmed", "denied", "expired"]
 
 @dataclass(slots=True)
 class Bind:
-    """``engine`` is the URL that the session shall go to; empty: the session shall be that of ``place``."""
+    """``engine`` is the URL that the session shall go to; empty: the session shall be that of ``place``. ``search``: of
+    ``key`` only the namespace counts, all sessions of which are to be searched."""
 
     id: str
     kernel: str
@@ -28,6 +29,7 @@ class Bind:
     place: str
     until: float
     engine: str = ""
+    search: bool = False
     decided: Literal["confirmed", "denied"] | None = None
 
 
@@ -39,8 +41,8 @@ class Binds:
         self._clock = clock
         self._binds: dict[str, Bind] = {}
 
-    def ask(self, kernel: str, key: SessionKey, place: str, engine: str = "") -> Bind:
-        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, self._clock() + self.expires_s, engine)
+    def ask(self, kernel: str, key: SessionKey, place: str, engine: str = "", *, search: bool = False) -> Bind:
+        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, self._clock() + self.expires_s, engine, search)
         self._binds[bind.id] = bind
         while len(self._binds) > MAX_WAITING:
             self._binds.pop(next(iter(self._binds)))

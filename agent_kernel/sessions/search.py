@@ -6,6 +6,7 @@ Pure. A session is found when any of the words occurs in what its person or its 
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Collection, Hashable, Mapping
 from typing import TypeVar
@@ -22,6 +23,8 @@ ROLES = ("user", "assistant")
 BEFORE = SNIPPET // 4
 """Characters of a snippet that stand before the word."""
 M = TypeVar("M", bound=Hashable)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""A terminal would act on them."""
 
 
 def words(query: Query) -> tuple[str, ...]:
@@ -71,8 +74,8 @@ def weights(found: Mapping[str, Collection[M]]) -> dict[M, float]:
 
 
 def snippet(text: str, words: Collection[str]) -> str:
-    """At most SNIPPET characters in one line, around the first of the words that occurs."""
-    line = " ".join(unicodedata.normalize("NFC", text).split())
+    """At most SNIPPET characters in one line without control characters, around the first of the words that occurs."""
+    line = " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
     if len(line) <= SNIPPET:
         return line
     start = max(0, min(_first(line, words) - BEFORE, len(line) - SNIPPET))
