@@ -20,6 +20,7 @@ from jupyter_ext.handlers.models import (
     ModelPullHandler,
     ModelsHandler,
 )
+from jupyter_ext.handlers.search import SearchAccessHandler, SearchHandler
 from jupyter_ext.handlers.sessions import (
     BlobHandler,
     SessionClearHandler,
@@ -49,6 +50,8 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/turns/{ID}/claims", ClaimsHandler),
     (rf"{PREFIX}/turns/{ID}/claims/{ID}", ClaimHandler),
     (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
+    (rf"{PREFIX}/search", SearchHandler),
+    (rf"{PREFIX}/search/access", SearchAccessHandler),
     (rf"{PREFIX}/sessions", SessionsHandler),
     (rf"{PREFIX}/sessions/{ID}", SessionHandler),
     (rf"{PREFIX}/sessions/{ID}/turns", TurnsHandler),

@@ -29,6 +29,10 @@ ENGINE = (
     "The notebook <b>{notebook}</b> asks to send its conversation <b>{title}</b> ({turns} turns so far), and all that "
     "follows, to the {where} server <b>{host}</b> ({engine})."
 )
+SEARCH = (
+    "The notebook <b>{notebook}</b> asks to search all conversations of <b>{namespace}</b>. Code in that notebook will "
+    "be able to read what it finds, until its kernel is shut down."
+)
 FORM = """<form method="post">{xsrf}<button name="decision" value="confirmed">Let it</button>
 <button name="decision" value="denied">Refuse</button></form>"""
 
@@ -120,32 +124,48 @@ class BindConfirmHandler(AgentHandler):
         decision = self.get_body_argument("decision", "")
         if decision == "confirmed":
             self.app.binds.decide(bind, "confirmed")
-            if kernel := self.app.kernels.get(bind.kernel):
-                kernel.sessions.add(bind.key.id)
-            if bind.engine:
-                await self.app.choices.set(bind.key, bind.engine)
-            else:
-                await self.app.notebooks.bind(bind.key, bind.place)
+            await self._grant(bind)
         elif decision == "denied":
             self.app.binds.decide(bind, "denied")
         else:
             raise InvalidRequest("decision is confirmed or denied.")
         self._page(bind, session, f"<p>{decision.capitalize()}. You can close this page.</p>")
 
+    async def _grant(self, bind: Bind) -> None:
+        kernel = self.app.kernels.get(bind.kernel)
+        if bind.search:
+            if kernel:
+                kernel.searches = True
+            return
+        if kernel:
+            kernel.sessions.add(bind.key.id)
+        if bind.engine:
+            await self.app.choices.set(bind.key, bind.engine)
+        else:
+            await self.app.notebooks.bind(bind.key, bind.place)
+
     async def _asked(self, bind_id: str) -> tuple[Bind, Session]:
         bind = self.app.binds.get(bind_id)
-        session = await self.app.runtime.store.info(bind.key)
+        of_none = Session(bind.key) if bind.search else None
+        session = of_none or await self.app.runtime.store.info(bind.key)
         if bind.key.namespace != self.caller.namespace or session is None:
             raise NotFound("There is no such request.")
         return bind, session
 
     def _page(self, bind: Bind, session: Session, rest: str) -> None:
         words = {"notebook": bind.place, "title": session.title or session.key.id, "turns": str(session.turns)}
+        words |= {"namespace": bind.key.namespace}
         if bind.engine:
             endpoint = Endpoint.of_url(bind.engine)
             words |= {"engine": bind.engine, "host": endpoint.host, "where": "local" if endpoint.local else "remote"}
         escaped = {name: xhtml_escape(word) for name, word in words.items()}
-        heading = "Send a conversation to a server" if bind.engine else "Use another conversation"
-        asked = (ENGINE if bind.engine else SESSION).format(**escaped)
+        heading, asked = (
+            ("Search all conversations", SEARCH)
+            if bind.search
+            else ("Send a conversation to a server", ENGINE)
+            if bind.engine
+            else ("Use another conversation", SESSION)
+        )
+        asked = asked.format(**escaped)
         html = PAGE.format(heading=heading, asked=asked, rest=rest)
         self.finish(html, set_content_type="text/html; charset=utf-8")

@@ -117,6 +117,8 @@ TABLE: list[Row] = [
     ("POST", "turns/{turn}/claims/none", {"action": "renew", "token": "t"}, {"token": 404}),
     ("POST", "agent/approvals/{approval}", {"decision": "never"}, {"token": 400}),
     ("POST", "agent/approvals/none", {"decision": "deny"}, {"token": 404}),
+    ("GET", "search", None, {"token": 200}),
+    ("POST", "search/access", {}, {"token": 200, "kernel": 202, "other kernel": 202}),
     ("GET", "sessions", None, {"token": 200}),
     ("POST", "sessions", {"bind": False}, {"token": 201}),
     ("POST", "sessions", {"id": "{spare}", "bind": False}, {"token": 201, "other kernel": 403}),
