@@ -82,16 +82,16 @@ def mode(messages: Sequence[Message], wanted: History = "auto") -> Literal["appe
 def append(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
     """All that comes is new. Results that come alone answer the newest stored calls of their ids: these are said again
     with them, in the place of what stands there."""
-    known = paired(incoming, added_from(incoming))
-    added = len(incoming) - added_from(incoming)
-    alone = next((at for at, message in enumerate(known) if message.role != "tool"), len(known))
-    answered = {message.call_id: message for message in known[:alone]}
+    alone = next((at for at, message in enumerate(incoming) if message.role != "tool"), len(incoming))
+    added = max(added_from(incoming), alone)
+    known = paired(incoming[alone:], added - alone)
+    answered = {message.call_id: message for message in incoming[:alone]}
     for start, end in reversed([*_found_rounds(stored, 0, len(stored))] if alone else []):
         results = {message.call_id: message for message in stored[start + 1 : end]}
         if answered.keys() <= results.keys():
-            again = (stored[start], *(results | answered).values(), *known[alone:])
+            again = (stored[start], *(results | answered).values(), *known)
             return Splice(start, again, len(again))
-    return Splice(len(stored), tuple(known), added)
+    return Splice(len(stored), (*incoming[:alone], *known), alone + len(incoming) - added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def placed(whole: Whole, incoming: Sequence[Message]) -> Placed:
         rank = (found.agreed, found.kept == len(items))
         if best is None or rank > best[0]:
             best = (rank, name, items, found)
-        if name == here and rank[1]:
+        if name == here and rank[1] and len(found.new) == found.added:
             break
     assert best is not None, "there is a current branch"
     _, name, items, found = best
