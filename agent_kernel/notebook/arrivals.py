@@ -7,6 +7,7 @@ cells. Keys held down come 33 ms apart at the fastest, so what was sent within T
 from __future__ import annotations
 
 import contextlib
+import hmac
 import threading
 import time
 from collections import OrderedDict
@@ -109,12 +110,15 @@ class Arrivals:
 
     def _read(self, frames: Any) -> None:
         """Of a message as it came from the socket: identities, delimiter, signature and four JSON parts."""
-        _, parts = self._kernel.session.feed_identities(frames, copy=False)
-        names = {"header": 1, "metadata": 3, "content": 4}
-        unpack = self._kernel.session.unpack
-        header = unpack(parts[names["header"]].bytes)
-        if header.get("msg_type") == "execute_request":
-            self._note({name: unpack(parts[index].bytes) for name, index in names.items()})
+        session = self._kernel.session
+        _, received = session.feed_identities(frames, copy=False)
+        signature, *parts = (part.bytes for part in received[:5])
+        if session.auth is not None and not hmac.compare_digest(session.sign(parts), signature):
+            return  # the kernel refuses it too, a moment later
+        header, _, metadata, content = parts
+        if session.unpack(header).get("msg_type") == "execute_request":
+            named = {"header": header, "metadata": metadata, "content": content}
+            self._note({name: session.unpack(part) for name, part in named.items()})
 
     def _receive(self) -> None:
         """ipykernel 6 reads its shell socket in the thread that runs the cell: what came meanwhile is taken over into

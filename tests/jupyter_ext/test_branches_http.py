@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -74,6 +75,33 @@ async def test_an_unchanged_cell_gets_its_stored_turn_and_no_new_one(server: Age
         assert other.status_code == 202
         await followed(client, other.json()["turn"])
         assert (await client.get("agent/v1/sessions/kept")).json()["turns"] == 2
+
+
+async def test_two_windows_that_run_one_cell_at_once_make_two_versions(server: AgentServer) -> None:
+    async with server.client() as client:
+        await talk(client, "twice", "one", "two", cell="a")
+        body: Json = {"session": "twice", "cell": "a", "rerun": "ask"}
+        first, second = await asyncio.gather(*(start_turn(client, f"slow {n}", **body) for n in (1, 2)))
+        told = [await followed(client, started["turn"]) for started in (first, second)]
+        versions = [event["data"] for events in told for event in events if event["type"] == "turn.version"]
+        assert {version["number"] for version in versions} == {2, 3}
+        assert len({version["branch"] for version in versions}) == 2
+        assert await said(client, "twice", "main") == ["one", "two"]
+        last = max(versions, key=lambda version: version["number"])
+        assert last["replaces"] in (first["turn"], second["turn"])
+        assert [words.partition(" ")[0] for words in await said(client, "twice")] == ["one", "slow"]
+
+
+async def test_a_turn_stopped_while_it_waits_or_before_it_said_anything_leaves_no_branch(server: AgentServer) -> None:
+    async with server.client() as client:
+        await talk(client, "waits", "one", cell="a")
+        running = await start_turn(client, "slow", session="waits")
+        waiting = await start_turn(client, "uno", session="waits", cell="a", rerun="ask")
+        await client.post(f"agent/v1/turns/{waiting['turn']}/cancel", json={})
+        await followed(client, running["turn"])
+        branches = (await client.get("agent/v1/sessions/waits/branches")).json()["branches"]
+        assert [branch["name"] for branch in branches] == ["main"]
+        assert await said(client, "waits") == ["one", "slow"]
 
 
 async def test_a_change_of_a_session_that_another_window_has_changed_is_refused(server: AgentServer) -> None:
