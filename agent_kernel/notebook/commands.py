@@ -18,10 +18,13 @@ from agent_kernel.notebook.options import usage
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.pull import MB, ModelPull
 from agent_kernel.notebook.render import Bundle, json_bundle, line_bundle, moment, place, table_bundle
+from agent_kernel.notebook.search import ASKED, Search
+from agent_kernel.notebook.search import HELP as SEARCH
 
 HELP = {
     "status": "session, notebook, model, and what is allowed",
     "sessions": "[WORDS]: the sessions you can use, or those with these words in title, tags or id",
+    "search": SEARCH,
     "use": "ID: this notebook goes on with another session",
     "new": "[TITLE]: this notebook begins a new session",
     "stop": "stop turns of this session that still run",
@@ -132,6 +135,14 @@ class Commands:
             self._say(line_bundle(f"There is no session with {words.text!r} in its title, tags or id."))
         else:
             self._say(line_bundle("There is no session yet; the first %%agent cell begins one."))
+
+    def _search(self, rest: str) -> None:
+        search = Search.of(rest)
+        if "--all" in search.flags:
+            answer = self.server.call("POST", "search/access", {})
+            if "pending" in answer:
+                self._await_confirmation(answer, *ASKED)
+        self._say(search.bundle(search.run(self.server)))
 
     def _use(self, rest: str) -> None:
         if not rest:

@@ -59,6 +59,8 @@ class Completion:
                 return ["--into", "--use"]
             case ["sessions"] | ["branches"] | ["versions"] | ["tags"] | ["note"]:
                 return ["--json"]
+            case ["search"]:
+                return ["--here", "--all", "--json"]
             case ["allow"]:
                 return ["live", "ask"]
             case ["where"]:

@@ -47,7 +47,7 @@ class AgentMagics(Magics):
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
     def command(self, line: str) -> None:
-        """%agent status | sessions | use ID | new [TITLE] | branches | versions | undo | stop | model | where | help"""
+        """%agent status | sessions | search WORDS | use ID | new | branches | undo | stop | model | where | help"""
         with _one_line():
             try:
                 self._commands.run(line)
