@@ -15,6 +15,7 @@ from itertools import accumulate
 from agent_kernel import lengths
 from agent_kernel.lengths import CHARS_PER_TOKEN
 from agent_kernel.messages import Media, Message, Part, Text, in_words, is_seen, shortened, system, user
+from agent_kernel.sessions import responses
 
 STEP = 0.3
 """Of the budget: by how much the recent turns shrink at once when it is full."""
@@ -66,6 +67,7 @@ class Context:
 
     def view(self, history: Sequence[Message], current: Sequence[Message]) -> View:
         """``history`` are the messages of earlier turns, ``current`` those of this one, which always stay."""
+        history = responses.shown(history)
         both = [*history, *current]
         both = _newest_shown(both, self._pictures) if self._sees else [in_words(message) for message in both]
         both = [_readable(message) for message in both]

@@ -64,7 +64,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.tools": (CORE, set()),
     "agent_kernel.sandbox": (CORE, set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
-    "agent_kernel.context": (CORE, set()),
+    "agent_kernel.context": ((*CORE, "agent_kernel.sessions.responses"), set()),
     "agent_kernel.request": ((*CORE, "agent_kernel.sessions.reconcile"), set()),
     "agent_kernel.conversation": ((*CORE, "agent_kernel.request", "agent_kernel.sessions"), set()),
     "agent_kernel.toolbox": (CORE, {"jsonschema", "referencing"}),
@@ -85,8 +85,9 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         set(),
     ),
     "agent_kernel.assembly": (PARTS, set()),
+    "agent_kernel.places": (CORE, set()),
     "agent_kernel.__main__": (("agent_kernel.cli",), set()),
-    "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly"), set()),
+    "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places"), set()),
     # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     "jupyter_ext": (

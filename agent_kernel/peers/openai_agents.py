@@ -46,7 +46,9 @@ class ReadSettings:
 class AgentsSession:
     """``store`` is a SessionStore, which stays the caller's, or the path of a SQLite file (``:memory:``: this object's
     own), which ``close`` gives back. ``namespace`` may be a function of the run's context wrapper (None outside of a
-    run): one tenant never sees another's session of the same id.
+    run): one tenant never sees another's session of the same id. ``clean`` changes what is kept of a message, as
+    ``Redactor().message`` does; the SDK then does not know its own items again where it compares them, and takes back
+    nothing.
 
     May be used from any thread and any event loop. Every method is one transaction, whose outcome is known when it
     raises CancelledError; but ``pop_item``, see there. Raises RuntimeError once it is closed, TypeError for what is no
@@ -62,6 +64,7 @@ class AgentsSession:
         namespace: str | Callable[[Any], str] = "local",
         session_settings: Any = None,
         durable: bool = False,
+        clean: Callable[[Message], Message] | None = None,
     ) -> None:
         place = store if db_path is None else db_path
         self.session_id = session_id
@@ -69,6 +72,7 @@ class AgentsSession:
         self.db_path = place if isinstance(place, str | Path) else None
         self._namespace = namespace
         self._durable = durable
+        self._clean = clean or _unchanged
         self._closed = False
         self._given: SessionStore | None = None
         self._file: OpenFile | None = None
@@ -96,7 +100,7 @@ class AgentsSession:
         """All or nothing. A user message begins a turn."""
         store, key = self._store(), self._key(wrapper)
         if items:
-            await store.add_messages(key, [_message(item) for item in items], record=RECORD)
+            await store.add_messages(key, [self._clean(_message(item)) for item in items], record=RECORD)
 
     async def pop_item(self, *, wrapper: Any = None) -> Body | None:
         """The newest item, which is gone then; None: there is none. Calls and results of our own agent can not stand
@@ -183,6 +187,10 @@ def _message(item: Mapping[str, Any]) -> Message:
         raise InvalidRequest(f"An item has at most {MAX_DEPTH} levels.")
     json.dumps(item)
     return responses.message_of(item)
+
+
+def _unchanged(message: Message) -> Message:
+    return message
 
 
 def _settings(given: Any) -> Any:

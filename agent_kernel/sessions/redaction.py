@@ -136,6 +136,7 @@ class Redactor:
             parts=tuple(self._part(part) for part in message.parts),
             calls=tuple(ToolCall(call.id, call.name, self.value(call.arguments)) for call in message.calls),
             reasoning=self.text(message.reasoning),
+            extra=self.value(message.extra),
         )
 
     def _part(self, part: Part) -> Part:

@@ -143,7 +143,7 @@ def _parts(content: Any, media: Mapping[str, Media]) -> tuple[Part, ...]:
             parts.append(Text(element["text"]))
         found = [value for value in element.values() if isinstance(value, str) and value.startswith(_MEDIUM)]
         parts += [media[value] for value in found if value in media]
-    refusals = [Text(str(element["refusal"])) for element in elements if element.get("type") == "refusal"]
+    refusals = [Text(text) for text in (element.get("refusal") for element in elements) if isinstance(text, str)]
     rest = [medium for medium in media.values() if medium not in parts]
     return (*(parts or refusals), *rest)
 
