@@ -1,19 +1,22 @@
 """The writes of the turns this process runs: lease, heartbeat, order of items, and an end that is always written.
 
-A write that was begun is ended before a cancellation is passed on, so that its outcome is known. A closing write that
-failed (a full disk) is kept and tried again before the next turn of that session and by ``settle``.
+A write that was begun is ended before a cancellation is passed on, so that its outcome is known. One that failed
+without telling whether it was stored (a lock, an error of the disk) is tried again, never stored twice. A closing write
+that failed (a full disk) is kept and tried again before the next turn of that session and by ``settle``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
-from agent_kernel.errors import LeaseLost, SessionBusy, StoreError
+from agent_kernel.errors import LeaseLost, SequenceConflict, SessionBusy, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
+from agent_kernel.sessions.checkpoint import PendingWrite
 from agent_kernel.sessions.live_transcript import LiveTranscripts
 from agent_kernel.sessions.model import HEARTBEAT_S, Item, Owner, SessionKey, Turn
 from agent_kernel.sessions.redaction import Redactor
@@ -21,6 +24,9 @@ from agent_kernel.sessions.store import SessionStore
 
 LONG_TEXT = 20_000
 """Characters that are searched in about the time that an event loop may be kept (2 ms)."""
+AGAIN_S = (0.05, 0.5)
+"""Pauses before an append is tried again. With the ten seconds that a store waits for a lock all attempts together end
+well within the lease."""
 T = TypeVar("T")
 
 
@@ -81,6 +87,9 @@ class Ledger:
         except asyncio.CancelledError:
             await settled(self.end(Ending(turn, "cancelled", "stopped before it began", Usage())))
             raise
+        except StoreError:  # it may be open all the same, and nobody would keep its lease
+            await settled(self.end(Ending(turn, "failed", "the store failed before it began", Usage())))
+            raise
         return OpenTurn(self, opened, session.head if session else 0)
 
     async def _opened(self, turn: Turn) -> Turn:
@@ -106,6 +115,28 @@ class Ledger:
         if self.transcripts is not None:
             await self.transcripts.ended(ending.turn, ending.to_json())
         return None
+
+    async def written(
+        self, append: Callable[[], Awaitable[list[Item]]], pending: Callable[[], PendingWrite]
+    ) -> list[Item]:
+        """What ``append`` stores, once. Raises what it raises; StoreError when it failed to the end."""
+        unknown: StoreError | None = None
+        for pause in (*AGAIN_S, None):
+            try:
+                return await append()
+            except (StoreFull, StoreCorrupt):
+                raise
+            except StoreError as error:
+                unknown = error
+            except SequenceConflict:
+                found = await pending().stored(self.store) if unknown is not None else None
+                if found is None:
+                    raise
+                return found
+            if pause is None:
+                raise unknown
+            await asyncio.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
 
     async def clean(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages as they may be kept; long ones are searched off the event loop."""
@@ -150,10 +181,16 @@ class OpenTurn:
 
     async def _append(self, messages: Sequence[Message]) -> list[Item]:
         clean = await self._ledger.clean(messages)
-        items = await self._ledger.store.append(self.turn, self._ledger.owner, clean, self.head)
+        store, owner = self._ledger.store, self._ledger.owner
+        items = await self._ledger.written(
+            lambda: store.append(self.turn, owner, clean, self.head), lambda: self._pending(clean)
+        )
         self.head += len(items)
         await self._ledger.copy(self.turn.key, items)
         return items
+
+    def _pending(self, messages: Sequence[Message]) -> PendingWrite:
+        return PendingWrite.of(self.turn.key, self.turn.id, self.head, messages)
 
     async def append_at(
         self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]] = ()
@@ -168,7 +205,11 @@ class OpenTurn:
     ) -> list[Item]:
         store, owner = self._ledger.store, self._ledger.owner
         clean, before = await self._ledger.clean(messages), [await self._ledger.clean(batch) for batch in earlier]
-        items = await store.append_at(self.turn, owner, clean, self.head, behind=behind, earlier=before)
+        stored = await self._ledger.written(
+            lambda: store.append_at(self.turn, owner, clean, self.head, behind=behind, earlier=before),
+            lambda: self._pending([*chain(*before), *clean]),
+        )
+        items = stored[len(stored) - len(clean) :]
         self.head += sum(map(len, before)) + len(items)
         await self._ledger.copy(self.turn.key, items)
         return items

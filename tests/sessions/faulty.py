@@ -1,0 +1,35 @@
+"""A store whose n-th call fails, before or after it did its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from agent_kernel.errors import StoreError
+from agent_kernel.sessions.store import SessionStore
+
+When = Literal["before", "after"]
+
+
+class FaultyStore:
+    """Another store; its calls are counted from 1. ``fails`` is asked for each: (number, method) -> when, if at all."""
+
+    def __init__(self, store: SessionStore, fails: Callable[[int, str], When | None]) -> None:
+        self._store = store
+        self._fails = fails
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            self.calls.append(name)
+            when = self._fails(len(self.calls), name)
+            if when == "before":
+                raise StoreError("disk I/O error")
+            result = await method(*arguments, **options)
+            if when == "after":
+                raise StoreError("disk I/O error")
+            return result
+
+        return call
