@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.care import CARE_COMMANDS
 from agent_kernel.cli.command import Command, add
 from agent_kernel.cli.exchange import EXCHANGE_COMMANDS
 from agent_kernel.cli.store import as_json, confirmed, namespace_of, opened
@@ -204,6 +205,7 @@ SESSION_COMMANDS = (
     *EXCHANGE_COMMANDS,
     Command("fork", "a copy of one that goes its own way", fork_arguments, sessions_fork),
     Command("delete", "remove some from the store (see also: agent-kernel purge)", delete_arguments, sessions_delete),
+    *CARE_COMMANDS,
 )
 
 

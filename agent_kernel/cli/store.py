@@ -10,9 +10,10 @@ from typing import Any
 
 from agent_kernel.cli.command import assembly, data_argument, settings_of
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store import KeptStore
 from agent_kernel.settings import Settings
 
+CARE = ("verify", "repair", "stats", "vacuum", "bindings", "forget_set_aside", "idle", "excess")
 LOCAL = "local"
 """The namespace of a server whose users have no names."""
 
@@ -38,8 +39,8 @@ def as_json(args: argparse.Namespace) -> bool:
 
 
 @asynccontextmanager
-async def opened(args: argparse.Namespace) -> AsyncIterator[SessionStore]:
-    """Raises InvalidRequest for a store that lives in a server's memory; StoreError."""
+async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
+    """Raises InvalidRequest for a store that lives in a server's memory or can not be looked after; StoreError."""
     settings: Settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
@@ -47,8 +48,11 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[SessionStore]:
             hint="Ask that server, or set AGENT_KERNEL_STORE.",
         )
     made: Any = assembly()
-    store: SessionStore = made.named(made.STORES, settings.store, settings)
+    store: KeptStore = made.named(made.STORES, settings.store, settings)
     try:
+        lacking = [name for name in CARE if not hasattr(store, name)]
+        if lacking:
+            raise InvalidRequest(f"The store {settings.store!r} has no {', '.join(lacking)}: see docs/sessions.md.")
         yield store
     finally:
         await store.aclose()

@@ -32,6 +32,7 @@ from agent_kernel.sessions.model import (
 )
 from agent_kernel.sessions.tables import (
     bindings,
+    blobs,
     branches,
     items,
     mending,
@@ -345,7 +346,8 @@ class SqliteStore:
     async def vacuum(self) -> int:
         while await self.fold():
             pass
-        return await self._database.alone(upkeep.vacuum)
+        freed = await self._database.write(blobs.collect)
+        return freed + await self._database.alone(upkeep.vacuum)
 
     async def aclose(self) -> None:
         """Waits for what was begun and closes the file; idempotent. Afterwards every method raises StoreError."""

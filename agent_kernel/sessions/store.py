@@ -353,3 +353,7 @@ class Unused(Protocol):
 
 class SessionStore(Sessions, Turns, History, Branches, Summaries, Search, Openings, Bindings, Wholes, Protocol):
     async def aclose(self) -> None: ...
+
+
+class KeptStore(SessionStore, Care, Unused, Protocol):
+    """A store that outlives its process, and is looked after. Parts that a store of one's own may leave out."""

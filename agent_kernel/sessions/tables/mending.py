@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import MAIN, Fault, SessionKey
-from agent_kernel.sessions.tables import faults, segments
+from agent_kernel.sessions.tables import blobs, faults, segments
 from agent_kernel.sessions.tables.faults import Found
 from agent_kernel.sessions.tables.rows import HERE, pair
 
@@ -52,6 +52,8 @@ def set_aside(
     for row in cursor.fetchall():
         columns = dict(zip(names, row, strict=True))
         data = next((value for value in columns.values() if isinstance(value, bytes)), None)
+        if table == "blobs" and not data and (files := blobs.beside(db)) is not None:
+            data = files.get(columns["namespace"], columns["hash"])
         text = json.dumps({name: value for name, value in columns.items() if not isinstance(value, bytes)})
         db.execute(
             "INSERT INTO quarantine (namespace, session, origin, row, data, why, time) VALUES (?, ?, ?, ?, ?, ?, ?)",

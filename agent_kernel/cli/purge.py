@@ -1,0 +1,194 @@
+"""``agent-kernel purge``: conversations and all their traces that agent-kernel can reach."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_kernel import places
+from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.command import Command, settings_of
+from agent_kernel.cli.store import as_json, confirmed, every_namespace, namespace_of, opened
+from agent_kernel.cli.table import moment, printable, size
+from agent_kernel.errors import InvalidRequest, SessionBusy
+from agent_kernel.sessions.live_transcript import LiveTranscripts
+from agent_kernel.sessions.model import Bound, Session, SessionKey
+from agent_kernel.sessions.store import KeptStore
+from agent_kernel.settings import OFF, Settings
+
+ALWAYS_LEFT = (
+    "exports, and copies of notebooks and of their sidecars that you made",
+    "backups and snapshots of the disk, and what a disk keeps of overwritten blocks",
+    "for some minutes, the memory of servers and kernels that are running",
+)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to go, and what will be left that agent-kernel knows of."""
+
+    sessions: list[Session] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def purge_arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--notebook", type=Path, metavar="PATH", help="its conversations; it may be deleted already")
+    what.add_argument("--session", metavar="ID", help="one conversation")
+    what.add_argument("--all", action="store_true", help="all conversations; models and environments stay")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    cli_store.arguments(parser, namespace="default: AGENT_KERNEL_NAMESPACE, or local; with --all: all")
+
+
+def purge(args: argparse.Namespace) -> int:
+    """Store, search index, journal, media, sidecars, work directories, transcripts. 1 if something could not be
+    removed, nothing was found, or nobody confirmed."""
+    return asyncio.run(_purge(args))
+
+
+async def _purge(args: argparse.Namespace) -> int:
+    async with opened(args) as store:
+        await store.recover()
+        plan = await _planned(args, store)
+        if not plan.sessions and not plan.paths:
+            raise InvalidRequest("Nothing of this is kept here.", hint="See: agent-kernel where")
+        _announce(plan, sys.stderr)
+        if not confirmed(args, "Remove this for ever?"):
+            return 1
+        for session in plan.sessions:
+            await store.delete(session.key)
+        if args.all:
+            await store.forget_set_aside(every_namespace(args))
+        stuck = [str(path) for path in plan.paths if not _removed(path)]
+        freed = await store.vacuum()
+    _report(args, plan, freed, stuck)
+    return 1 if stuck else 0
+
+
+async def _planned(args: argparse.Namespace, store: KeptStore) -> Plan:
+    settings = settings_of(args)
+    bound = await store.bindings(every_namespace(args) if args.all else namespace_of(args))
+    if args.all:
+        plan = Plan(await _all_sessions(store, every_namespace(args)))
+        plan.paths += _of_everything(settings, bound) if every_namespace(args) is None else []
+    else:
+        keys, bound = _meant(args, bound)
+        plan = Plan([session for key in keys if (session := await store.info(key)) is not None])
+        plan.left += [f"{path}: conversations as they were before an upgrade" for path in _backups(settings)]
+    if args.notebook is not None:
+        plan.paths += places.beside(args.notebook.absolute())
+    for session in plan.sessions:
+        plan.paths += _of_session(settings, session.key)
+        plan.left += await _seen_elsewhere(store, session.key)
+    for binding in bound:
+        plan.paths += places.in_data_dir(settings, binding)
+        if (notebook := places.notebook_of(binding)) is not None:
+            plan.paths += places.beside(notebook)
+            plan.left += _outputs(notebook)
+    plan.paths = [path for path in dict.fromkeys(plan.paths) if path.is_symlink() or path.exists()]
+    plan.left = list(dict.fromkeys(plan.left))
+    return plan
+
+
+def _meant(args: argparse.Namespace, bound: Iterable[Bound]) -> tuple[list[SessionKey], list[Bound]]:
+    """The sessions of a notebook with their bindings; or one session with the notebooks that talk to it now."""
+    if args.session is not None:
+        key = SessionKey(namespace_of(args), args.session)
+        mine = [it for it in bound if it.session == key.id and not it.path.startswith(places.DELETED)]
+        return [key], mine
+    wanted = args.notebook.resolve()
+    mine = [it for it in bound if (path := places.notebook_of(it)) is not None and path.resolve() == wanted]
+    return list(dict.fromkeys(SessionKey(it.namespace, it.session) for it in mine)), mine
+
+
+async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session]:
+    """Rows without their session get one first, so that they go too. Raises SessionBusy if a turn runs anywhere."""
+    await store.repair(namespace)
+    found = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
+    if len(found) < (await store.stats(namespace))["sessions"]:
+        raise _busy()
+    return found
+
+
+async def _seen_elsewhere(store: KeptStore, key: SessionKey) -> list[str]:
+    """Raises SessionBusy while a turn runs."""
+    turns = (await store.everything(key))[0]
+    if any(turn.state == "open" for turn in turns):
+        raise _busy()
+    hosts = {str(turn.record.get("host")) for turn in turns if turn.record.get("host") and not turn.record.get("local")}
+    return [f"{host}: the model there was sent this conversation" for host in sorted(hosts)]
+
+
+def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
+    found = places.of_session(settings, key)
+    if settings.transcripts.lower() not in ("", *OFF):
+        found.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))
+    return found
+
+
+def _of_everything(settings: Settings, bound: Iterable[Bound]) -> list[Path]:
+    kinds = {"backup", "work", "sidecars", "sidecar", "choices"}
+    return [place.path for place in places.places(settings, bound) if place.kind in kinds]
+
+
+def _backups(settings: Settings) -> list[Path]:
+    return [place.path for place in places.places(settings) if place.kind == "backup"]
+
+
+def _outputs(notebook: Path) -> list[str]:
+    checkpoint = notebook.parent / ".ipynb_checkpoints" / f"{notebook.stem}-checkpoint.ipynb"
+    return [f"{path}: answers in its outputs" for path in (notebook, checkpoint) if path.exists()]
+
+
+def _busy() -> SessionBusy:
+    return SessionBusy("A turn is running; nothing was removed.", hint="Stop it, or wait for it, and do this again.")
+
+
+def _removed(path: Path) -> bool:
+    """Links are removed, never what they lead to."""
+    try:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path)
+    except OSError:
+        return False
+    return True
+
+
+def _announce(plan: Plan, to: Any) -> None:
+    for session in plan.sessions:
+        title = printable(session.title)
+        print(f"session    {session.key.id}  {moment(session.updated)}  {session.turns} turns  {title}", file=to)
+    for path in plan.paths:
+        print(f"file       {path}  {size(places.size_of(path))}", file=to)
+
+
+def _report(args: argparse.Namespace, plan: Plan, freed: int, stuck: list[str]) -> None:
+    left = [*plan.left, *ALWAYS_LEFT]
+    if as_json(args):
+        sessions = [{"namespace": it.key.namespace, "id": it.key.id, "title": it.title} for it in plan.sessions]
+        paths = [str(path) for path in plan.paths if str(path) not in stuck]
+        told = {"sessions": sessions, "removed": paths, "not_removed": stuck, "freed_bytes": freed, "left": left}
+        print(json.dumps(told, indent=2))
+        return
+    print(f"Removed {len(plan.sessions)} session(s) and {len(plan.paths) - len(stuck)} file(s) or folder(s).")
+    for path in stuck:
+        print(f"NOT REMOVED: {path}", file=sys.stderr)
+    print("Not reached:")
+    for what in left:
+        print(f"  {what}")
+
+
+PURGE = Command(
+    "purge", "remove conversations and their traces: store, index, media, sidecars, files", purge_arguments, purge
+)
