@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import MAIN, Fault, SessionKey
-from agent_kernel.sessions.tables import blobs, faults, segments
+from agent_kernel.sessions.tables import blobs, faults, search_texts, segments
 from agent_kernel.sessions.tables.faults import Found
 from agent_kernel.sessions.tables.rows import HERE, pair
 
@@ -60,6 +60,8 @@ def set_aside(
             (*pair(found.key), table, text, data, f"{found.kind}: {found.detail}", now),
         )
     db.execute(f"DELETE FROM {table} WHERE {where}", values)
+    if table == "items":
+        search_texts.forget_all(db, found.key)
     return SET_ASIDE
 
 
@@ -202,6 +204,7 @@ def _columns(db: sqlite3.Connection, found: Found, now: float) -> str:
     (body,) = db.execute("SELECT body FROM items WHERE rowid = ?", (rowid,)).fetchone()
     message = stored.decode(body)
     db.execute("UPDATE items SET role = ?, call_id = ? WHERE rowid = ?", (message.role, message.call_id, rowid))
+    search_texts.forget_all(db, found.key)
     return "as the message says"
 
 
