@@ -189,26 +189,57 @@ async def test_two_servers_fold_and_forget_in_one_file(open_store: Callable[[], 
     await integrity(other)
 
 
-async def test_deleted_text_leaves_the_file(open_store: Callable[[], SqliteStore], path: Path) -> None:
-    store = open_store()
+def terms(db: sqlite3.Connection) -> list[str]:
+    """What the index still has, of deleted texts too."""
+    db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab(main, search_index, row)")
+    return [term for (term,) in db.execute("SELECT term FROM temp.terms")]
+
+
+async def secret_deleted(store: SqliteStore) -> None:
     await say(store, "kept", "garnet " * 20)
     await say(store, "secret", "xyzzyplugh qwertzuiop " * 20, "answer")
     assert await store.fold() == 0
     await store.delete(SessionKey("local", "secret"))
+
+
+async def test_deleted_text_leaves_the_index_by_itself(open_store: Callable[[], SqliteStore]) -> None:
+    store = open_store()
+    await secret_deleted(store)
     assert await store.fold() == 0
     assert not await store._database.read(search_texts.due)
-    await store._database.write(
-        lambda db: db.execute("CREATE VIRTUAL TABLE temp.v USING fts5vocab(main, search_index, row)")
-    )
-    terms = await store._database.read(lambda db: [term for (term,) in db.execute("SELECT term FROM temp.v")])
-    assert "gar" in terms
-    assert "xyz" not in terms
+    left = await store._database.write(terms)
+    assert "gar" in left
+    assert "xyz" not in left
+
+
+@pytest.mark.parametrize("renew", [False, True])
+async def test_a_vacuum_leaves_nothing_of_deleted_text(
+    open_store: Callable[[], SqliteStore], path: Path, renew: bool
+) -> None:
+    store = open_store()
+    await secret_deleted(store)
+    if renew:
+        await store._database.write(lambda db: search_index.note(db, search_index.RENEW))
+    await store.vacuum()
+    assert "xyz" not in await store._database.write(terms)
+    assert await found(store, "garnet") == ["kept"]
+    assert await store.fold() == 0
+    assert "gar" in await store._database.write(terms)
     await store.aclose()
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("VACUUM")
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"xyzzy" not in path.read_bytes()
     assert b"garnet" in path.read_bytes()
+
+
+async def test_what_a_repair_sets_aside_is_found_no_more(open_store: Callable[[], SqliteStore]) -> None:
+    store = open_store()
+    await say(store, "s", "garnet", "topaz", "beryl")
+    assert await store.fold() == 0
+    await store._database.write(lambda db: db.execute("UPDATE items SET body = '[' WHERE seq = 2"))
+    assert [fault.mended for fault in await store.repair()] == ["set aside"]
+    assert await found(store, "topaz") == []
+    assert await store.fold() == 0
+    assert await found(store, "topaz") == []
+    assert await found(store, "beryl") == ["s"]
 
 
 async def test_a_turn_costs_nothing_for_the_index_until_it_is_folded(open_store: Callable[[], SqliteStore]) -> None:

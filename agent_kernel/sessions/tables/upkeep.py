@@ -61,8 +61,7 @@ def vacuum(db: sqlite3.Connection) -> int:
     """Outside a transaction. Writes the whole file anew, so that nothing deleted is left between its rows, and empties
     the journal, which may hold pages as they were before. Needs as much free space as the file has."""
     before = file_bytes(db)
-    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'search_index'").fetchone() and search_index.available():
-        db.execute("INSERT INTO search_index (search_index) VALUES ('optimize')")
+    search_index.purge(db)
     db.execute("VACUUM")
     _empty_journal(db)
     return max(0, before - file_bytes(db))
