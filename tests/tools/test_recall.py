@@ -108,7 +108,7 @@ async def test_what_it_tells_is_never_cut_by_the_toolbox(store: MemoryStore) -> 
 
 
 async def test_a_turn_recalls_reads_and_answers(store: MemoryStore) -> None:
-    script = [
+    script: list[dict[str, Any]] = [
         {"text": "", "calls": [{"name": "recall", "arguments": {"words": "mohs"}}]},
         {"text": "", "calls": [{"name": "recall", "arguments": {"turn": "t-old"}}]},
         {"text": "You asked that before: topaz."},
@@ -139,7 +139,10 @@ async def test_it_is_offered_where_the_setting_is_on(tmp_path: Path, recall: Any
 
 
 async def test_policy_can_deny_it(store: MemoryStore) -> None:
-    script = [{"text": "", "calls": [{"name": "recall", "arguments": {"words": "mohs"}}]}, {"text": "no"}]
+    script: list[dict[str, Any]] = [
+        {"text": "", "calls": [{"name": "recall", "arguments": {"words": "mohs"}}]},
+        {"text": "no"},
+    ]
     gate = Gate(Approvals(), policy={"sessions.read": "deny"})
     runner, _, _ = agent(script, [Recall(store)], store=store, gate=gate)
     await runner.run("Which stone was harder?")
