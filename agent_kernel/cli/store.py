@@ -44,7 +44,7 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
     settings: Settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
-            "The store 'memory' is gone with the server that has it.",
+            "The store 'memory' lives in a server and is gone with it.",
             hint="Ask that server, or set AGENT_KERNEL_STORE.",
         )
     made: Any = assembly()

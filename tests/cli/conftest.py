@@ -1,0 +1,59 @@
+"""The command in this process, on a data directory of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from agent_kernel.cli import main
+from agent_kernel.sessions.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Command:
+    data: Path
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> Ended:
+        self.capture.readouterr()
+        status = main([*arguments])
+        out, err = self.capture.readouterr()
+        return Ended(status, out, err)
+
+    def on_store(self, work: Callable[[SqliteStore], Awaitable[T]]) -> T:
+        """What a server does with the same file."""
+
+        async def done() -> T:
+            store = SqliteStore(self.data / "sessions.db")
+            try:
+                return await work(store)
+            finally:
+                await store.aclose()
+
+        return asyncio.run(done())
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("AGENT_KERNEL_CACHE_DIR", str(tmp_path / "cache"))
+    return Command(tmp_path / "data", capsys)
