@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -9,6 +10,7 @@ from jupyter_server._tz import utcnow
 from jupyter_server.auth.identity import User
 from jupyter_server.base.call_context import CallContext
 from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.services.contents.filemanager import FileContentsManager
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
 from agent_kernel.assembly import Runtime
@@ -18,6 +20,7 @@ from jupyter_ext.binds import Binds
 from jupyter_ext.callers import namespace_of
 from jupyter_ext.changes import Changes
 from jupyter_ext.choices import Choices
+from jupyter_ext.cleared import Cleared
 from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.handlers import ROUTES
 from jupyter_ext.kernels import Kernels
@@ -25,6 +28,7 @@ from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.notebooks import Notebooks
 from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
+from jupyter_ext.reunion import Reunion
 from jupyter_ext.sidecar import Sidecars
 from jupyter_ext.turns import Order, Turns
 from jupyter_ext.versions import Versions
@@ -130,9 +134,19 @@ class AgentKernel(ExtensionApp):
         )
         self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)
         contents: Any = server.contents_manager
-        self.notebooks = Notebooks(self.runtime.store, server.session_manager, str(contents.root_dir))
+        local = isinstance(contents, FileContentsManager)
+        self.notebooks = Notebooks(
+            self.runtime.store, server.session_manager, str(contents.root_dir) if local else type(contents).__name__
+        )
         self.runtime.root = self.notebooks.root
-        self.sidecars = Sidecars(self.runtime.store, self.notebooks, self.runtime.settings, contents.is_hidden)
+        self.sidecars = Sidecars(
+            self.runtime.store, self.notebooks, self.runtime.settings, contents.is_hidden, local=local
+        )
+        self.reunion = Reunion(self.runtime.store, self.notebooks, self.sidecars)
+        self.notebooks.arriving = self.reunion.arriving
+        self.cleared = Cleared(self.runtime.store, self.sidecars)
+        self.importing = asyncio.Lock()
+        """One document at a time: reading one may take a few hundred MB."""
         self.access = Access(
             self.runtime.store,
             self.kernels,
@@ -145,6 +159,7 @@ class AgentKernel(ExtensionApp):
         )
         assert server.event_logger is not None
         self.watch = ContentsWatch(server.event_logger, self)
+        contents.register_pre_save_hook(self._notebook_saving)
         contents.register_post_save_hook(self._notebook_saved)
         self.loaded = True
 
@@ -195,6 +210,10 @@ class AgentKernel(ExtensionApp):
     async def saved(self, path: str) -> None:
         self.notebooks.created(path)
 
+    async def copied(self, source: str, path: str) -> None:
+        self.notebooks.created(path)
+        await self.reunion.copied(self._namespace(), source, path)
+
     def _settings(self) -> Settings:
         """As text, because a 0 would count as not set."""
         names = [item.name for item in dataclasses.fields(Settings)]
@@ -209,6 +228,11 @@ class AgentKernel(ExtensionApp):
         handler = CallContext.get(CallContext.JUPYTER_HANDLER)
         user = getattr(handler, "current_user", None)
         return namespace_of(self.runtime.settings.namespace, user if isinstance(user, User) else None)
+
+    def _notebook_saving(self, model: dict[str, Any], path: str, contents_manager: Any, **kwargs: Any) -> None:
+        """Runs in the save, on what a client sent."""
+        if model.get("type") == "notebook":
+            self.cleared.saw(self._namespace(), path.strip("/"), model.get("content"))
 
     def _notebook_saved(self, os_path: str, model: dict[str, Any], contents_manager: Any, **kwargs: Any) -> None:
         """Runs in the save: only notes that there is something to write."""

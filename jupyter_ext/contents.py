@@ -20,6 +20,8 @@ class ContentsListener(Protocol):
 
     async def saved(self, path: str) -> None: ...
 
+    async def copied(self, source: str, path: str) -> None: ...
+
 
 class ContentsWatch:
     def __init__(self, events: EventLogger, listener: ContentsListener) -> None:
@@ -40,5 +42,7 @@ class ContentsWatch:
                 await self._listener.renamed(str(data["source_path"]).strip("/"), path)
             case "delete":
                 await self._listener.deleted(path)
-            case "save" | "copy":
+            case "save":
                 await self._listener.saved(path)
+            case "copy":
+                await self._listener.copied(str(data["source_path"]).strip("/"), path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
@@ -25,7 +25,8 @@ class SessionManager(Protocol):
 class Notebooks:
     """``root`` is the directory that the contents manager serves.
 
-    A place is a notebook's path below the root, or ``kernel:ID``.
+    A place is a notebook's path below the root, or ``kernel:ID``. ``arriving`` is asked for the session, bound, of a
+    notebook that came with one, before another is made.
     """
 
     def __init__(self, store: SessionStore, sessions: SessionManager, root: str) -> None:
@@ -34,6 +35,7 @@ class Notebooks:
         self._sessions = sessions
         self._renames: dict[str, str] = {}
         self._binding = asyncio.Lock()
+        self.arriving: Callable[[str, str], Awaitable[SessionKey | None]] = _nothing
 
     async def place(self, kernel: str) -> str:
         """The notebook that a kernel runs now, or the kernel itself."""
@@ -56,6 +58,8 @@ class Notebooks:
         async with self._binding:
             if key := await self.bound(namespace, place):
                 return key, False
+            if came := await self.arriving(namespace, place):
+                return came, False
             key = SessionKey(namespace, new_id("session"))
             await self._store.create(key, called(place, title))
             await self.bind(key, place)
@@ -96,6 +100,10 @@ class Notebooks:
                 return path
             path = self._renames[following] + path[len(following) :]
         return path
+
+
+async def _nothing(namespace: str, place: str) -> SessionKey | None:
+    return None
 
 
 def is_notebook(path: str) -> bool:

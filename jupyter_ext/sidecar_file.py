@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -16,6 +18,7 @@ from agent_kernel.sessions import process
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
 """Temporary files end with the pid of their writer."""
+BLOB = re.compile(r"[0-9a-f]{64}")
 
 Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
 
@@ -41,7 +44,8 @@ class SidecarFile:
         return self.main.with_name(self.main.name.removesuffix(".json"))
 
     def write(self, body: bytes, blobs: Mapping[str, bytes], known: Callable[[bytes], bool]) -> Outcome:
-        """``known`` tells whether what is there may be replaced. Raises OSError; then everything is as it was."""
+        """``known`` tells whether what is there may be replaced. Raises OSError; then everything is as it was. Media
+        that no document beside the notebook names any more are taken away."""
         present = _read(self.main)
         if present == body:
             return "unchanged"
@@ -63,6 +67,7 @@ class SidecarFile:
             temporary.unlink(missing_ok=True)
             raise
         _sync_directory(target.parent)
+        self.collect()
         return "conflict" if conflict else "written"
 
     def move(self, new: SidecarFile) -> None:
@@ -71,7 +76,8 @@ class SidecarFile:
             return
         if new.make_parents:
             new.main.parent.mkdir(parents=True, exist_ok=True)
-        for old_path, new_path in ((self.main, new.main), (self.bak, new.bak), (self.blobs, new.blobs)):
+        pairs = ((self.main, new.main), (self.bak, new.bak), (self.conflict, new.conflict), (self.blobs, new.blobs))
+        for old_path, new_path in pairs:
             if old_path.exists() and not new_path.exists():
                 old_path.rename(new_path)
 
@@ -82,7 +88,45 @@ class SidecarFile:
             return
         self.main.unlink(missing_ok=True)
         self.bak.unlink(missing_ok=True)
-        shutil.rmtree(self.blobs, ignore_errors=True)
+        if not self.conflict.exists():
+            shutil.rmtree(self.blobs, ignore_errors=True)
+
+    def read(self, max_bytes: int) -> bytes | None:
+        """What lies there; None for nothing. Raises OSError, also for more than ``max_bytes``."""
+        if self.main.exists() and self.main.stat().st_size > max_bytes:
+            raise OSError(errno.EFBIG, "is too large", str(self.main))
+        return _read(self.main)
+
+    def forget_bak(self) -> None:
+        """The version before holds what was to be forgotten. Raises OSError."""
+        self.bak.unlink(missing_ok=True)
+        self.collect()
+
+    def files(self, wanted: Collection[str], max_bytes: int) -> dict[str, bytes]:
+        """Media beside the document, by their hash; none that would make it more than ``max_bytes``, and no link."""
+        found: dict[str, bytes] = {}
+        if self.blobs.is_symlink():
+            return found
+        for name in wanted:
+            path = self.blobs / name
+            if BLOB.fullmatch(name) is None or path.is_symlink() or not path.is_file():
+                continue
+            max_bytes -= path.stat().st_size
+            if max_bytes < 0:
+                break
+            found[name] = path.read_bytes()
+        return found
+
+    def collect(self) -> None:
+        """Takes away media that neither the document nor its earlier or conflicting version names."""
+        if not self.blobs.is_dir() or self.blobs.is_symlink():
+            return
+        documents = [_read(path) or b"" for path in (self.main, self.bak, self.conflict)]
+        for path in self.blobs.iterdir():
+            if BLOB.fullmatch(path.name) and not any(path.name.encode() in document for document in documents):
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.blobs.rmdir()  # only when nothing is left
 
     def _sweep(self) -> None:
         """Removes what a writer that was killed left half-written."""
@@ -94,6 +138,8 @@ class SidecarFile:
 
     def _write_blob(self, name: str, data: bytes) -> None:
         path = self.blobs / name
+        if self.blobs.is_symlink():
+            raise OSError(errno.EINVAL, "is a link: nothing is written through it", str(self.blobs))
         if not path.exists():
             self.blobs.mkdir(exist_ok=True)
             _write_temporary(path, data).replace(path)
@@ -111,7 +157,10 @@ class SidecarFile:
 
 
 def _read(path: Path) -> bytes | None:
+    """Of a plain file; a pipe or a device would never end. Raises OSError."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "is no plain file", str(path))
         return path.read_bytes()
     except FileNotFoundError:
         return None

@@ -40,13 +40,24 @@ def admitted(
     return replace(come, session=replace(session, head=come.session.head, tags=_checked(come)), left_out=left_out)
 
 
-def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
-    """Times that are not known (0) or to come are now. Turns get ids of their own: one id must not lead to two
-    people's turns. What the model would read and a person not see stays out: system messages, hidden ones,
-    summaries."""
+def renamed(transcript: Transcript) -> Transcript:
+    """Its turns with ids of their own: one id must not lead to the turns of two sessions."""
     prefix = new_id("turn")
     names = {turn.id: f"{prefix}-{turn.ordinal}" for turn in transcript.turns}
-    items = [_plain(item, names, now) for item in transcript.items if _may_come(item.message, left_out)]
+    placed = {names[turn]: segment for turn, segment in transcript.tree.turns.items()}
+    return replace(
+        transcript,
+        turns=tuple(replace(turn, id=names[turn.id]) for turn in transcript.turns),
+        items=tuple(replace(item, turn=names[item.turn]) for item in transcript.items),
+        tree=replace(transcript.tree, turns=placed),
+    )
+
+
+def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
+    """Times that are not known (0) or to come are now. What the model would read and a person not see stays out:
+    system messages, hidden ones, summaries."""
+    transcript = renamed(transcript)
+    items = [_plain(item, now) for item in transcript.items if _may_come(item.message, left_out)]
     for what, count in (("summaries", len(transcript.summaries)), ("records of turns", _records(transcript))):
         if count:
             left_out[what] = left_out.get(what, 0) + count
@@ -63,33 +74,33 @@ def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Trans
             metadata={},
             context=None,
         ),
-        turns=tuple(_bare(turn, names, now) for turn in transcript.turns),
+        turns=tuple(_bare(turn, now) for turn in transcript.turns),
         items=tuple(items),
         branches=tuple(replace(branch, created=min(branch.created, now)) for branch in transcript.branches),
         summaries=(),
-        tree=replace(transcript.tree, turns={names[turn]: segment for turn, segment in transcript.tree.turns.items()}),
     )
 
 
 def _may_come(message: Message, left_out: dict[str, int]) -> bool:
-    """Calls and results come whether they say they are hidden or not: a pair is never split."""
+    """Calls and results come whether they say they are hidden or not: a pair is never split. What another program
+    said in its own shape, and people are not shown, does not."""
     kind = "system messages" if message.role == "system" else "hidden messages"
-    stays = message.role == "system" or (message.hidden and message.role == "user")
+    paired = message.role == "tool" or message.calls
+    stays = message.role == "system" or (message.hidden and not paired)
     if stays:
         left_out[kind] = left_out.get(kind, 0) + 1
     return not stays
 
 
-def _plain(item: Item, names: Mapping[str, str], now: float) -> Item:
+def _plain(item: Item, now: float) -> Item:
     message = replace(item.message, hidden=False, extra={})
-    return replace(item, turn=names[item.turn], message=message, time=min(item.time, now) or now)
+    return replace(item, message=message, time=min(item.time, now) or now)
 
 
-def _bare(turn: Turn, names: Mapping[str, str], now: float) -> Turn:
+def _bare(turn: Turn, now: float) -> Turn:
     opened = min(turn.opened, now) or now
     closed = None if turn.closed is None else min(turn.closed, now) or now
-    kept = replace(turn, id=names[turn.id], opened=opened, closed=closed)
-    return replace(kept, epoch="", where="", usage={}, record={})
+    return replace(turn, opened=opened, closed=closed, epoch="", where="", usage={}, record={})
 
 
 def _records(transcript: Transcript) -> int:

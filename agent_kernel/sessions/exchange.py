@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from agent_kernel.errors import Conflict, InvalidRequest, SessionNotFound
 from agent_kernel.sessions import transcript
-from agent_kernel.sessions.admission import admitted
+from agent_kernel.sessions.admission import admitted, renamed
 from agent_kernel.sessions.fields import MAX_VALUES, check_size, loads
 from agent_kernel.sessions.formats import chat, lines, markdown, notebook, tagged
 from agent_kernel.sessions.formats.message_reader import is_tagged
@@ -103,6 +103,17 @@ async def import_session(
             continue
         return Imported(session, _preview(read, come, name))
     raise Conflict("No id for the session was free.")
+
+
+async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey, title: str = "") -> Session:
+    """All of a session, all branches, as another one; its turns get ids of their own. Raises SessionNotFound, Conflict
+    if ``target`` exists."""
+    found = await snapshot(store, key)
+    if found is None:
+        raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
+    copy = renamed(replace(found, session=replace(found.session, title=title or found.session.title)))
+    copy = await asyncio.to_thread(admitted, copy, target, now=time.time(), trusted=True)
+    return await store.restore(copy, copy.blobs)
 
 
 async def preview(

@@ -12,6 +12,7 @@ from jupyter_ext.handlers.branches import (
     TurnVersionsHandler,
     UndoHandler,
 )
+from jupyter_ext.handlers.exchange import ClearOutputsHandler, ExportHandler, ImportHandler
 from jupyter_ext.handlers.models import (
     EngineHandler,
     EngineUnloadHandler,
@@ -53,6 +54,9 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/search", SearchHandler),
     (rf"{PREFIX}/search/access", SearchAccessHandler),
     (rf"{PREFIX}/sessions", SessionsHandler),
+    (rf"{PREFIX}/sessions/import", ImportHandler),
+    (rf"{PREFIX}/sessions/{ID}/export", ExportHandler),
+    (rf"{PREFIX}/sessions/{ID}/clear-outputs", ClearOutputsHandler),
     (rf"{PREFIX}/sessions/{ID}", SessionHandler),
     (rf"{PREFIX}/sessions/{ID}/turns", TurnsHandler),
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),

@@ -15,7 +15,12 @@ from jupyter_ext.handlers.bodies import BindingBody
 from jupyter_ext.handlers.models import current_engine
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
+from jupyter_ext.reunion import note_of
 
+CLEARED = (
+    "The outputs of {cells} agent cell(s) were cleared here; the conversation still holds what tools gave back there: "
+    "%agent clear outputs takes it out."
+)
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>
 <body><h1>{heading}</h1>
@@ -52,8 +57,24 @@ class BindingHandler(AgentHandler):
                 "namespace": self.caller.namespace,
                 "server": {"version": __version__, "url": self.app.url()},
                 "model": await current_engine(self.app, self.caller, key),
+                "notes": await self._notes(key, place),
             }
         )
+
+    async def _notes(self, key: SessionKey | None, place: str | None) -> list[str]:
+        """What the person should know of the files of this notebook, a line each."""
+        if place is None or place.startswith(KERNEL):
+            return []
+        found = await self.app.reunion.look(self.caller.namespace, place)
+        beside = self.app.sidecars.file(place)
+        notes = [
+            note_of(found, beside.main.name if beside else ""),
+            self.app.sidecars.problem(self.caller.namespace, place),
+        ]
+        cleared = await self.app.cleared.cells(key, place) if key else []
+        if cleared:
+            notes.append(CLEARED.format(cells=len(cleared)))
+        return [note for note in notes if note]
 
     @guarded("write")
     async def put(self) -> None:
@@ -86,8 +107,7 @@ class BindingHandler(AgentHandler):
         key = await notebooks.bound(self.caller.namespace, place)
         unbound = key is not None and await notebooks.unbind(self.caller.namespace, place)
         if key is not None and is_private(key.id) and not await notebooks.paths(key):
-            await self.app.runtime.store.delete(key)
-            await self.app.runtime.sandbox.close(key, remove=True)
+            await self.app.private.forget(key)
         now = await notebooks.bound(self.caller.namespace, place)
         self.reply({"unbound": key.id if unbound and key else None, "session": now.id if now else None})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -64,16 +65,57 @@ async def test_a_renamed_directory_takes_bindings_and_sidecars_along(server: Age
         assert sidecar(server, "moved/inside.ipynb").exists()
 
 
-async def test_a_copy_is_another_notebook(server: AgentServer) -> None:
+async def test_a_copy_goes_on_with_a_copy_of_the_conversation(server: AgentServer) -> None:
     async with server.client() as client:
         session = await converse(server, client, "original.ipynb")
         reply = await client.post("api/contents", json={"copy_from": "original.ipynb"})
         copy = reply.json()["path"]
-        assert await bound(client, copy) is None
+        async with asyncio.timeout(SETTLE_S):
+            while (other := await bound(client, copy)) is None:
+                await asyncio.sleep(0.05)
+        assert other != session
+        kept, copied = [(await client.get(f"agent/v1/sessions/{id}/items")).json()["items"] for id in (session, other)]
+        assert [item["message"] for item in copied] == [item["message"] for item in kept]
+        assert {item["turn"] for item in copied}.isdisjoint(item["turn"] for item in kept)
         kernel = await server.start_kernel(copy)
-        other = await start_turn(client, "hello", kernel=kernel)
-        assert other["session"] != session
+        again = await start_turn(client, "hello", kernel=kernel)
+        assert again["session"] == other
         assert await bound(client, "original.ipynb") == session
+
+
+async def test_a_copy_made_outside_jupyter_goes_on_with_a_copy_and_a_move_with_the_conversation_itself(
+    server: AgentServer,
+) -> None:
+    async with server.client() as client:
+        session = await converse(server, client, "here.ipynb")
+        for suffix in (".ipynb", ".agent.json"):
+            shutil.copy(server.root / f"here{suffix}", server.root / f"twin{suffix}")
+        (note,) = (await client.get("agent/v1/binding", params={"path": "twin.ipynb"})).json()["notes"]
+        assert "a copy of the conversation" in note
+        twin = await start_turn(client, "hello", kernel=await server.start_kernel("twin.ipynb"))
+        await followed(client, twin["turn"])
+        assert twin["session"] != session
+        kept = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
+        copied = (await client.get(f"agent/v1/sessions/{twin['session']}/items")).json()["items"]
+        assert [item["message"] for item in copied][: len(kept)] == [item["message"] for item in kept]
+        for suffix in (".ipynb", ".agent.json"):
+            os.rename(server.root / f"here{suffix}", server.root / f"there{suffix}")
+        moved = await start_turn(client, "hello", kernel=await server.start_kernel("there.ipynb"))
+        await followed(client, moved["turn"])
+        assert moved["session"] == session
+
+
+async def test_a_sidecar_that_only_names_a_session_does_not_get_it(server: AgentServer) -> None:
+    async with server.client() as client:
+        session = await converse(server, client, "mine.ipynb")
+        document = json.loads(sidecar(server, "mine.ipynb").read_bytes())
+        document["messages"][0]["content"] = "words that nobody said"
+        os.unlink(server.root / "mine.ipynb")
+        sidecar(server, "thief.ipynb").write_text(json.dumps(document))
+        (server.root / "thief.ipynb").write_bytes(b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+        kernel = await server.start_kernel("thief.ipynb")
+        started = await start_turn(client, "hello", kernel=kernel)
+        assert started["session"] != session
 
 
 async def test_a_deleted_notebook_takes_its_sidecar_along_and_the_next_of_that_name_begins_anew(

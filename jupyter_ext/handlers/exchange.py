@@ -1,0 +1,105 @@
+"""Sessions as documents: export, import, and what lies beside a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated, Any
+
+from pydantic import Field
+from tornado import web
+
+from agent_kernel.errors import InvalidRequest, NotFound
+from agent_kernel.sessions.exchange import Imported, Preview, export_session, import_session, preview
+from jupyter_ext.handlers.base import MAX_BODY, AgentHandler, guarded
+from jupyter_ext.handlers.bodies import Body, Id
+from jupyter_ext.handlers.sessions import session_to_json
+from jupyter_ext.notebooks import KERNEL
+
+ONE_DOCUMENT = "A download is one document: markdown has its images inside."
+
+
+class ClearOutputsBody(Body):
+    """Cells by their ids; none: those whose outputs are gone from the saved notebook."""
+
+    cells: Annotated[list[Id], Field(max_length=5000)] = []
+
+
+def preview_to_json(seen: Preview) -> dict[str, Any]:
+    return dataclasses.asdict(seen)
+
+
+class ExportHandler(AgentHandler):
+    def compute_etag(self) -> str | None:
+        """Sessions change, and tornado's own would be a hash over all of it."""
+        return None
+
+    @guarded("read")
+    async def get(self, session_id: str) -> None:
+        """The document as a download; what a model made is never run by a browser in this origin. What the format has
+        no place for is counted in a header."""
+        session = await self.app.access.session(self.caller, session_id)
+        branch = self.get_argument("branch", None)
+        written = await export_session(
+            self.app.runtime.store, session.key, self.get_argument("format", "agent-kernel"), branch=branch
+        )
+        if written.files:
+            raise InvalidRequest(ONE_DOCUMENT, hint="?format=markdown")
+        self.set_header("Content-Disposition", f'attachment; filename="session{written.suffix}"')
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Agent-Left-Out", json.dumps(dict(written.left_out)))
+        self.finish(written.document, set_content_type=written.media_type)
+
+
+class ImportHandler(AgentHandler):
+    @guarded("write")
+    async def post(self) -> None:
+        """The body is the document, of at most MAX_BODY bytes; ``preview``: only what would come in. ``beside``: not
+        the body but what lies beside the notebook. ``bind``: the notebook goes on with it."""
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        document, files = await self._document(place)
+        format = self.get_argument("format", None)
+        async with self.app.importing:
+            if self.number("preview"):
+                self.reply({"preview": preview_to_json(await preview(document, format=format, files=files))})
+                return
+            come = await import_session(
+                self.app.runtime.store, self.caller.namespace, document, format=format, files=files
+            )
+        if self.caller.kernel is not None:
+            self.caller.kernel.sessions.add(come.session.key.id)
+        bound = bool(self.number("bind")) and place is not None
+        if bound and place is not None:
+            await self.app.notebooks.bind(come.session.key, place)
+        self._tell(come, bound)
+
+    async def _document(self, place: str | None) -> tuple[bytes, dict[str, bytes]]:
+        if not self.number("beside"):
+            if len(self.request.body) > MAX_BODY:
+                raise web.HTTPError(413, f"A document has at most {MAX_BODY >> 20} MiB here.")
+            return self.request.body, {}
+        if place is None or place.startswith(KERNEL):
+            raise InvalidRequest("Name the notebook (path) beside which the conversation lies.")
+        found: tuple[bytes, dict[str, bytes]] | None = await self.app.reunion.document(place)
+        if found is None:
+            raise NotFound("No conversation lies beside this notebook.")
+        return found
+
+    def _tell(self, come: Imported, bound: bool) -> None:
+        body = {**session_to_json(come.session), "bound": bound, "preview": preview_to_json(come.preview)}
+        self.reply(body, 201)
+
+
+class ClearOutputsHandler(AgentHandler):
+    @guarded("write")
+    async def post(self, session_id: str) -> None:
+        """Of the cells that are named; without any, of those whose outputs are gone from the saved notebook."""
+        body = self.parse(ClearOutputsBody)
+        session = await self.app.access.session(self.caller, session_id)
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        cells = body.cells
+        if not cells and place is not None:
+            cells = await self.app.cleared.cells(session.key, place)
+        changed = await self.app.cleared.clear(session.key, cells)
+        self.reply({"cells": len(cells), "results": changed})
