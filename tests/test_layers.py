@@ -56,7 +56,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.lengths": (VALUES, set()),
     "agent_kernel.settings": (VALUES, {"platformdirs"}),
     "agent_kernel.permissions": ((*SEAMS, "agent_kernel.settings"), set()),
-    "agent_kernel.sessions": (CORE, set()),
+    "agent_kernel.sessions": (CORE, {"filelock"}),
     # For tests, of ours and of others: imported by nothing else.
     "agent_kernel.contracts": ((*SEAMS, "agent_kernel.sessions"), {"pytest"}),
     # Other frameworks' protocols; nothing of theirs is needed to import it.

@@ -1,12 +1,13 @@
-"""Both stores behind one fixture, a clock that tests move, and an owner."""
+"""Our stores behind one fixture, a clock that tests move, and an owner."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from agent_kernel.sessions.files import FilesStore
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Owner
 from agent_kernel.sessions.sqlite import SqliteStore
@@ -25,12 +26,15 @@ def owner() -> Owner:
     return Owner.here()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "files"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[SessionStore]:
     """Add a store here and test_contract.py holds it to the protocol."""
-    made: SessionStore = (
-        MemoryStore(clock=clock) if request.param == "memory" else SqliteStore(tmp_path / "s.db", clock=clock)
-    )
+    kinds: dict[str, Callable[[], SessionStore]] = {
+        "memory": lambda: MemoryStore(clock=clock),
+        "sqlite": lambda: SqliteStore(tmp_path / "s.db", clock=clock),
+        "files": lambda: FilesStore(tmp_path / "files", clock=clock),
+    }
+    made = kinds[request.param]()
     yield made
     await made.aclose()
 
