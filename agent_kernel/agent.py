@@ -200,7 +200,7 @@ class Agent:
             return await settled(self._finish(turn, "failed", str(error), _named(error)))
         result = await settled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
-        self._afterwards.turn_ended(Answered(self.key, first, request.prompt, turn.text, turn.share), self._engine)
+        self._afterwards.turn_ended(Answered(self.key, first, request.said, turn.text, turn.share), self._engine)
         return result
 
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
@@ -216,7 +216,7 @@ class Agent:
 
     async def _titled(self, request: TurnRequest) -> None:
         """The session, made if it was not there; one without a title gets one. What a person wrote stays."""
-        title = self._afterwards.title(self._ledger.redactor.text(request.prompt))
+        title = self._afterwards.title(self._ledger.redactor.text(request.said))
         session = await settled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
             session = await settled(self._store.describe(self.key, Described(title=title, instead_of="")))

@@ -49,3 +49,8 @@ class TurnRequest:
     messages: tuple[Message, ...] = ()
     history: History = "auto"
     history_limit: int | None = None
+
+    @property
+    def said(self) -> str:
+        """The text of what the user says last."""
+        return self.prompt or next((said.text for said in reversed(self.messages) if said.role == "user"), "")

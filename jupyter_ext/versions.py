@@ -20,6 +20,7 @@ from agent_kernel.errors import AgentKernelError
 from agent_kernel.events import TurnVersion
 from agent_kernel.messages import Message
 from agent_kernel.request import TurnRequest
+from agent_kernel.sessions import canonical
 from agent_kernel.sessions.ledger import settled
 from agent_kernel.sessions.model import Branch, SessionKey, Turn
 from agent_kernel.sessions.store import SessionStore
@@ -44,6 +45,8 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "calls": [request.tool_choice, request.parallel_calls],
         "output": dataclasses.asdict(request.output) if request.output else None,
     }
+    if request.messages:
+        counted["carried"] = [canonical.chain(request.messages)[-1], request.history]
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -274,7 +274,8 @@ class SqliteStore:
         await self._database.write(lambda db: openings.remember(db, key, scope, known))
 
     async def forget(self, key: SessionKey) -> None:
-        await self._database.write(lambda db: openings.forget(db, key))
+        if await self._database.read(lambda db: openings.remembers(db, key)):
+            await self._database.write(lambda db: openings.forget(db, key))
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
         hashes = tuple(chain)

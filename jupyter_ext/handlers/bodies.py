@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from agent_kernel.agent import Note, TurnRequest
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Media, is_seen
+from agent_kernel.messages import Media, Message, is_seen
 from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput
 from agent_kernel.sessions.model import Described, valid_id
 from agent_kernel.settings import Permission
+from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -63,25 +62,21 @@ class FormatBody(Body):
 
 class MediumBody(Body):
     mime: Name
-    data: bytes
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def decode(cls, value: object) -> object:
-        if not isinstance(value, str):
-            raise ValueError("data is base64 text")
-        try:
-            return base64.b64decode(value, validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"data is no base64: {error}") from error
+    data: Base64
 
 
 class TurnBody(Body):
     """``rerun``: what a ``cell`` that has a turn on the current branch does: append another one, ask again on a branch
     that ends before it, or show its stored answer if it holds and else ask again. ``alive`` are turns that ran code in
-    the kernel and whose variables are still there."""
+    the kernel and whose variables are still there.
 
-    prompt: Annotated[str, Field(min_length=1)]
+    ``messages`` is the conversation as the client has it, system messages first if there are any; the prompt comes
+    behind it or is its end. ``history`` and ``history_limit`` are as in TurnRequest."""
+
+    prompt: str = ""
+    messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)] = []
+    history: Literal["auto", "append", "replay"] = "auto"
+    history_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
     session: Id | None = None
     kernel: str = ""
@@ -110,6 +105,15 @@ class TurnBody(Body):
             raise ValueError(f"a turn takes {MAX_PICTURES_BYTES >> 20} MiB of media together")
         return media
 
+    _carried: tuple[Message, ...] = PrivateAttr(())
+
+    @model_validator(mode="after")
+    def says_something(self) -> TurnBody:
+        self._carried = carried(self.messages, MAX_PICTURES_BYTES - sum(len(medium.data) for medium in self.media))
+        if not self.prompt and (not self._carried or self._carried[-1].role not in ("user", "tool")):
+            raise ValueError("say something: a prompt, or messages that end with the user's or with results of tools")
+        return self
+
     def of_session(self, session: str) -> TurnBody:
         """With the session that the path names. Raises InvalidRequest when the body names another."""
         if self.session not in (None, session):
@@ -134,6 +138,9 @@ class TurnBody(Body):
             parallel_calls=self.parallel_calls,
             output=self.output.output() if self.output else None,
             model=engine,
+            messages=self._carried,
+            history=self.history,
+            history_limit=self.history_limit,
         )
 
 

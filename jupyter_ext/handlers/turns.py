@@ -86,7 +86,7 @@ class TurnsHandler(AgentHandler):
     async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
         """The one that was named, that of the place, or a new one."""
         store, caller, runtime = self.app.runtime.store, self.caller, self.app.runtime
-        begins = runtime.afterwards.title(runtime.ledger.redactor.text(body.prompt))
+        begins = runtime.afterwards.title(runtime.ledger.redactor.text(body.request("", "").said))
         if body.session is None and place is not None:
             key, created = await self.app.notebooks.session(caller.namespace, place, begins)
             if caller.kernel:
@@ -95,6 +95,8 @@ class TurnsHandler(AgentHandler):
         key = SessionKey(caller.namespace, body.session or new_id("session"))
         if created := await self.app.access.claim_id(caller, key.id):
             await store.create(key, called(place or KERNEL, begins))
+        elif body.session:
+            await store.forget(key)
         return key, created
 
 

@@ -31,6 +31,10 @@ def remember(db: sqlite3.Connection, key: SessionKey, scope: str, chain: Mapping
     )
 
 
+def remembers(db: sqlite3.Connection, key: SessionKey) -> bool:
+    return db.execute(f"SELECT 1 FROM openings WHERE {HERE} LIMIT 1", pair(key)).fetchone() is not None
+
+
 def forget(db: sqlite3.Connection, key: SessionKey) -> None:
     db.execute(f"DELETE FROM openings WHERE {HERE}", pair(key))
 
