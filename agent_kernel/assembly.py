@@ -27,6 +27,7 @@ from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.afterwards import Afterwards
 from agent_kernel.sessions.compaction import CompactionPolicy, Compactor
 from agent_kernel.sessions.folding import Folding
+from agent_kernel.sessions.files import FilesStore
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.limited import LimitedStore, limited
 from agent_kernel.sessions.limits import Limits
@@ -38,6 +39,7 @@ from agent_kernel.sessions.private import with_private
 from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.settings import OFF, Settings
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import LivePython, SandboxPython
@@ -82,13 +84,20 @@ def _openai_api(settings: Settings) -> Engine:
     return OpenAIEngine(Endpoint.of_url(settings.model))
 
 
+def _quota(settings: Settings) -> Quota:
+    return Quota(settings.quota_sessions, int(settings.quota_gb * 2**30))
+
+
 ENGINES: Mapping[str, Callable[[Settings], Engine]] = MappingProxyType(
     {"local": _local, "openai_api": _openai_api, "scripted": _scripted}
 )
 STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
     {
-        "sqlite": lambda settings: SqliteStore(settings.data_dir / "sessions.db"),
-        "memory": lambda settings: MemoryStore(),
+        "sqlite": lambda settings: SqliteStore(
+            settings.data_dir / "sessions.db", durable=settings.durable, quota=_quota(settings)
+        ),
+        "files": lambda settings: FilesStore(settings.data_dir / "sessions"),
+        "memory": lambda settings: MemoryStore(quota=_quota(settings)),
     }
 )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.sqlite import NONE, SqliteStore
+from agent_kernel.sessions.tables.quota import Quota
 
 
 class MemoryStore(SqliteStore):
     """What a SqliteStore does, in a database of this process that is gone when the store is closed."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(None, clock=clock)
+    def __init__(self, *, quota: Quota = NONE, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(None, quota=quota, clock=clock)

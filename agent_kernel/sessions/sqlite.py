@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
@@ -46,8 +47,11 @@ from agent_kernel.sessions.tables import (
     upkeep,
     wholes,
 )
+from agent_kernel.sessions.tables.quota import Guard, Quota
 from agent_kernel.sessions.whole import Whole
 
+T = TypeVar("T")
+NONE = Quota()
 Items: TypeAlias = list[Item]
 """Inside a class with a method ``list`` the type needs another name."""
 Sessions: TypeAlias = list[Session]
@@ -66,24 +70,39 @@ class SqliteStore:
 
     Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
     CancelledError comes after the operation has ended or was taken back before it began. Media of more than 16 KiB are
-    files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``clock`` gives seconds since the epoch.
-    Raises StoreFull, StoreCorrupt or StoreError beside what the protocol names; after any of them the store can be used
-    again.
+    files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``quota`` bounds a namespace: QuotaExceeded.
+    ``clock`` gives seconds since the epoch. Raises StoreFull, StoreCorrupt or StoreError beside what the protocol
+    names; after any of them the store can be used again.
     """
 
     def __init__(
-        self, path: str | Path | None, *, durable: bool = False, clock: Callable[[], float] = time.time
+        self,
+        path: str | Path | None,
+        *,
+        durable: bool = False,
+        quota: Quota = NONE,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = None if path is None else Path(path).absolute()
         self._clock = clock
+        self._guard = Guard(quota)
         beside = None if self.path is None else BlobFiles(self.path.with_name(f"{self.path.name}.blobs"))
         self._database = Database(self.path, durable=durable, files=beside)
+
+    async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
+        """A write that makes a session, or a turn of it: within the quota."""
+
+        def guarded(db: sqlite3.Connection) -> T:
+            self._guard.check(db, key, self._clock())
+            return work(db)
+
+        return await self._database.write(guarded)
 
     # ------------------------------------------------------------------------------------------- sessions
 
     async def create(self, key: SessionKey, title: str = "") -> Session:
         stored.text(title, "title")
-        return await self._database.write(lambda db: sessions.create(db, key, title, self._clock()))
+        return await self._growing(key, lambda db: sessions.create(db, key, title, self._clock()))
 
     async def info(self, key: SessionKey) -> Session | None:
         return await self._database.read(lambda db: sessions.info(db, key))
@@ -119,7 +138,7 @@ class SqliteStore:
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
         fresh = stored.checked(turn)
-        return await self._database.write(lambda db: turns.open_turn(db, fresh, owner, self._clock()))
+        return await self._growing(fresh.key, lambda db: turns.open_turn(db, fresh, owner, self._clock()))
 
     async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> Items:
         batch = tuple(messages)
@@ -178,8 +197,8 @@ class SqliteStore:
         self, turn: Turn, messages: Sequence[Message], *, usage: Usage | None = None, expect_seq: int | None = None
     ) -> Items:
         fresh, batch, cost = stored.checked(turn), tuple(messages), usage.to_json() if usage else {}
-        return await self._database.write(
-            lambda db: turns.add_turn(db, fresh, batch, usage=cost, expect_seq=expect_seq, now=self._clock())
+        return await self._growing(
+            fresh.key, lambda db: turns.add_turn(db, fresh, batch, usage=cost, expect_seq=expect_seq, now=self._clock())
         )
 
     async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> Items:
@@ -190,9 +209,7 @@ class SqliteStore:
         self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
     ) -> Items:
         batch, facts = tuple(messages), json.loads(stored.encode_json(dict(record or {})))
-        return await self._database.write(
-            lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock())
-        )
+        return await self._growing(key, lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock()))
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
         return await self._database.read(lambda db: turns.by_id(db, namespace, id))
@@ -250,7 +267,7 @@ class SqliteStore:
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
         stored.checked_limit(turns)
-        return await self._database.write(lambda db: branches.fork(db, key, target, turns, self._clock()))
+        return await self._growing(target, lambda db: branches.fork(db, key, target, turns, self._clock()))
 
     # ------------------------------------------------------------------------------------------- summaries, openings
 
@@ -288,7 +305,7 @@ class SqliteStore:
 
     async def restore(self, whole: Whole, blobs: Mapping[str, bytes]) -> Session:
         known = dict(blobs)
-        return await self._database.write(lambda db: wholes.write(db, whole, known, self._clock()))
+        return await self._growing(whole.session.key, lambda db: wholes.write(db, whole, known, self._clock()))
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)
