@@ -23,13 +23,12 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where to look. ``sessions`` and their ``numbers`` None: everywhere from the first to the last of ``ids``."""
+    """Where to look: in ``ids``, and in what is not taken over of ``sessions`` (None: all)."""
 
     namespace: str
     query: Query
     sessions: frozenset[str] | None
-    numbers: frozenset[int] | None
-    ids: Ids
+    ids: tuple[Ids, ...]
 
     @property
     def times(self) -> tuple[float, float]:
@@ -37,13 +36,10 @@ class _Scope:
         return -inf if since is None else since, inf if until is None else until
 
     def only(self, ids: Iterable[int]) -> set[int]:
-        """Those of the role and the sessions that are wanted."""
-        found = set(ids)
-        if self.query.role:
-            found = {id for id in found if search_texts.role_of(id) == self.query.role}
-        if self.numbers is not None:
-            found = {id for id in found if search_texts.number_of(id) in self.numbers}
-        return found
+        """Those of the role that is wanted."""
+        if not self.query.role:
+            return set(ids)
+        return {id for id in ids if search_texts.role_of(id) == self.query.role}
 
 
 def search(db: sqlite3.Connection, namespace: str, query: Query) -> list[Hit]:
@@ -75,37 +71,40 @@ def _scope(db: sqlite3.Connection, namespace: str, query: Query) -> _Scope:
         bound = bindings.bound(db, namespace, query.root, query.path)
         here = frozenset[str]() if bound is None else frozenset({bound})
         sessions = here if sessions is None else here & sessions
-    if sessions is None:
-        numbers = None
-        extremes = search_texts.numbers(db, namespace)
-    else:
-        known = (search_texts.number(db, SessionKey(namespace, id)) for id in sessions)
-        numbers = frozenset(number for number in known if number is not None)
-        extremes = (min(numbers), max(numbers)) if numbers else None
-    none = Ids(0, -1)
-    ids = Ids(search_texts.ids(extremes[0]).first, search_texts.ids(extremes[1]).last) if extremes else none
-    return _Scope(namespace, query, sessions, numbers, ids)
+    if sessions is not None:
+        known = [search_texts.number(db, SessionKey(namespace, id)) for id in sessions]
+        ids = tuple(search_texts.ids(number) for number in known if number is not None)
+        return _Scope(namespace, query, sessions, ids)
+    extremes = search_texts.numbers(db, namespace)
+    if extremes is None:
+        return _Scope(namespace, query, None, ())
+    first, last = (search_texts.ids(number) for number in extremes)
+    return _Scope(namespace, query, None, (Ids(first.first, last.last),))
 
 
-def _taken_over(db: sqlite3.Connection, scope: _Scope, word: str) -> Collection[int]:
-    """Ids of texts with the word, by the index where that can be."""
-    found: Collection[int] | None = None
-    if len(word) >= search_index.SHORTEST and search_index.usable(db):
+def _taken_over(db: sqlite3.Connection, scope: _Scope, word: str) -> Iterator[int]:
+    """Ids of texts with the word, by the index where that can be. What is outside of the scope is not even looked at:
+    how long a search takes must not tell of it."""
+    indexed = len(word) >= search_index.SHORTEST and search_index.usable(db)
+    for ids in scope.ids:
+        found = _in_range(db, ids, word, indexed=indexed)
+        if scope.times != (-inf, inf):
+            of_then = db.execute(
+                "SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND time BETWEEN ? AND ?", (*ids, *scope.times)
+            )
+            found = set(found).intersection(id for (id,) in of_then)
+        yield from found
+
+
+def _in_range(db: sqlite3.Connection, ids: Ids, word: str, *, indexed: bool) -> Collection[int]:
+    if indexed:
         try:
-            found = search_index.lookup(db, word, scope.ids)
+            found = search_index.lookup(db, word, ids)
+            return found + _read_through(db, ids, word, "AND id IN (SELECT id FROM search_unindexed)")
         except sqlite3.DatabaseError as error:
             if not search_index.broken(error):
                 raise
-    if found is None:
-        found = _read_through(db, scope.ids, word)
-    else:
-        found = [*found, *_read_through(db, scope.ids, word, "AND id IN (SELECT id FROM search_unindexed)")]
-    if scope.times == (-inf, inf):
-        return found
-    of_then = db.execute(
-        "SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND time BETWEEN ? AND ?", (*scope.ids, *scope.times)
-    )
-    return set(found).intersection(id for (id,) in of_then)
+    return _read_through(db, ids, word)
 
 
 def _read_through(db: sqlite3.Connection, ids: Ids, word: str, more: str = "") -> list[int]:
