@@ -38,8 +38,7 @@ def add_turn(
     session = sessions.end(db, turn.key) or sessions.begun(db, turn.key, now)
     _expect(session.head, session.head if expect_seq is None else expect_seq)
     _paired(messages)
-    closed = replace(turn, state="committed", closed=now, usage=usage)
-    added = _insert(db, session, closed, ("{}", "{}", "", now), now)
+    added = _insert(db, session, turn, ("{}", "{}", "", now), now, state="committed", closed=now, usage=usage)
     place = items.Place(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head)
     return items.insert(db, place, messages, now)
 
@@ -250,9 +249,12 @@ def of_cell(db: sqlite3.Connection, key: SessionKey, cell: str, limit: int | Non
     return [turn_of(row) for row in reversed(rows)]
 
 
-def _insert(db: sqlite3.Connection, session: sessions.End, turn: Turn, lease: tuple[object, ...], now: float) -> Turn:
+def _insert(
+    db: sqlite3.Connection, session: sessions.End, turn: Turn, lease: tuple[object, ...], now: float, **facts: Any
+) -> Turn:
+    """The turn as it is stored, with ``facts`` about it."""
     sessions.must_be_idle(session)
-    added = replace(turn, ordinal=session.turns + 1, since=session.head)
+    added = replace(turn, ordinal=session.turns + 1, since=session.head, **facts)
     try:
         db.execute(_INSERT, (*turn_row(added), session.segment, *lease))
     except sqlite3.IntegrityError as error:
