@@ -45,7 +45,7 @@ def places(settings: Settings, bound: Iterable[Bound] = ()) -> list[Place]:
         Place("store", data / "sessions.db-wal", "conversations, written last"),
         Place("store", data / "sessions.db-shm", "index of the journal"),
         Place("media", data / "sessions.db.blobs", "pictures and files of conversations"),
-        Place("json", data / "sessions", "conversations of the store 'json'"),
+        Place("store", data / "sessions", "conversations of the store 'files'"),
         *(Place("backup", path, "conversations as they were before an upgrade") for path in _backups(data)),
         Place("work", data / "work", "files that code of agents made"),
         Place("sidecars", data / "transcripts", "conversations beside no notebook (export = data_dir)"),

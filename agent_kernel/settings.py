@@ -66,6 +66,10 @@ class Settings:
 
     ``export`` writes NAME.agent.json beside NAME.ipynb, or in ``data_dir``; not one of more than ``export_max_mb``.
 
+    ``durable``: every write of the sqlite store is on the disk before it counts, so that a power cut loses nothing; it
+    costs a turn some milliseconds for each of its saves. Without it a power cut may take the last moments, a crash of
+    the server nothing. The store ``files`` is always so.
+
     What is kept (``sessions/limits.py``): ``limits`` keep, mistralrs or nexo, and instead of what that says ``ttl``
     ("24h", "0" = for ever), ``max_sessions`` of a namespace and ``max_history_turns`` (0 = no limit). Beyond
     ``quota_sessions`` and ``quota_gb`` of text and media a namespace gets nothing new (0 = no quota).
@@ -74,6 +78,7 @@ class Settings:
     model: str = "default"
     engine: str = "local"
     store: str = "sqlite"
+    durable: bool = False
     namespace: str = ""
     permission: Permission = "auto"
     max_tool_rounds: int = 16

@@ -55,7 +55,8 @@ class AgentKernel(ExtensionApp):
     )
     allow_urls = Bool(None, allow_none=True, config=True, help="Notebooks may choose any URL without being confirmed.")
     local_only = Bool(None, allow_none=True, config=True, help="No conversation leaves this machine.")
-    store = Unicode(None, allow_none=True, config=True, help="sqlite, memory, or package.module:Class.")
+    store = Unicode(None, allow_none=True, config=True, help="sqlite, files, memory, or package.module:Class.")
+    durable = Bool(None, allow_none=True, config=True, help="Every write of sqlite is on the disk before it counts.")
     namespace = Unicode(
         None, allow_none=True, config=True, help="Whose sessions these are; by default the user, where users are known."
     )
@@ -118,7 +119,7 @@ class AgentKernel(ExtensionApp):
         assert server is not None
         self.runtime = Runtime.build(self._settings())
         self.binds = Binds()
-        kept = self.runtime.settings.store == "sqlite"
+        kept = self.runtime.settings.store in ("sqlite", "files")
         self.choices = Choices(self.runtime.settings.data_dir / "engines" if kept else None)
         self.pulls = Pulls(self.runtime.settings)
         self.versions = Versions(self.runtime.store)
@@ -251,4 +252,4 @@ class AgentKernel(ExtensionApp):
 
     def _where(self) -> str:
         settings = self.runtime.settings
-        return str(settings.data_dir) if settings.store == "sqlite" else settings.store
+        return str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store

@@ -46,7 +46,8 @@ def _row(place: Place) -> dict[str, Any]:
 async def _bound(args: argparse.Namespace) -> Sequence[Bound]:
     """Without making a store where there is none."""
     settings = settings_of(args)
-    if settings.store == "memory" or (settings.store == "sqlite" and not (settings.data_dir / "sessions.db").exists()):
+    file = {"sqlite": "sessions.db", "files": "sessions"}.get(settings.store, "")
+    if settings.store == "memory" or not (settings.data_dir / file).exists():
         return []
     async with opened(args) as store:
         return await store.bindings(every_namespace(args))
