@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from agent_kernel.errors import StoreCorrupt
+from agent_kernel.messages import user
 from agent_kernel.sessions import schema
+from agent_kernel.sessions.model import Query, SessionKey, Turn
 from agent_kernel.sessions.sqlite import SqliteStore
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
 from tests.sessions.talk import KEY
@@ -83,3 +86,61 @@ async def test_another_programs_database_is_refused_and_left_alone(path: Path) -
         await store.create(KEY)
     await store.aclose()
     assert rows(path, "SELECT name FROM sqlite_master") == [("moz_places",)]
+
+
+OLD = Path(__file__).parent / "data" / "version_1.sql"
+
+
+@pytest.fixture
+async def old_store(path: Path) -> AsyncIterator[SqliteStore]:
+    """A file that the first version of the store wrote."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(OLD.read_text(encoding="utf-8"))
+    store = SqliteStore(path)
+    yield store
+    await store.aclose()
+
+
+async def test_what_the_first_version_wrote_is_read_as_it_was(old_store: SqliteStore, path: Path) -> None:
+    assert rows(path, "PRAGMA user_version") == [(1,)]
+    said = [item.message.text for item in await old_store.latest(KEY)]
+    assert said == ["u1", "", "2", "a1", "u3", "a3", "u4", "a4"]
+    turns = await old_store.turns(KEY)
+    assert [(turn.id, turn.since, turn.state) for turn in turns] == [
+        ("t1", 0, "committed"),
+        ("t2", 4, "cancelled"),
+        ("t3", 4, "failed"),
+        ("t4", 6, "committed"),
+        ("t5", 8, "cancelled"),
+    ]
+    assert turns[0].cell == "cell-t1"
+    session = await old_store.info(KEY)
+    assert session is not None
+    assert (session.title, session.head, session.turns, session.branch) == ("An older one", 8, 5, "main")
+    assert session.accessed == session.updated
+    [picture] = (await old_store.latest(KEY))[0].message.media
+    assert await old_store.blob(KEY, picture.hash) == b"\x89PNG" + bytes(60)
+    assert await old_store.bound("local", "/r", "a.ipynb") == "s"
+    assert rows(path, "PRAGMA user_version") == [(len(schema.scripts()),)]
+    assert path.with_name(f"{path.name}.bak-v1").exists()
+
+
+async def test_what_the_first_version_wrote_can_be_branched_and_continued(old_store: SqliteStore) -> None:
+    await old_store.branch(KEY, before="t3")
+    assert [turn.id for turn in await old_store.turns(KEY)] == ["t1"]
+    [item] = await old_store.add_turn(Turn("t6", KEY), [user("u6")])
+    assert item.seq == 9
+    assert await old_store.siblings(KEY, "t6") == [("t3", "main"), ("t6", "branch-2")]
+    assert [branch.turns for branch in await old_store.branches(KEY)] == [5, 2]
+    empty = SessionKey("local", "empty")
+    assert [branch.name for branch in await old_store.branches(empty)] == ["main"]
+    await old_store.drop_branch(KEY, "main")
+    assert [turn.id for turn in await old_store.turns(KEY)] == ["t1", "t6"]
+    assert len(await old_store.search("local", Query("u6"))) == 1
+    assert await old_store.verify() == []
+
+
+async def test_a_turn_that_the_first_version_left_open_is_closed_where_it_began(old_store: SqliteStore) -> None:
+    [closed] = await old_store.recover()
+    assert (closed.id, closed.since, closed.state) == ("t2", 1, "interrupted")
