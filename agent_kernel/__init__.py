@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agent_kernel.messages import Media, Message, ToolCall, Usage
     from agent_kernel.sessions.memory import MemoryStore
     from agent_kernel.sessions.model import SessionKey
+    from agent_kernel.sessions.observers import SessionObserver
     from agent_kernel.sessions.sqlite import SqliteStore
     from agent_kernel.settings import Settings
 
@@ -32,6 +33,7 @@ __all__ = [
     "Runtime",
     "ScriptedEngine",
     "SessionKey",
+    "SessionObserver",
     "Settings",
     "SqliteStore",
     "ToolCall",
@@ -51,6 +53,7 @@ _HOMES = {
     "messages": ("Media", "Message", "ToolCall", "Usage"),
     "sessions.memory": ("MemoryStore",),
     "sessions.model": ("SessionKey",),
+    "sessions.observers": ("SessionObserver",),
     "sessions.sqlite": ("SqliteStore",),
     "settings": ("Settings",),
 }

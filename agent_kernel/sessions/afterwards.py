@@ -77,8 +77,8 @@ class Afterwards:
             self._ruled[session.key] = title
 
     async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
-        """Because a person asked. Raises as Compactor.compact does, and Conflict while something else is being done."""
-        return await self._errands.done(key, self.compactor.compact(key, engine))
+        """Because a person asked. Raises as Compactor.compact does, and Conflict when a turn of the session begins."""
+        return await self._errands.done(key, lambda: self.compactor.compact(key, engine))
 
     async def aclose(self) -> None:
         await self._errands.aclose()

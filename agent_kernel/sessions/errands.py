@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from agent_kernel.errors import Conflict
@@ -29,14 +29,18 @@ class Errands:
         task.add_done_callback(lambda done: self._ended(key, done))
         return task
 
-    async def done(self, key: SessionKey, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gave. Raises Conflict while another errand runs, or if this one had to give way."""
-        task = self.start(key, work)
+    async def done(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the work gave, after the errand that runs now. Raises Conflict if either had to give way."""
+        while (before := self._tasks.get(key)) is not None:
+            await asyncio.wait([before])
+            if before.cancelled():
+                raise gave_way()
+        task = self.start(key, work())
         if task is None:
-            raise Conflict("This session is being worked on already.", hint="Try again in a while.")
+            raise Conflict("The server stops.")
         await asyncio.wait([task])
         if task.cancelled():
-            raise Conflict("A turn of this session began, and that was given up.", hint="Try again after it.")
+            raise gave_way()
         return task.result()
 
     async def give_way(self, key: SessionKey) -> None:
@@ -57,3 +61,7 @@ class Errands:
         self._tasks.pop(key, None)
         if not task.cancelled():
             task.exception()  # whoever waits for it is told; nobody else needs to be
+
+
+def gave_way() -> Conflict:
+    return Conflict("A turn of this session began, and that was given up.", hint="Try again after it.")

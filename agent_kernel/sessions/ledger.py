@@ -211,7 +211,7 @@ class OpenTurn:
         )
         items = stored[len(stored) - len(clean) :]
         self.head += sum(map(len, before)) + len(items)
-        await self._ledger.copy(self.turn.key, items)
+        await self._ledger.copy(self.turn.key, stored)
         return items
 
     async def close(
