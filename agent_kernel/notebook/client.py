@@ -61,18 +61,34 @@ class Server:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         *,
         seen: int | None = None,
         timeout: float = CALL_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """The JSON answer. ``seen`` is the revision of the session that the change is meant for. Raises the error that
-        the server names, or ServerUnreachable."""
+        """The JSON answer. A body of bytes is sent as it is. ``seen`` is the revision of the session that the change is
+        meant for. Raises the error that the server names, or ServerUnreachable."""
         connection = self._connection(timeout)
         more = {} if seen is None else {"If-Match": f'"{seen}"'}
         try:
             raw = self._send(connection, method, path, body, more).read()
             return dict(json.loads(raw)) if raw else {}
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise _unreachable(error) from error
+        finally:
+            connection.close()
+
+    def fetch(self, path: str, *, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, str, dict[str, int]]:
+        """(a document, the suffix of its file's name, counts of what is not in it). Raises as ``call`` does."""
+        connection = self._connection(timeout)
+        try:
+            response = self._send(connection, "GET", path, None, {"Accept": "*/*"})
+            name = str(response.headers.get_filename("session.json"))
+            return (
+                response.read(),
+                os.path.splitext(name)[1],
+                json.loads(response.headers.get("X-Agent-Left-Out", "{}")),
+            )
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _unreachable(error) from error
         finally:
@@ -141,12 +157,13 @@ class Server:
         connection: http.client.HTTPConnection,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | bytes | None,
         more: Mapping[str, str],
     ) -> http.client.HTTPResponse:
         headers = {"X-Agent-Kernel-Token": self.token, "Content-Type": "application/json", "Accept": "application/json"}
         target = f"{urllib.parse.urlsplit(self.url).path}agent/v1/{path}"
-        connection.request(method, target, json.dumps(body) if body is not None else None, {**headers, **more})
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
+        connection.request(method, target, sent, {**headers, **more})
         response = connection.getresponse()
         if response.status >= 400:
             raise _refusal(response.status, response.read())

@@ -13,6 +13,8 @@ from agent_kernel.notebook.client import NO_SERVER, Server, quoted
 from agent_kernel.notebook.consent import Consent
 from agent_kernel.notebook.conversation import HELP as CONVERSATION
 from agent_kernel.notebook.conversation import Conversation, Show, Words
+from agent_kernel.notebook.exchange import HELP as EXCHANGE
+from agent_kernel.notebook.exchange import Exchange
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
 from agent_kernel.notebook.person import Person
@@ -33,6 +35,7 @@ HELP = {
     "unload": "give back the memory of the model; the next turn loads it again",
     "where": "live|sandbox: where python runs when a cell does not say",
     **CONVERSATION,
+    **EXCHANGE,
     "compact": "the model goes on from a summary of the older turns, which stay; compact undo",
     "usage": "what this session has cost: tokens and seconds by model and day, and its tools; --json",
     "help": "this list",
@@ -51,6 +54,7 @@ class Commands:
         self._person = person
         self._consent = consent
         self._conversation = Conversation(lambda: self.server, person, self._say, show)
+        self._exchange = Exchange(lambda: self.server, person, self._say)
         self.where = ""
 
     @property
@@ -72,13 +76,26 @@ class Commands:
         name, _, rest = line.strip().partition(" ")
         command: Callable[[str], None] | None = None
         if name in {*HELP, ""}:
-            owned = getattr(self, f"_{name or 'status'}", None)
-            command = getattr(self._conversation, name) if name in CONVERSATION else owned
+            owned: Callable[[str], None] | None = getattr(self, f"_{name or 'status'}", None)
+            command = owned or (getattr(self._conversation, name) if name in CONVERSATION else None)
         if command is None:
             near = difflib.get_close_matches(name, HELP, 1)
             meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
             raise AgentError(f"%agent has no {name!r}. {meant}")
         command(rest.strip())
+
+    def _export(self, rest: str) -> None:
+        self._exchange.export(rest)
+
+    def _import(self, rest: str) -> None:
+        self._exchange.bring_in(rest)
+
+    def _clear(self, rest: str) -> None:
+        """Of the conversation, or of its outputs alone."""
+        if rest == "outputs":
+            self._exchange.clear_outputs()
+        else:
+            self._conversation.clear(rest)
 
     def bound(self) -> Mapping[str, Any] | None:
         """The session of this notebook, if it has one yet."""
@@ -108,6 +125,7 @@ class Commands:
                     ("python runs", self.where or "in your kernel, unless a cell says --in sandbox"),
                     ("your kernel", "allowed for this session" if live else "asks before code runs"),
                     ("server", f"agent-kernel {server['version']} at {server['url']}"),
+                    *(("note", note) for note in binding["notes"]),
                 ],
             )
         )

@@ -20,7 +20,7 @@ HELP = {
     "versions": "the answers that the last cell has had; N: show one of them",
     "fork": "[N] [--into ID] [--use]: a new session with the first N turns; --use: this notebook goes on with it",
     "undo": "take the last turn back",
-    "clear": "forget every turn of this session, on all branches",
+    "clear": "forget every turn of this session; clear outputs: only what tools gave back in cells you have cleared",
     "delete": "ID: delete a session",
     "title": "TEXT: the name of this session",
     "tags": "A, B: words to find it by; --none",

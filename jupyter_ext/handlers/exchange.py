@@ -22,7 +22,7 @@ ONE_DOCUMENT = "A download is one document: markdown has its images inside."
 class ClearOutputsBody(Body):
     """Cells by their ids; none: those whose outputs are gone from the saved notebook."""
 
-    cells: Annotated[list[Id], Field(max_length=5000)] = []
+    cells: Annotated[list[Id], Field(default_factory=list, max_length=5000)]
 
 
 def preview_to_json(seen: Preview) -> dict[str, Any]:

@@ -146,7 +146,7 @@ async def test_outputs_that_were_cleared_in_the_notebook_are_cleared_in_the_conv
 
 
 async def save(client: httpx.AsyncClient, outputs: list[Any]) -> None:
-    cell = {
+    cell: dict[str, Any] = {
         "id": "c1",
         "cell_type": "code",
         "source": "%%agent\ntool",
