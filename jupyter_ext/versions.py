@@ -16,7 +16,7 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 
-from agent_kernel.errors import AgentKernelError
+from agent_kernel.errors import AgentKernelError, TurnNotFound
 from agent_kernel.events import TurnVersion
 from agent_kernel.messages import Message
 from agent_kernel.request import TurnRequest
@@ -28,6 +28,7 @@ from agent_kernel.sessions.store import SessionStore
 log = logging.getLogger(__name__)
 ASKED = "asked"
 """In the record of a turn: what it asked, as ``fingerprint`` tells it."""
+TRIES = 3
 
 
 def fingerprint(request: TurnRequest, model: str) -> str:
@@ -107,18 +108,32 @@ class Versions:
     async def opened(self, key: SessionKey, cell: str, asked: str) -> AsyncIterator[TurnVersion | None]:
         """Around a turn that asks a cell again: on a branch of its own, which is taken back if the turn saved nothing.
         None, and no branch, for a cell that has no turn on the current branch. Raises SessionBusy."""
-        place = await self.find(key, cell)
-        session = await self._store.info(key)
-        if place is None or session is None:
+        version = await self._begun(key, cell, asked)
+        if version is None:
             yield None
             return
-        count = len(await self.of(place.turn)) + 1
-        made = await self._branched(key, place.turn.id, session.branch)
-        changed = place.turn.record.get(ASKED, asked) != asked
         try:
-            yield TurnVersion(made.name, count, count, place.turn.id, session.branch, place.later, changed)
+            yield version
         finally:
-            await settled(self._take_back(key, made.name, session.branch))
+            await settled(self._take_back(key, version.branch, version.kept_on))
+
+    async def _begun(self, key: SessionKey, cell: str, asked: str) -> TurnVersion | None:
+        """On a branch that was made for it. Another server may go to another branch in between: then it is looked at
+        again."""
+        for attempt in range(TRIES):
+            place, session = await self.find(key, cell), await self._store.info(key)
+            if place is None or session is None:
+                return None
+            count = len(await self.of(place.turn)) + 1
+            try:
+                made = await self._branched(key, place.turn.id, session.branch)
+            except TurnNotFound:
+                if attempt == TRIES - 1:
+                    raise
+                continue
+            changed = place.turn.record.get(ASKED, asked) != asked
+            return TurnVersion(made.name, count, count, place.turn.id, session.branch, place.later, changed)
+        raise AssertionError("unreachable")
 
     async def _branched(self, key: SessionKey, before: str, current: str) -> Branch:
         """A branch that was made when the cancellation came is taken back."""

@@ -16,7 +16,7 @@ from agent_kernel.messages import Media
 from agent_kernel.protocols import Sampling
 from agent_kernel.request import Note
 from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import MAIN, Owner, SessionKey, Turn
+from agent_kernel.sessions.model import MAIN, Branch, Owner, SessionKey, Turn
 from jupyter_ext.versions import ASKED, Versions, fingerprint
 from tests.turns import CancelledAt, Recorder, python
 
@@ -123,6 +123,22 @@ async def test_a_session_that_is_busy_elsewhere_is_left_as_it_is() -> None:
         await cells.ask("a", "one")
     await cells.store.close_turn(turn, other, "committed")
     assert len(await cells.store.branches(KEY)) == 1
+
+
+async def test_another_server_that_switches_branches_in_between_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = Cells()
+    await cells.ask("a", "one")
+    await cells.store.branch(KEY, before=(await cells.store.turns(KEY))[0].id, name="elsewhere")
+    await cells.store.switch(KEY, MAIN)
+    branch = cells.store.branch
+
+    async def late(key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
+        await cells.store.switch(KEY, "elsewhere")
+        return await branch(key, before=before, name=name)
+
+    monkeypatch.setattr(cells.store, "branch", late)
+    assert await cells.ask("a", "uno") is None, "there the cell has no turn"
+    assert (await cells.prompts("elsewhere"), await cells.prompts(MAIN)) == (["uno"], ["one"])
 
 
 async def test_wherever_it_is_cancelled_a_session_never_stays_on_an_empty_branch() -> None:
