@@ -97,6 +97,8 @@ class Database:
             connection = self._opened()
             try:
                 connection.execute(begin)
+                if begin == WRITE and self.path is not None:
+                    schema.must_be(self._version, connection, self.path)
                 result = work(connection)
                 if self._before_commit is not None and begin == WRITE:
                     self._before_commit(connection)
@@ -142,7 +144,9 @@ class Database:
         try:
             if self.path is not None:
                 _set_up(connection, shared=filesystem.shared_disk(self.path), durable=self._durable)
-            schema.migrate(connection, self.path, schema.scripts() if self._steps is None else self._steps)
+            steps = schema.scripts() if self._steps is None else self._steps
+            schema.migrate(connection, self.path, steps)
+            self._version = len(steps)
             if self._prepare is not None:
                 self._prepare(connection)
         except BaseException:

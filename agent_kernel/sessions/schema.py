@@ -46,6 +46,13 @@ def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[s
             connection.execute("ROLLBACK")
 
 
+def must_be(version: int, connection: sqlite3.Connection, path: Path) -> None:
+    """Before a write: another process may have brought the file to a newer version while this one had it open, and what
+    is written as before could mean something else there. Raises StoreCorrupt."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] != version:
+        _version(connection, path, version)
+
+
 def _version(connection: sqlite3.Connection, path: Path | None, newest: int) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
