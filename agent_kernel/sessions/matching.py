@@ -8,17 +8,22 @@ was used by its id (``SessionStore.forget``).
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from agent_kernel.messages import Message, Text
 from agent_kernel.sessions import canonical, reconcile
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.store import Openings, SessionStore
 
+T = TypeVar("T")
+AT_ONCE = 200
+"""Messages that are hashed on the event loop; it takes about 10 microseconds each."""
 _DATED = re.compile(
     r"\d+|\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b|\b[ap]m\b"
     r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"
@@ -38,7 +43,7 @@ async def find(store: Openings, namespace: str, scope: str, messages: Sequence[M
     """The session that a request with these messages continues. The messages are in the form in which they would be
     kept: keys and passwords taken out."""
     _, said = reconcile.split(messages)
-    chain = list(_beginnings(said))
+    chain = await _beside(_beginnings, said)
     found = await store.match(namespace, scope, chain) if chain else None
     return found.key if found else None
 
@@ -47,28 +52,40 @@ async def remember(store: SessionStore, key: SessionKey, scope: str, after: int 
     """After a turn of a session that is to be found by what is said in it; up to item ``after`` it is remembered
     already. An answer that came in pieces, between calls, is found by its last piece and as a whole."""
     items = await store.latest(key, failed=False)
-    messages = [item.message for item in items]
+    for hashes in await _beside(_hashes, [item.message for item in items]):
+        await store.remember(key, scope, {items[at].seq: digest for at, digest in hashes if items[at].seq > after})
+
+
+async def _beside(work: Callable[[Sequence[Message]], T], messages: Sequence[Message]) -> T:
+    """Off the event loop when there is much of it."""
+    return work(messages) if len(messages) < AT_ONCE else await asyncio.to_thread(work, messages)
+
+
+def _hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
+    """(index of a visible message, hash of the conversation up to it), from the first answer on; once more for answers
+    as wholes, where one came in pieces."""
     steps = reconcile.steps(messages)
     last_pieces = [messages[step.at] for step in steps]
     as_wholes = [_whole([messages[index] for index in (*step.before, step.at)]) for step in steps]
     answered = next((at for at, said in enumerate(last_pieces) if said.role == "assistant"), len(steps))
-    for said in (last_pieces, as_wholes) if as_wholes != last_pieces else (last_pieces,):
-        hashes = {items[step.at].seq: digest for step, digest in zip(steps, canonical.chain(said), strict=True)}
-        wanted = [items[step.at].seq for step in steps[answered:] if items[step.at].seq > after]
-        await store.remember(key, scope, {seq: hashes[seq] for seq in wanted})
+    return [
+        [(step.at, digest) for step, digest in zip(steps, canonical.chain(said), strict=True)][answered:]
+        for said in ((last_pieces, as_wholes) if as_wholes != last_pieces else (last_pieces,))
+    ]
 
 
-def _beginnings(said: Sequence[Message]) -> Iterator[str]:
+def _beginnings(said: Sequence[Message]) -> list[str]:
     """Hashes of the beginnings by which a session may be found, from short to long."""
     known = reconcile.paired(said, reconcile.added_from(said))
     places = canonical.visible(known)
     end = len(known) - (len(said) - reconcile.added_from(said))
-    answered = False
+    answered, found = False, []
     for at, digest in zip(places, canonical.chain(known[at] for at in places), strict=True):
         answered = answered or known[at].role == "assistant"
         goes_on = at + 1 < len(known) and (known[at + 1].role == "user" or canonical.is_traffic(known[at + 1]))
         if answered and goes_on and at < end:
-            yield digest
+            found.append(digest)
+    return found
 
 
 def _whole(pieces: Sequence[Message]) -> Message:

@@ -11,7 +11,7 @@ from agent_kernel.sessions.tables.rows import HERE, pair
 
 _AT_ONCE = 500
 """Hashes in one statement; SQLite takes 32,766 variables."""
-_FEW = 64
+_FEW = 250
 """Sessions that began alike and are looked up one by one; of more, the one used last is found from the newest on."""
 _FREE = "NOT EXISTS (SELECT 1 FROM bindings AS b WHERE b.namespace = o.namespace AND b.session = o.session)"
 _ALIKE = f"o.namespace = ? AND o.scope = ? AND o.hash = ? AND {_FREE}"
