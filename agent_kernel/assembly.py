@@ -26,8 +26,8 @@ from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.afterwards import Afterwards
 from agent_kernel.sessions.compaction import CompactionPolicy, Compactor
-from agent_kernel.sessions.folding import Folding
 from agent_kernel.sessions.files import FilesStore
+from agent_kernel.sessions.folding import Folding
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.limited import LimitedStore, limited
 from agent_kernel.sessions.limits import Limits
@@ -96,7 +96,7 @@ STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
         "sqlite": lambda settings: SqliteStore(
             settings.data_dir / "sessions.db", durable=settings.durable, quota=_quota(settings)
         ),
-        "files": lambda settings: FilesStore(settings.data_dir / "sessions"),
+        "files": lambda settings: FilesStore(settings.data_dir / "sessions", quota=_quota(settings)),
         "memory": lambda settings: MemoryStore(quota=_quota(settings)),
     }
 )
@@ -128,12 +128,6 @@ def _observers(settings: Settings) -> Observers:
     return Observers(found)
 
 
-def _redactor(settings: Settings) -> Redactor:
-    """Raises InvalidRequest for a pattern that is none, also when redaction is off."""
-    redactor = Redactor(extra=settings.redaction_patterns)
-    return redactor if settings.redaction == "on" else Redactor.off()
-
-
 def _transcripts(settings: Settings) -> LiveTranscripts | None:
     if settings.transcripts.lower() in ("", *OFF):
         return None
@@ -153,7 +147,7 @@ class Runtime:
         told = [self.observers.expired] if settings.observers else ()
         self.store = limited(with_private(store), Limits.of(settings), told)
         self.sandbox = sandbox
-        self.ledger = Ledger(self.store, redactor=_redactor(settings), transcripts=_transcripts(settings))
+        self.ledger = Ledger(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
         compactor = Compactor(self.ledger, policy)
         self.afterwards = Afterwards(self.store, compactor, settings.titles)

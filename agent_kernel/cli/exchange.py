@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from agent_kernel.cli import store as cli_store
-from agent_kernel.cli.command import Command
+from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.store import as_json, namespace_of, opened
 from agent_kernel.cli.table import facts
 from agent_kernel.errors import InvalidRequest
@@ -25,6 +25,7 @@ from agent_kernel.sessions.exchange import (
     preview,
 )
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.transcript import Exported
 
 MAX_FILES = 1_000
@@ -105,7 +106,13 @@ def sessions_import(args: argparse.Namespace) -> int:
     async def imported() -> tuple[str, Preview]:
         async with opened(args) as store:
             made = await import_session(
-                store, namespace_of(args), document, id=args.id, format=args.format, files=files
+                store,
+                namespace_of(args),
+                document,
+                id=args.id,
+                format=args.format,
+                files=files,
+                redactor=Redactor.of(settings_of(args)),
             )
             return made.session.key.id, made.preview
 

@@ -16,6 +16,7 @@ from agent_kernel.cli.command import Command, add
 from agent_kernel.cli.exchange import EXCHANGE_COMMANDS
 from agent_kernel.cli.store import as_json, confirmed, namespace_of, opened
 from agent_kernel.cli.table import Column, listed, moment, printable, show
+from agent_kernel.cli.usage import USAGE_COMMANDS
 from agent_kernel.errors import SessionNotFound
 from agent_kernel.messages import Message
 from agent_kernel.sessions.durations import seconds
@@ -205,6 +206,7 @@ SESSION_COMMANDS = (
     *EXCHANGE_COMMANDS,
     Command("fork", "a copy of one that goes its own way", fork_arguments, sessions_fork),
     Command("delete", "remove some from the store (see also: agent-kernel purge)", delete_arguments, sessions_delete),
+    *USAGE_COMMANDS,
     *CARE_COMMANDS,
 )
 

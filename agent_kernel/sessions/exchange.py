@@ -17,6 +17,7 @@ from agent_kernel.sessions.fields import MAX_VALUES, check_size, loads
 from agent_kernel.sessions.formats import chat, lines, markdown, notebook, tagged
 from agent_kernel.sessions.formats.message_reader import is_tagged
 from agent_kernel.sessions.model import Session, SessionKey, new_id
+from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.snapshot import snapshot
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.transcript import Exported
@@ -80,18 +81,20 @@ async def import_session(
     format: str | None = None,
     files: Mapping[str, bytes] | None = None,
     trusted: bool = False,
+    redactor: Redactor | None = None,
 ) -> Imported:
     """A new session of what the document says, in one transaction: all of it or nothing. ``id`` None makes one; one
     that is in use is a Conflict, nothing is written over. ``format`` None finds out. ``files`` are media beside the
     document by their hash.
 
     Text and media come in, with branches, title, tags and times; no approval, permission, tool, setting or path, and
-    nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. Raises InvalidRequest
-    that names the place.
+    nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. ``redactor`` cleans what
+    comes in. Raises InvalidRequest that names the place.
     """
     read, name = await asyncio.to_thread(_read, document, format, files or {})
     trusted = trusted and name in OWN
     origin = None if trusted else _origin(read, document)
+    read = await asyncio.to_thread(_cleaned, read, redactor)
     for _ in range(_ATTEMPTS):
         key = SessionKey(namespace, new_id("session") if id is None else id)
         come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted, origin=origin)
@@ -124,6 +127,15 @@ async def preview(
     key = SessionKey("preview", "preview")
     come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted and name in OWN)
     return _preview(read, come, name)
+
+
+def _cleaned(read: Transcript, redactor: Redactor | None) -> Transcript:
+    if redactor is None or not redactor.is_on:
+        return read
+    items = tuple(replace(item, message=redactor.message(item.message)) for item in read.items)
+    summaries = tuple(replace(summary, text=redactor.text(summary.text)) for summary in read.summaries)
+    session = replace(read.session, title=redactor.text(read.session.title))
+    return replace(read, items=items, summaries=summaries, session=session)
 
 
 def _read(document: bytes, format: str | None, files: Mapping[str, bytes]) -> tuple[Transcript, str]:

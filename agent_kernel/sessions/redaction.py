@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Message, Part, Text, ToolCall
+from agent_kernel.settings import Settings
 
 if TYPE_CHECKING:
     import regex
@@ -93,6 +94,12 @@ class Redactor:
     @classmethod
     def off(cls) -> Redactor:
         return cls(())
+
+    @classmethod
+    def of(cls, settings: Settings) -> Redactor:
+        """Raises InvalidRequest for a pattern that is none, also when redaction is off."""
+        made = cls(extra=settings.redaction_patterns)
+        return made if settings.redaction == "on" else cls.off()
 
     @property
     def is_on(self) -> bool:

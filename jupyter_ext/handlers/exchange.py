@@ -65,7 +65,12 @@ class ImportHandler(AgentHandler):
                 self.reply({"preview": preview_to_json(await preview(document, format=format, files=files))})
                 return
             come = await import_session(
-                self.app.runtime.store, self.caller.namespace, document, format=format, files=files
+                self.app.runtime.store,
+                self.caller.namespace,
+                document,
+                format=format,
+                files=files,
+                redactor=self.app.runtime.ledger.redactor,
             )
         if self.caller.kernel is not None:
             self.caller.kernel.sessions.add(come.session.key.id)

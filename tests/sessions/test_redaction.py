@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.sessions import redaction
+from agent_kernel.sessions.exchange import import_session
+from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.redaction import MAX_CHARS, WITHHELD, Redactor
 
 REDACTOR = Redactor()
@@ -124,3 +127,14 @@ def test_a_text_that_is_too_long_to_be_checked_is_withheld() -> None:
 def test_any_text_can_be_cleaned_and_what_is_clean_stays_so(text: str) -> None:
     clean = REDACTOR.text(text)
     assert REDACTOR.text(clean) == clean
+
+
+async def test_what_is_imported_is_clean_too() -> None:
+    key = SECRETS["openai_key"]
+    document = json.dumps({"messages": [{"role": "user", "content": key}, {"role": "assistant", "content": "ok"}]})
+    store = MemoryStore()
+    made = await import_session(store, "local", document.encode(), redactor=REDACTOR)
+    assert (await store.latest(made.session.key))[0].message.text == "[REDACTED:openai_key]"
+    kept = await import_session(store, "local", document.encode())
+    assert (await store.latest(kept.session.key))[0].message.text == key
+    await store.aclose()

@@ -1,0 +1,77 @@
+"""``agent-kernel sessions usage``: what turns have cost."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+from typing import Any
+
+from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.command import Command
+from agent_kernel.cli.store import as_json, every_namespace, namespace_of, opened
+from agent_kernel.cli.table import Column, show
+from agent_kernel.errors import SessionNotFound
+from agent_kernel.sessions.account import account
+from agent_kernel.sessions.model import Session, SessionKey
+from agent_kernel.sessions.store import KeptStore
+
+COST = {
+    "of": Column(""),
+    "name": Column(""),
+    "turns": Column("TURNS", right=True),
+    "summaries": Column("SUMMARIES", right=True),
+    "prompt_tokens": Column("READ", "{:,}".format, right=True),
+    "reused_tokens": Column("REUSED", "{:,}".format, right=True),
+    "completion_tokens": Column("WRITTEN", "{:,}".format, right=True),
+    "seconds": Column("SECONDS", "{:,.1f}".format, right=True),
+}
+TOOL = {
+    "tool": Column("TOOL"),
+    "count": Column("CALLS", right=True),
+    "seconds": Column("SECONDS", "{:,.1f}".format, right=True),
+    "outcomes": Column("OUTCOMES", lambda found: ", ".join(f"{number} {status}" for status, number in found.items())),
+}
+
+
+def usage_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", nargs="?", default="", help="of one session (default: all that are not running a turn)")
+    cli_store.arguments(parser, namespace="default: all; of one session: AGENT_KERNEL_NAMESPACE, or local")
+
+
+def sessions_usage(args: argparse.Namespace) -> int:
+    async def spent() -> dict[str, Any]:
+        async with opened(args) as store:
+            return (await account(store, await _sessions(store, args))).to_json()
+
+    found = asyncio.run(spent())
+    if as_json(args):
+        print(json.dumps(found, indent=2))
+        return 0
+    rows = [{"of": "all", "name": "", **found["total"]}]
+    for part, of in (("models", "model"), ("days", "day")):
+        rows += [{"of": of, "name": name, **cost} for name, cost in found[part].items()]
+    show(rows, COST, as_json=False)
+    if found["total"]["estimated"]:
+        print("Some of these tokens are estimated: an engine did not count them.")
+    if tools := [{"tool": name, **use} for name, use in found["tools"].items()]:
+        print()
+        show(tools, TOOL, as_json=False)
+    return 0
+
+
+async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]:
+    """Raises SessionNotFound."""
+    if not args.id:
+        namespace = every_namespace(args)
+        return [session for session in await store.idle(math.inf) if namespace in (None, session.key.namespace)]
+    session = await store.info(SessionKey(namespace_of(args), args.id))
+    if session is None:
+        raise SessionNotFound(f"There is no session {args.id}.")
+    return [session]
+
+
+USAGE_COMMANDS = (
+    Command("usage", "what turns cost: tokens and seconds by model, day and tool", usage_arguments, sessions_usage),
+)
