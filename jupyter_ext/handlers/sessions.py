@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import Any
 
-from agent_kernel.errors import BranchNotFound, NotFound, SessionNotFound
+from agent_kernel.errors import BranchNotFound, NotFound, SessionNotFound, StoreError
 from agent_kernel.sessions.model import Item, Session, SessionKey, Turn, new_id
 from agent_kernel.sessions.private import is_private, private_id
 from jupyter_ext.handlers.base import AgentHandler, guarded
@@ -148,6 +148,8 @@ class SessionItemsHandler(AgentHandler):
             raise BranchNotFound(f"There is no branch {branch!r}.", details={"branch": branch})
         items = await store.latest(session.key, self.number("limit"), branch=branch)
         turns = await store.turns(session.key, branch=branch)
+        with contextlib.suppress(StoreError):  # a full disk hinders nobody from reading
+            await store.touch(session.key)
         self.reply({"items": [item_to_json(item) for item in items], "turns": [turn_to_json(turn) for turn in turns]})
 
 
