@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,16 @@ import pytest
 
 from agent_kernel.agent import Agent
 from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.sessions.exchange import import_session
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.transcript import parse
+from agent_kernel.sessions.private import private_id, with_private
+from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.transcript import Exported, Transcript, export, parse
 from agent_kernel.settings import Settings
 from jupyter_ext.notebooks import Notebooks
+from jupyter_ext.reunion import Reunion, note_of
 from jupyter_ext.sidecar import Sidecars
 
 KEY = SessionKey("local", "s1")
@@ -33,12 +39,13 @@ class Desk:
 
     root: Path
     settings: Settings
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: SessionStore = field(default_factory=MemoryStore)
     hidden: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.notebooks = Notebooks(self.store, NoSessions(), str(self.root))
         self.sidecars = Sidecars(self.store, self.notebooks, self.settings, lambda path: path in self.hidden)
+        self.reunion = Reunion(self.store, self.notebooks, self.sidecars)
 
     async def talk(self, key: SessionKey = KEY, said: str = "hello", path: str = "a.ipynb") -> None:
         (self.root / path).write_text("{}")
@@ -194,3 +201,122 @@ async def test_a_stopping_server_writes_what_is_marked(desk: Desk) -> None:
     desk.sidecars.mark("local", str(desk.root / "a.ipynb"))
     await desk.sidecars.aclose()
     assert desk.names() == ["a.agent.json", "a.ipynb"]
+
+
+async def test_a_conversation_beyond_the_limit_stays_in_the_store_and_the_sidecar_as_it_was(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    before = (desk.root / "a.agent.json").read_bytes()
+    small = Desk(desk.root, replace(desk.settings, export_max_mb=1), desk.store)
+    await small.talk(said="x" * 2_000_000)
+    await small.save()
+    assert "more than export_max_mb = 1" in small.sidecars.problem("local", "a.ipynb")
+    assert (desk.root / "a.agent.json").read_bytes() == before
+
+
+async def test_a_private_conversation_has_no_sidecar(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    desk = Desk(root, Settings(data_dir=tmp_path / "data"), with_private(MemoryStore()))
+    await desk.talk(SessionKey("local", private_id()))
+    await desk.save()
+    await desk.sidecars.touch(SessionKey("local", private_id()))
+    assert desk.names() == ["a.ipynb"]
+    await desk.store.aclose()
+
+
+async def test_notebooks_that_are_no_files_here_have_no_sidecar_and_that_is_told(desk: Desk) -> None:
+    await desk.talk()
+    away = Sidecars(desk.store, desk.notebooks, desk.settings, lambda path: False, local=False)
+    away.mark("local", str(desk.root / "a.ipynb"))
+    await away.renamed("a.ipynb", "b.ipynb")
+    await away.deleted("local", "b.ipynb")
+    await away.write_marked()
+    assert desk.names() == ["a.ipynb"]
+    assert "in the store only" in away.problem("local", "a.ipynb")
+
+
+async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    other = Desk(desk.root, desk.settings, MemoryStore())
+    there = await other.reunion.look("local", "a.ipynb")
+    assert there.kind == "foreign"
+    found = await other.reunion.document("a.ipynb")
+    assert found is not None
+    come = await import_session(other.store, "local", found[0], files=found[1])
+    await other.notebooks.bind(come.session.key, "a.ipynb")
+    assert (await other.reunion.look("local", "a.ipynb")).kind == "own"
+    await other.save()
+    assert parse((desk.root / "a.agent.json").read_bytes()).session.key == come.session.key
+    assert (desk.root / "a.agent.json.bak").read_bytes() == found[0]
+    await other.store.aclose()
+
+
+async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    main = desk.root / "a.agent.json"
+    main.write_bytes(re.sub(rb'"revision": *\d+', b'"revision": 999', main.read_bytes()))
+    found = await desk.reunion.look("local", "a.ipynb")
+    assert found.kind == "ahead"
+    assert "%agent import" in note_of(found, "a.agent.json")
+    await desk.talk(said="more")
+    await desk.save()
+    assert "a.agent.conflict.json" in desk.sidecars.problem("local", "a.ipynb")
+    assert parse(main.read_bytes()).session.revision == 999
+
+
+@pytest.mark.parametrize("there", [b"notes of a person", b"{}", b"[" * 10_000])
+async def test_what_is_no_conversation_is_told_and_never_brought_in(desk: Desk, there: bytes) -> None:
+    (desk.root / "a.ipynb").write_text("{}")
+    (desk.root / "a.agent.json").write_bytes(there)
+    found = await desk.reunion.look("local", "a.ipynb")
+    assert found.kind == "unreadable"
+    assert "left as it is" in note_of(found, "a.agent.json")
+    assert await desk.reunion.arriving("local", "a.ipynb") is None
+    with pytest.raises(InvalidRequest):
+        await desk.reunion.document("a.ipynb")
+
+
+async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_conflict(desk: Desk) -> None:
+    await desk.talk()
+    other = Desk(desk.root, desk.settings, desk.store)
+    for turn in range(6):
+        await desk.talk(said=f"turn {turn}")
+        for each in (desk, other):
+            each.sidecars.mark("local", str(desk.root / "a.ipynb"))
+        await asyncio.gather(desk.sidecars.write_marked(), other.sidecars.write_marked())
+    await asyncio.gather(desk.save(), other.save())
+    written = parse((desk.root / "a.agent.json").read_bytes())
+    kept = await desk.store.info(KEY)
+    assert kept is not None
+    assert written.session.revision == kept.revision
+    assert desk.names() == ["a.agent.json", "a.agent.json.bak", "a.ipynb"]
+
+
+async def test_a_server_that_is_behind_does_not_write_an_older_version_over_a_newer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.talk()
+    slow, fast = desk, Desk(desk.root, desk.settings, desk.store)
+    waiting = [True]
+
+    def overtaken(whole: Transcript) -> Exported:
+        """Reads the session, and before it writes, another server has written the next turn."""
+        written = export(whole)
+        if waiting:
+            waiting.pop()
+            asyncio.run_coroutine_threadsafe(later(), loop).result(20)
+        return written
+
+    async def later() -> None:
+        await fast.talk(said="later")
+        await fast.save()
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("jupyter_ext.sidecar.export", overtaken)
+    await slow.save()
+    texts = [item.message.text for item in parse((desk.root / "a.agent.json").read_bytes()).items]
+    assert "later" in texts
+    assert not (desk.root / "a.agent.conflict.json").exists()

@@ -120,3 +120,46 @@ def test_what_a_killed_writer_left_is_taken_away_by_the_next_one(tmp_path: Path)
         (tmp_path / name).write_text("half")
     SidecarFile(tmp_path / "nb.agent.json").write(b"{}", {}, lambda body: True)
     assert {path.name for path in tmp_path.iterdir()} == {"nb.agent.json", *kept}
+
+
+OLD, NEW = "a" * 64, "b" * 64
+
+
+def test_media_that_no_version_names_any_more_are_taken_away(file: SidecarFile) -> None:
+    file.write(OLD.encode(), {OLD: b"old"}, anything)
+    file.write(NEW.encode(), {NEW: b"new"}, anything)
+    assert names(file.blobs) == [OLD, NEW], "the version before still names it"
+    (file.blobs / "a person's.txt").write_text("stays")
+    file.write(NEW.encode() + b" ", {NEW: b"new"}, anything)
+    assert names(file.blobs) == ["a person's.txt", NEW]
+    file.write(b"none", {}, anything)
+    file.forget_bak()
+    assert names(file.blobs) == ["a person's.txt"]
+    assert not file.bak.exists()
+
+
+def test_media_of_a_conflicting_version_stay(file: SidecarFile) -> None:
+    file.main.write_bytes(OLD.encode())
+    file.blobs.mkdir()
+    (file.blobs / OLD).write_bytes(b"theirs")
+    assert file.write(NEW.encode(), {NEW: b"ours"}, nothing) == "conflict"
+    assert names(file.blobs) == [OLD, NEW]
+
+
+def test_nothing_is_written_or_taken_away_through_a_link(file: SidecarFile, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / OLD).write_bytes(b"somebody's")
+    file.blobs.symlink_to(elsewhere)
+    file.write(b"one", {}, anything)
+    assert names(elsewhere) == [OLD]
+    assert file.files([OLD], 1000) == {}
+    with pytest.raises(OSError, match="link"):
+        file.write(b"two", {NEW: b"new"}, anything)
+    assert (file.main.read_bytes(), names(elsewhere)) == (b"one", [OLD])
+
+
+def test_a_pipe_in_the_place_of_a_sidecar_is_an_error_and_no_wait(file: SidecarFile) -> None:
+    os.mkfifo(file.main)
+    with pytest.raises(OSError, match="no plain file"):
+        file.write(b"one", {}, anything)

@@ -39,6 +39,8 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
 
 def read(document: Fields, namespace: str) -> Transcript:
     """Wrapped or plain values. It writes no ids of results, so they are paired with calls in their order."""
+    if document.child("messages").value is None:
+        document.refuse("this is no session: it has no messages")
     reader = MessageReader(document)
     said = [(place, reader.message(place)) for place in document.each("messages")]
     reader.end()
