@@ -23,7 +23,8 @@ from agent_kernel.sessions import documents, schema
 from agent_kernel.sessions.blobs import BlobFiles, sync_directory
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.sqlite import NONE, SqliteStore
+from agent_kernel.sessions.tables.quota import Quota
 
 log = logging.getLogger(__name__)
 BINDINGS = ("", "bindings")
@@ -43,8 +44,10 @@ class FilesStore(SqliteStore):
     repaired or moved away and the store opened again; the others are not affected. Other files are not touched.
     """
 
-    def __init__(self, directory: str | Path, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(None, clock=clock)
+    def __init__(
+        self, directory: str | Path, *, quota: Quota = NONE, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(None, quota=quota, clock=clock)
         self.directory = Path(directory).absolute()
         self._folder = _Folder(self.directory)
         self._database = Database(

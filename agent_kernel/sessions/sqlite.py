@@ -364,6 +364,7 @@ class SqliteStore:
     async def vacuum(self) -> int:
         while await self.fold():
             pass
+        await self._database.write(blobs.move_out)
         freed = await self._database.write(blobs.collect)
         return freed + await self._database.alone(upkeep.vacuum)
 
