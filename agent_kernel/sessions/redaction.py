@@ -77,6 +77,12 @@ PATTERNS = (
     ),
 )
 
+BEGINNINGS = (
+    r"(?i)-----BEGIN |eyJ|sk-|gh[pousr]_|github_pat_|hf_|api_org_|AKIA|ASIA|aws|AIza|ya29|xox|xapp|hooks\.|bearer|://|"
+    r"api[_-]?key|secret|token|passw|access[_-]?key"
+)
+"""How the matches of PATTERNS begin."""
+
 
 class Redactor:
     """``extra`` are patterns by their label, searched after the built-in ones; if one has a group named ``secret``,
@@ -152,7 +158,22 @@ class Redactor:
     def held_from(self, text: str) -> int:
         """Where a secret could begin that goes on behind the end of ``text``; what stands before it can be shown."""
         start = max(0, len(text) - MAX_SECRET)
-        return start + min((search.held_from(text[start:]) for search in self._searches), default=len(text) - start)
+        end = text[start:]
+        searches = self._searches if self._may_begin(end) else self._extra
+        return start + min((search.held_from(end) for search in searches), default=len(end))
+
+    def _may_begin(self, text: str) -> bool:
+        """One look instead of one for each pattern: most text has not even the beginning of a key."""
+        if self._patterns is not PATTERNS:
+            return True
+        found = self._beginnings.search(text, partial=True)
+        return found is not None and found.start() < len(text)  # an empty one at the end is always found
+
+    @functools.cached_property
+    def _beginnings(self) -> regex.Pattern[str]:
+        import regex
+
+        return regex.compile(BEGINNINGS)
 
 
 @dataclass(frozen=True, slots=True)

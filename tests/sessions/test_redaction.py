@@ -14,7 +14,7 @@ from agent_kernel.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.sessions import redaction
 from agent_kernel.sessions.exchange import import_session
 from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.redaction import MAX_CHARS, WITHHELD, Redactor
+from agent_kernel.sessions.redaction import MAX_CHARS, PATTERNS, WITHHELD, Redactor
 
 REDACTOR = Redactor()
 # Parts are joined here, so that no file holds what looks like a key.
@@ -138,3 +138,10 @@ async def test_what_is_imported_is_clean_too() -> None:
     kept = await import_session(store, "local", document.encode())
     assert (await store.latest(kept.session.key))[0].message.text == key
     await store.aclose()
+
+
+@pytest.mark.parametrize("text", [*SECRETS.values(), *map("".join, INSIDE.values())])
+def test_the_quick_look_overlooks_no_beginning(text: str) -> None:
+    slow = Redactor([*PATTERNS])
+    ends = range(1, min(len(text), 200) + 1)
+    assert [REDACTOR.held_from(text[:end]) for end in ends] == [slow.held_from(text[:end]) for end in ends]
