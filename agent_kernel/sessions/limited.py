@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from agent_kernel.errors import InvalidRequest, SessionNotFound
+from agent_kernel.sessions import stored
 from agent_kernel.sessions.limits import Limits
 from agent_kernel.sessions.model import Hit, Item, Match, Owner, Query, Session, SessionKey, Turn
 from agent_kernel.sessions.retention import OnExpire, Retained, Retention
@@ -33,7 +34,6 @@ HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "siblings": list,
         "summaries": list,
         "whole": lambda: None,
-        "of_turn": list,
     }
 )
 """Reads of one session, and what they give when it is gone."""
@@ -102,13 +102,13 @@ class LimitedStore:
 
     async def info(self, key: SessionKey) -> Session | None:
         session = await self._store.info(key)
-        return None if session is None or await self.retention.expired(session) else session
+        return None if session is None else await self._alive(session)
+
+    async def _alive(self, session: Session) -> Session | None:
+        return None if await self.retention.expired(session) else self.retention.as_used(session)
 
     async def list(self, namespace: str, limit: int | None = 50) -> Sessions:
-        async def shown(session: Session) -> Session | None:
-            return None if await self.retention.expired(session) else session
-
-        return await _enough(limit, lambda count: self._store.list(namespace, count), shown)
+        return await _enough(limit, lambda count: self._store.list(namespace, count), self._alive)
 
     async def touch(self, key: SessionKey) -> None:
         session = await self.info(key)
@@ -140,6 +140,7 @@ class LimitedStore:
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
     ) -> Items:
+        stored.checked_limit(limit)
         session = await self.info(key)
         if session is None:
             return []
@@ -154,6 +155,7 @@ class LimitedStore:
         return [item for item in items if item.turn in ids]
 
     async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> Turns:
+        stored.checked_limit(limit)
         if await self.info(key) is None:
             return []
         if not self._turns or limit == 0:
@@ -180,6 +182,7 @@ class LimitedStore:
         async def found(count: int | None) -> Hits:
             return await self._search(namespace, replace(query, limit=count or 0))
 
+        await self.retention.write_touches()
         return await _enough(query.limit, found, self._shown_hit)
 
     async def _shown_hit(self, hit: Hit) -> Hit | None:
@@ -188,8 +191,10 @@ class LimitedStore:
             return None
         if not self._turns:
             return hit
-        seen = await self._seen(hit.session.key, None)
-        since = seen[0].since if seen else 0
+        newest = await self._store.turns(hit.session.key, self._turns + 2)
+        if len(newest) <= self._turns:
+            return hit
+        since = (await self._seen(hit.session.key, None))[0].since
         snippets = tuple(snippet for snippet in hit.snippets if snippet.seq > since)
         return replace(hit, snippets=snippets) if snippets else None
 

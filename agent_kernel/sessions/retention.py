@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -82,9 +82,15 @@ class Retention:
     async def expired(self, session: Session) -> bool:
         return self._too_old(session) and not await self._runs(session.key)
 
+    def as_used(self, session: Session) -> Session:
+        """With the touch that is not written yet."""
+        touched = self._touched.get(session.key, 0.0)
+        return replace(session, accessed=touched) if touched > session.accessed else session
+
     def worked(self, key: SessionKey) -> None:
         """The end of this server is that session's too."""
-        self._worked.add(key)
+        if self._on_expire:
+            self._worked.add(key)
 
     async def touch(self, session: Session) -> None:
         """Somebody read the history. Written at once only where another server could soon let the session go; else

@@ -12,11 +12,22 @@ from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, assistant, user
 from agent_kernel.sessions.limited import HIDDEN, MADE, REFUSED, LimitedStore, limited
 from agent_kernel.sessions.limits import Limits
-from agent_kernel.sessions.model import Owner, SessionKey, Turn
+from agent_kernel.sessions.model import Owner, Query, SessionKey, Turn
 from agent_kernel.sessions.store import SessionStore
 from tests.sessions.talk import KEY, Clock, Talk, calls, result
 
-OPEN_OR_NO_SESSION = {"append", "append_at", "heartbeat", "close_turn", "recover", "move", "unbind", "forget", "idle", "excess"}
+OPEN_OR_NO_SESSION = {
+    "append",
+    "append_at",
+    "heartbeat",
+    "close_turn",
+    "recover",
+    "move",
+    "unbind",
+    "forget",
+    "idle",
+    "excess",
+}
 """Methods that limits have no say in: an open turn's session does not expire; the others name no session."""
 CARE = {"verify", "repair", "stats", "vacuum", "fold", "bindings", "forget_set_aside"}
 
@@ -147,3 +158,23 @@ async def test_what_is_gone_can_not_be_forked_bound_or_found_by_its_turns(
     assert await seen.everything(KEY) == ([], [])
     assert not await seen.delete(KEY), "it was gone"
     assert await store.info(KEY) is None
+
+
+async def test_search_finds_what_is_seen(seen: SessionStore, store: SessionStore, clock: Clock) -> None:
+    await told(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
+    assert [hit.session.key for hit in await seen.search("local", Query("t3"))] == [KEY]
+    assert await seen.search("local", Query("t1")) == []
+    assert await store.search("local", Query("t1")), "it is stored"
+    clock.now += 100
+    assert await seen.search("local", Query("t3")) == []
+
+
+async def test_search_is_filled_behind_those_that_are_gone(seen: SessionStore, clock: Clock) -> None:
+    for number in range(8):
+        key = SessionKey("local", f"old{number}")
+        await seen.add_messages(key, [user("rain rain"), assistant("rain")])
+    clock.now += 60
+    new = SessionKey("local", "new")
+    await seen.add_messages(new, [user("rain")])
+    clock.now += 60
+    assert [hit.session.key for hit in await seen.search("local", Query("rain", limit=1))] == [new]
