@@ -9,7 +9,7 @@ from agent_kernel.messages import Message
 CHARS_PER_TOKEN = 3.0
 """Low for English and code (about 4), so that an estimate errs towards fitting."""
 RESERVED_TOKENS = 1024
-"""Left for the answer."""
+"""Left for the answer; half of the tokens of a model that has fewer than twice as many."""
 PER_MESSAGE = 24
 """Characters for the template's own words."""
 
@@ -26,4 +26,5 @@ def total(messages: Iterable[Message]) -> int:
 
 def budget(context_length: int) -> int:
     """Characters that a prompt may have for a model of so many tokens; 0 = unknown, no limit."""
-    return int(max(0, context_length - RESERVED_TOKENS) * CHARS_PER_TOKEN) if context_length else 0
+    reserved = min(RESERVED_TOKENS, context_length // 2)
+    return int((context_length - reserved) * CHARS_PER_TOKEN)

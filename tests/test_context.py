@@ -34,6 +34,12 @@ def test_an_unknown_context_length_limits_nothing() -> None:
     assert Context(0).view(history(2_000), [user("now")]).dropped == 0
 
 
+def test_a_model_with_very_few_tokens_has_a_limit_too() -> None:
+    view = Context(900).view(history(20), [user("now")])
+    assert view.dropped > 0
+    assert total(view.messages) <= budget(900)
+
+
 def test_older_turns_leave_whole_and_the_model_is_told() -> None:
     view = Context(2_000).view(history(40), [user("now")])
     assert view.dropped > 0
