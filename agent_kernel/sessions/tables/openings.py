@@ -11,8 +11,9 @@ from agent_kernel.sessions.tables.rows import HERE, pair
 
 _AT_ONCE = 500
 """Hashes in one statement; SQLite takes 32,766 variables."""
-_FEW = 250
-"""Sessions that began alike and are looked up one by one; of more, the one used last is found from the newest on."""
+_FEW = 20
+_NEWEST = 200
+"""Where many sessions began alike, the one used last is probably among so many."""
 _FREE = "NOT EXISTS (SELECT 1 FROM bindings AS b WHERE b.namespace = o.namespace AND b.session = o.session)"
 _ALIKE = f"o.namespace = ? AND o.scope = ? AND o.hash = ? AND {_FREE}"
 
@@ -57,21 +58,26 @@ def match(db: sqlite3.Connection, namespace: str, scope: str, chain: Sequence[st
 
 
 def _used_last(db: sqlite3.Connection, beginning: tuple[str, str, str]) -> tuple[str, int]:
-    """Of the sessions that began so."""
+    """Of the sessions that began so: by looking up each, if they are few or none of them is among the newest of all."""
     namespace, scope, digest = beginning
-    alike = db.execute(f"SELECT o.session FROM openings AS o WHERE {_ALIKE} LIMIT ?", (*beginning, _FEW + 1)).fetchall()
-    if len(alike) <= _FEW:
-        row = db.execute(
+    alike = db.execute(f"SELECT 1 FROM openings AS o WHERE {_ALIKE} LIMIT ?", (*beginning, _FEW + 1)).fetchall()
+    row = (
+        len(alike) > _FEW
+        and db.execute(
+            "SELECT o.session, max(o.seq) FROM (SELECT namespace, id, updated, rowid AS number FROM sessions"
+            " WHERE namespace = ? ORDER BY updated DESC, rowid DESC LIMIT ?) AS s CROSS JOIN openings AS o"
+            f" ON o.namespace = s.namespace AND o.scope = ? AND o.hash = ? AND o.session = s.id AND {_FREE}"
+            " GROUP BY s.updated, s.number ORDER BY s.updated DESC, s.number DESC LIMIT 1",
+            (namespace, _NEWEST, scope, digest),
+        ).fetchone()
+    )
+    row = (
+        row
+        or db.execute(
             "SELECT o.session, o.seq FROM openings AS o CROSS JOIN sessions AS s"
             f" ON s.namespace = o.namespace AND s.id = o.session WHERE {_ALIKE}"
             " ORDER BY s.updated DESC, s.rowid DESC, o.seq DESC LIMIT 1",
             beginning,
         ).fetchone()
-    else:
-        row = db.execute(
-            "SELECT o.session, max(o.seq) FROM sessions AS s CROSS JOIN openings AS o"
-            f" ON o.namespace = s.namespace AND o.scope = ? AND o.hash = ? AND o.session = s.id AND {_FREE}"
-            " WHERE s.namespace = ? GROUP BY s.updated, s.rowid ORDER BY s.updated DESC, s.rowid DESC LIMIT 1",
-            (scope, digest, namespace),
-        ).fetchone()
+    )
     return str(row[0]), int(row[1])
