@@ -46,14 +46,19 @@ def is_traffic(message: Message) -> bool:
     return message.role == "tool" or bool(message.calls)
 
 
+def says_nothing(message: Message) -> bool:
+    """No text, no media, no calls: some clients leave such an answer out, and some programs keep notes so."""
+    return not is_traffic(message) and not _content(message)
+
+
 def visible(messages: Sequence[Message]) -> list[int]:
-    """Indices of what a client knows of a conversation: no tool traffic, nothing hidden, and not the system messages
-    that it begins with."""
+    """Indices of what a client knows of a conversation: no tool traffic, nothing hidden or empty, and not the system
+    messages that it begins with."""
     start = instructed(messages)
     return [
         index
         for index, message in enumerate(messages)
-        if index >= start and not message.hidden and not is_traffic(message)
+        if index >= start and not (message.hidden or is_traffic(message) or says_nothing(message))
     ]
 
 

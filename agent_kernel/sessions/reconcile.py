@@ -55,9 +55,10 @@ class Step:
 
 
 def split(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """(the system messages at its beginning, the conversation without hidden messages)"""
+    """(the system messages at its beginning, the conversation without hidden and empty messages)"""
     start = canonical.instructed(messages)
-    return list(messages[:start]), [message for message in messages[start:] if not message.hidden]
+    said = [message for message in messages[start:] if not (message.hidden or canonical.says_nothing(message))]
+    return list(messages[:start]), said
 
 
 def added_from(messages: Sequence[Message]) -> int:
@@ -214,12 +215,17 @@ def _lead(stored: Sequence[Message]) -> int:
 
 
 def _agree(stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step) -> bool:
+    """Also when an answer came in pieces, between calls, and is one text at the client; or was stopped, and its reader
+    left before its end."""
     one, two = stored[mine.at], known[other.at]
     if canonical.same(one, two):
         return True
-    whole = [stored[index] for index in mine.before if stored[index].text]
-    in_pieces = bool(whole) and one.role == two.role == "assistant" and one.media == two.media
-    return in_pieces and canonical.spoken([*whole, one]) == canonical.spoken([two])
+    if not one.role == two.role == "assistant" or one.media != two.media:
+        return False
+    said = canonical.spoken([two])
+    last, whole = canonical.spoken([one]), canonical.spoken([*(stored[index] for index in mine.before), one])
+    stopped = one.status == "interrupted" and bool(said)
+    return said == whole or (stopped and (last.startswith(said) or whole.startswith(said)))
 
 
 def _rounds(

@@ -185,6 +185,20 @@ def test_an_answer_that_came_in_pieces_comes_back_as_one() -> None:
     assert splice(stored, [u1, assistant("It is 3."), u2]).kept == 3
 
 
+def test_a_stopped_answer_is_known_by_the_part_that_its_reader_saw() -> None:
+    stored = [u1, assistant("one two three").with_status("interrupted")]
+    assert splice(stored, [u1, assistant("one two"), u2]) == Splice(2, (u2,), 1, 2)
+    assert splice([u1, assistant("one two three")], [u1, assistant("one two"), u2]).kept == 1
+    assert splice(stored, [u1, assistant("two"), u2]).kept == 1
+
+
+def test_empty_answers_do_not_count() -> None:
+    stored = [u1, tc1, t1, assistant(""), u2, a2]
+    for said in ([u1, u2, a2, u3], [u1, assistant("\n"), u2, a2, u3]):
+        assert splice(stored, split(said)[1]) == Splice(6, (u3,), 1, 3)
+    assert split([u1, assistant(" "), tc1, t1, user("")])[1] == [u1, tc1, t1]
+
+
 def test_a_new_picture_stays_and_the_stored_ones_too() -> None:
     old, new = (Media.of("image/png", data) for data in (b"old", b"new"))
     stored = [user("look", [replace(old, data=None)]), a1]
