@@ -64,7 +64,7 @@ def add_messages(
 
 def _by_turn(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     starts = [at for at, message in enumerate(messages) if not at or _begins(message)]
-    for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
+    for start, end in pairwise([*starts, len(messages)]):
         yield messages[start:end]
 
 
