@@ -12,7 +12,7 @@ import pytest
 
 from agent_kernel.errors import SequenceConflict
 from agent_kernel.messages import assistant, user
-from agent_kernel.sessions.model import LEASE_S, Owner
+from agent_kernel.sessions.model import LEASE_S, Owner, SessionKey, Turn
 from agent_kernel.sessions.sqlite import SqliteStore
 from tests.sessions.file import Start, rows
 from tests.sessions.talk import KEY, Talk, calls
@@ -122,6 +122,39 @@ async def test_many_processes_make_the_file_at_once(start: Start, path: Path) ->
     for child in [start(f'await store.create(SessionKey("local", "s{n}"))') for n in range(6)]:
         child.done()
     assert rows(path, "SELECT count(*) FROM sessions") == [(6,)]
+
+
+BRANCHER = """
+key = SessionKey("local", "s")
+print("ready", flush=True)
+sys.stdin.readline()
+names = []
+for name in ("same", ""):
+    try:
+        names.append((await store.branch(key, name=name)).name)
+    except Conflict:
+        names.append("refused")
+popped = [len(await store.pop(SessionKey("local", "one"))) for _ in range(2)]
+print(*names, sum(popped))
+"""
+
+
+async def test_processes_that_branch_and_pop_at_once_each_get_their_own(
+    file_store: SqliteStore, start: Start, path: Path
+) -> None:
+    for n in (1, 2):
+        await file_store.add_turn(Turn(f"t{n}", KEY), [user(f"u{n}")])
+    await file_store.add_turn(Turn("t", SessionKey("local", "one")), [user("the only one")])
+    children = [start(BRANCHER) for _ in range(2)]
+    for child in children:
+        assert child.line() == "ready"
+    for child in children:
+        child.say("go")
+    told = [child.done().split() for child in children]
+    assert sorted(names[0] for names in told) == ["refused", "same"]
+    assert len({names[1] for names in told}) == 2
+    assert sorted(names[2] for names in told) == ["0", "1"]
+    assert [item.message.text for item in await file_store.latest(KEY, branch="main")] == ["u1", "u2"]
 
 
 ENDLESS = """
