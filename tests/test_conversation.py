@@ -550,7 +550,7 @@ async def test_whatever_clients_do_nothing_is_doubled_lost_or_left_dangling(
         assert reconcile.paired(list(engine.requests[-1].messages)) == list(engine.requests[-1].messages)
 
 
-async def _agrees(store: SessionStore, client: list[Message], said_in_all: int) -> None:
+async def _agrees(store: MemoryStore, client: list[Message], said_in_all: int) -> None:
     whole = await store.whole(KEY)
     assert whole is not None
     assert len(whole.items) == said_in_all
@@ -562,3 +562,4 @@ async def _agrees(store: SessionStore, client: list[Message], said_in_all: int) 
     current = [item.message for item in whole.shown()[1]]
     visible = [canonical.form(current[at]) for at in canonical.visible(current)]
     assert visible == [canonical.form(message) for message in client]
+    assert await store.verify() == []
