@@ -154,6 +154,7 @@ class SidecarFile:
             _write_temporary(self.bak, present).replace(self.bak)
             return
         spare.replace(self.bak)
+        spare.unlink(missing_ok=True)  # where both are links to one file, after a kill, renaming does nothing
 
 
 def _read(path: Path) -> bytes | None:

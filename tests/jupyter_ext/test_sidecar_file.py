@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,3 +165,42 @@ def test_a_pipe_in_the_place_of_a_sidecar_is_an_error_and_no_wait(file: SidecarF
     os.mkfifo(file.main)
     with pytest.raises(OSError, match="no plain file"):
         file.write(b"one", {}, anything)
+
+
+WRITES_FOR_EVER = """
+import sys
+from pathlib import Path
+from jupyter_ext.sidecar_file import SidecarFile
+file = SidecarFile(Path(sys.argv[1]))
+for number in range(10**9):
+    body = b"%d " % (number % 10) * 40_000
+    file.write(body, {f"{number % 3}" * 64: body}, lambda present: True)
+    if number == 1:
+        print("writing", flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_a_whole_sidecar_and_the_next_one_tidies_up(tmp_path: Path) -> None:
+    file = SidecarFile(tmp_path / "nb.agent.json")
+    for attempt in range(2):
+        command = [sys.executable, "-c", WRITES_FOR_EVER, str(file.main)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(0.01 * attempt)
+            writer.kill()
+        body = file.main.read_bytes()
+        assert body == body[:2] * 40_000, "one version, all of it"
+        assert file.bak.read_bytes()[1:2] == b" "
+    assert file.write(b"{}", {}, anything) == "written"
+    assert {path.name for path in tmp_path.iterdir()} <= {"nb.agent.json", "nb.agent.json.bak", "nb.agent"}
+
+
+def test_a_writer_that_was_killed_behind_keeping_the_version_before_leaves_nothing_to_the_next(
+    file: SidecarFile,
+) -> None:
+    file.write(b"one", {}, anything)
+    os.link(file.main, file.bak)
+    file.write(b"two", {}, anything)
+    assert (file.main.read_bytes(), file.bak.read_bytes()) == (b"two", b"one")
+    assert names(file.main.parent) == ["a.agent.json", "a.agent.json.bak"]
