@@ -12,6 +12,7 @@ from agent_kernel.contracts.session_bindings import *  # noqa: F403
 from agent_kernel.contracts.session_branches import *  # noqa: F403
 from agent_kernel.contracts.session_history import *  # noqa: F403
 from agent_kernel.contracts.session_pairs import *  # noqa: F403
+from agent_kernel.contracts.session_places import *  # noqa: F403
 from agent_kernel.contracts.session_programs import *  # noqa: F403
 from agent_kernel.contracts.session_search import *  # noqa: F403
 from agent_kernel.contracts.session_sessions import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""The first items of a turn, at another place than the end of the current branch."""
+"""What a session store promises of turns that begin elsewhere than at the end, and of how sessions began."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from agent_kernel.contracts.talk import KEY, Talk, calls, result, whole_turns
 from agent_kernel.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict
 from agent_kernel.messages import Message, assistant, user
-from agent_kernel.sessions.model import Owner
+from agent_kernel.sessions.model import MAIN, Owner
 from agent_kernel.sessions.store import SessionStore
-from tests.sessions.talk import Talk, calls, result
 
 
 async def exchange(talk: Talk, number: int) -> Talk:
@@ -37,20 +37,20 @@ async def test_behind_an_earlier_item_it_makes_a_branch_that_has_its_items_at_on
     assert await at(talk, 4, user("u2x")) == [9]
     assert await talk.texts() == ["u1", "", "2", "a1", "u2x"]
     assert [(b.name, b.parent, b.head, b.current) for b in await store.branches(talk.key)] == [
-        ("main", "", 8, False),
-        ("branch-2", "main", 9, True),
+        (MAIN, "", 8, False),
+        ("branch-2", MAIN, 9, True),
     ]
-    assert [item.seq for item in await store.latest(talk.key, branch="main")] == [*range(1, 9)]
+    assert [item.seq for item in await store.latest(talk.key, branch=MAIN)] == [*range(1, 9)]
     await talk.say(assistant("a2x"))
     assert await talk.close()
     assert [turn.id for turn in await store.turns(talk.key)] == ["t1", "t3"]
-    assert await store.siblings(talk.key, "t3") == [("t2", "main"), ("t3", "branch-2")]
+    assert await store.siblings(talk.key, "t3") == [("t2", MAIN), ("t3", "branch-2")]
 
 
 async def test_at_the_end_of_the_current_branch_it_is_an_append(store: SessionStore, owner: Owner) -> None:
     talk = await two(store, owner)
     assert await at(talk, 8, user("u3")) == [9]
-    assert [branch.name for branch in await store.branches(talk.key)] == ["main"]
+    assert [branch.name for branch in await store.branches(talk.key)] == [MAIN]
 
 
 async def test_at_the_end_of_another_branch_it_goes_on_there(store: SessionStore, owner: Owner) -> None:
@@ -60,7 +60,7 @@ async def test_at_the_end_of_another_branch_it_goes_on_there(store: SessionStore
     talk = await talk.again("t4")
     assert await at(talk, 8, user("u3")) == [10]
     assert [(branch.name, branch.head, branch.current) for branch in await store.branches(talk.key)] == [
-        ("main", 10, True),
+        (MAIN, 10, True),
         ("branch-2", 9, False),
     ]
 
@@ -69,7 +69,7 @@ async def test_behind_nothing_it_begins_anew(store: SessionStore, owner: Owner) 
     talk = await two(store, owner)
     await at(talk, 0, user("u1x"))
     assert await talk.texts() == ["u1x"]
-    assert len(await store.latest(talk.key, branch="main")) == 8
+    assert len(await store.latest(talk.key, branch=MAIN)) == 8
 
 
 async def test_within_a_turn_the_branch_has_the_beginning_of_that_turn(store: SessionStore, owner: Owner) -> None:
@@ -112,7 +112,7 @@ async def test_what_can_not_be_is_refused_and_changes_nothing(store: SessionStor
     with pytest.raises(LeaseLost):
         await store.append_at(talk.turn, replace(owner, instance="other"), [user("x")], 8, behind=4)
     assert await store.info(talk.key) == before
-    assert [branch.name for branch in await store.branches(talk.key)] == ["main"]
+    assert [branch.name for branch in await store.branches(talk.key)] == [MAIN]
     assert [turn.id for turn in await store.turns(talk.key)] == ["t1", "t2", "t3"]
 
 
@@ -121,3 +121,23 @@ async def test_a_turn_that_has_items_stays_where_it_is(store: SessionStore, owne
     await talk.say(user("u3"))
     with pytest.raises(Conflict, match="stays where it is"):
         await at(talk, 4, user("u2x"))
+
+
+# ---------------------------------------------------------------------------------------------------- beginnings
+
+
+async def test_a_session_of_a_notebook_is_not_found_by_its_beginning(store: SessionStore) -> None:
+    await whole_turns(store, 1)
+    await store.remember(KEY, "scope", {2: "h2"})
+    await store.bind(KEY.namespace, "/root", "a.ipynb", KEY.id)
+    assert await store.match(KEY.namespace, "scope", ["h2"]) is None
+    await store.unbind(KEY.namespace, "/root", "a.ipynb")
+    assert await store.match(KEY.namespace, "scope", ["h2"]) is not None
+
+
+async def test_a_session_whose_beginning_is_forgotten_is_not_found(store: SessionStore) -> None:
+    await whole_turns(store, 1)
+    await store.remember(KEY, "scope", {2: "h2"})
+    await store.forget(KEY)
+    await store.forget(KEY)
+    assert await store.match(KEY.namespace, "scope", ["h2"]) is None
