@@ -44,9 +44,7 @@ class FilesStore(SqliteStore):
     repaired or moved away and the store opened again; the others are not affected. Other files are not touched.
     """
 
-    def __init__(
-        self, directory: str | Path, *, quota: Quota = NONE, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, directory: str | Path, *, quota: Quota = NONE, clock: Callable[[], float] = time.time) -> None:
         super().__init__(None, quota=quota, clock=clock)
         self.directory = Path(directory).absolute()
         self._folder = _Folder(self.directory)
@@ -66,8 +64,8 @@ class FilesStore(SqliteStore):
 
 
 class _Folder:
-    """The documents, on the store's thread. ``_strange`` are files that are not ours to write over; ``_behind`` is what a
-    failed saving may have left as it must not stay."""
+    """The documents, on the store's thread. ``_strange`` are files that are not ours to write over; ``_behind`` is what
+    a failed saving may have left as it must not stay."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
