@@ -87,10 +87,11 @@ MENDED = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "kind", "left"), MENDED, ids=[f"{row[1]}-{at}" for at, row in enumerate(MENDED)])
+@pytest.mark.parametrize("case", MENDED, ids=[f"{row[1]}-{at}" for at, row in enumerate(MENDED)])
 async def test_what_is_damaged_is_found_and_mended_or_set_aside(
-    file_store: SqliteStore, path: Path, owner: Owner, statement: str, kind: str, left: list[str]
+    file_store: SqliteStore, path: Path, owner: Owner, case: tuple[str, str, list[str]]
 ) -> None:
+    statement, kind, left = case
     await filled(file_store)
     damage(path, statement)
     found = await file_store.verify()
