@@ -312,8 +312,8 @@ def _written() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
 
 
-async def writers(it: Any, count: int) -> dict[str, float]:
-    """``count`` sessions of 20 messages by 8 writers, turn by turn."""
+async def writers(it: Any, count: int, *, whole: bool = False) -> dict[str, float]:
+    """``count`` sessions of 20 messages by 8 writers: turn by turn, or each ``whole``, in one call."""
     prepare(range(20 * count))
     queue = iter(range(count))
     errors = 0
@@ -321,9 +321,9 @@ async def writers(it: Any, count: int) -> dict[str, float]:
     async def write() -> None:
         nonlocal errors
         for session in queue:
-            for n in range(0, 20, 2):
+            for n in range(0, 1 if whole else 20, 2):
                 try:
-                    await it.turn(f"s{session}", 20 * session + n)
+                    await (it.fill(f"s{session}", 20) if whole else it.turn(f"s{session}", 20 * session + n))
                 except (OSError, sqlite3.Error, RuntimeError):
                     errors += 1
 
@@ -332,14 +332,18 @@ async def writers(it: Any, count: int) -> dict[str, float]:
     committed, used = time.perf_counter() - start, time.process_time() - used
     if hasattr(it, "index"):
         await it.index()
-    whole = sum([await it.tail(f"s{n}") == 20 for n in range(count)])
+    complete = sum([await it.tail(f"s{n}") == 20 for n in range(count)])
     return {
         "committed/s": count / committed,
         "cpu": 1000 * used / count,
         "indexed/s": count / (time.perf_counter() - start),
         "errors": errors,
-        "whole": whole,
+        "whole": complete,
     }
+
+
+async def batches(it: Any, count: int) -> dict[str, float]:
+    return await writers(it, count, whole=True)
 
 
 async def search(it: Any, count: int) -> dict[str, float]:
@@ -400,6 +404,7 @@ TASKS: dict[str, Callable[[Any, int], Awaitable[dict[str, float]]]] = {
     "tail": tail,
     "calls": calls,
     "writers": writers,
+    "batches": batches,
     "search": search,
     "match": match,
     "stall": stall,
