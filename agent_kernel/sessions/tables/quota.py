@@ -56,7 +56,8 @@ class Guard:
             if far_sessions and (not quota.bytes or quota.bytes - held.bytes > FAR_BYTES):
                 return held
         row = db.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM sessions WHERE namespace = ?", (namespace,))
-        held = self._held[namespace] = _Held(*row.fetchone(), now)
+        sessions, size = row.fetchone()
+        held = self._held[namespace] = _Held(sessions, size, now)
         return held
 
 

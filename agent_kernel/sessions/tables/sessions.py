@@ -190,4 +190,3 @@ def _remove_items(db: sqlite3.Connection, key: SessionKey) -> None:
     for table in _OF_ITEMS:
         db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))
     blobs.forget(db, key.namespace, hashes)
-
