@@ -79,6 +79,10 @@ def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) 
     assert f"Version: {version_in_source()}\n" in text
 
 
+NEEDED_BY_WHO_HAS_IT = {"pytest": "agent_kernel/contracts", "selectools": "agent_kernel/peers"}
+"""Imported only where somebody tests a store with it, or uses one from it."""
+
+
 def version_in_source() -> str:
     tree = ast.parse((ROOT / "agent_kernel" / "__init__.py").read_text())
     named = [
@@ -99,7 +103,7 @@ def test_every_library_the_packages_import_is_a_dependency_with_a_floor() -> Non
             library = found.library
             if library in sys.stdlib_module_names | {"agent_kernel", "jupyter_ext"}:
                 continue
-            if library == "pytest" and "contracts" in path.parts:  # who tests a store has it
+            if library in NEEDED_BY_WHO_HAS_IT and path.is_relative_to(ROOT / NEEDED_BY_WHO_HAS_IT[library]):
                 continue
             if not {normal(name) for name in distributions.get(library, [library])} & (set(floors) | THROUGH_OTHERS):
                 missing.add(str(found))
