@@ -13,14 +13,17 @@ import logging
 import os
 import shutil
 import sqlite3
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from agent_kernel.errors import StoreCorrupt, StoreError, StoreFull
+from agent_kernel.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import filesystem, schema
 from agent_kernel.sessions.blobs import BlobFiles, Connection
 from agent_kernel.sessions.tables import blobs
@@ -30,6 +33,8 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 10.0
 """How long a write waits for another process's transaction; each of ours lasts about a millisecond."""
+TOGETHER = 32
+"""Writes that wait for the thread at the same time and share a transaction."""
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 WAL_SIZE_LIMIT = 64 * 2**20
 _ALMOST_FULL = 2**20
@@ -66,6 +71,9 @@ class Database:
         self._connection: Connection | None = None
         self._stuck: list[Connection] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-sessions")
+        self._waiting: deque[_Job] = deque()
+        self._lock = threading.Lock()
+        self._serving = False
         self._closing: Future[None] | None = None
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -90,7 +98,55 @@ class Database:
     async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._closing is not None:
             raise StoreError("This session store is closed.")
-        return await settled(self._thread.submit(self._transact, begin, work))
+        job = _Job(begin, work, Future())
+        with self._lock:
+            self._waiting.append(job)
+            idle, self._serving = not self._serving, True
+        if idle:
+            self._thread.submit(self._serve)
+        result: T = await settled(job.outcome)
+        return result
+
+    def _serve(self) -> None:
+        """On the thread, until nobody waits."""
+        while jobs := self._next():
+            wanted = [job for job in jobs if job.outcome.set_running_or_notify_cancel()]
+            if len(wanted) < 2 or not self._together(wanted):
+                for job in wanted:
+                    job.settle(lambda job=job: self._transact(job.begin, job.work))  # type: ignore[misc]  # bound per loop
+
+    def _next(self) -> list[_Job]:
+        """The one that waited longest; if it writes, with the writes that wait right behind it."""
+        with self._lock:
+            jobs = [self._waiting.popleft()] if self._waiting else []
+            grouped = bool(jobs) and jobs[0].begin == WRITE and self._before_commit is None
+            while grouped and self._waiting and self._waiting[0].begin == WRITE and len(jobs) < TOGETHER:
+                jobs.append(self._waiting.popleft())
+            self._serving = bool(jobs)
+            return jobs
+
+    def _together(self, jobs: Sequence[_Job]) -> bool:
+        """Several writes in one transaction, which costs a quarter less and, when durable, one wait for the disk; each
+        is undone by itself if it fails. False: nothing of any was written, and each has to be tried alone."""
+        endings: list[Callable[[], Any]] = []
+
+        def work(connection: sqlite3.Connection) -> None:
+            for job in jobs:
+                connection.execute("SAVEPOINT job")
+                try:
+                    endings.append(functools.partial(_same, job.work(connection)))
+                except AgentKernelError as refusal:
+                    connection.execute("ROLLBACK TO job")
+                    endings.append(functools.partial(_again, refusal))
+                connection.execute("RELEASE job")
+
+        try:
+            self._transact(WRITE, work)
+        except Exception:  # noqa: BLE001  one of them, or the disk: alone, each meets its own error
+            return False
+        for job, ending in zip(jobs, endings, strict=True):
+            job.settle(ending)
+        return True
 
     def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -222,6 +278,29 @@ class Database:
             return self.path is not None and shutil.disk_usage(self.path.parent).free < _ALMOST_FULL
         except OSError:
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One call, and where its caller waits."""
+
+    begin: str
+    work: Callable[[sqlite3.Connection], Any]
+    outcome: Future[Any]
+
+    def settle(self, ending: Callable[[], Any]) -> None:
+        try:
+            self.outcome.set_result(ending())
+        except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
+            self.outcome.set_exception(error)
+
+
+def _same(result: T) -> T:
+    return result
+
+
+def _again(error: AgentKernelError) -> NoReturn:
+    raise error
 
 
 async def settled(future: Future[T], *, may_skip: bool = True) -> T:

@@ -7,15 +7,17 @@ import os
 import sqlite3
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from agent_kernel.errors import StoreCorrupt, StoreError, StoreFull
+from agent_kernel.errors import InvalidRequest, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.messages import assistant, user
 from agent_kernel.sessions import database, filesystem
+from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import Owner
 from agent_kernel.sessions.schema import scripts
 from agent_kernel.sessions.sqlite import SqliteStore
@@ -293,3 +295,54 @@ async def test_a_failure_of_a_cancelled_call_is_its_cause(file_store: SqliteStor
         await closing_store
     with pytest.raises(StoreError):
         await talk.head()
+
+
+async def test_writes_that_wait_together_share_a_transaction_and_each_fails_by_itself(path: Path) -> None:
+    database = Database(path)
+    statements: list[str] = []
+    await database.write(lambda db: db.set_trace_callback(statements.append))
+
+    def bound(db: sqlite3.Connection, place: str) -> None:
+        db.execute("INSERT INTO bindings (namespace, root, path, session) VALUES ('n', '/r', ?, 's')", (place,))
+        if place == "refused":
+            raise InvalidRequest("no")
+        if place == "broken":
+            raise RuntimeError("no")
+
+    async def write(place: str) -> object:
+        return await database.write(lambda db: bound(db, place))
+
+    block = asyncio.create_task(database.write(lambda db: time.sleep(0.2)))
+    await asyncio.sleep(0.05)
+    results = await asyncio.gather(*map(write, ("a", "refused", "b", "c")), return_exceptions=True)
+    await block
+    assert [type(result) for result in results] == [type(None), InvalidRequest, type(None), type(None)]
+    assert sum("COMMIT" in statement for statement in statements) <= 2 + 1
+
+    block = asyncio.create_task(database.write(lambda db: time.sleep(0.2)))
+    await asyncio.sleep(0.05)
+    results = await asyncio.gather(*map(write, ("d", "broken", "e")), return_exceptions=True)
+    await block
+    assert [type(result) for result in results] == [type(None), RuntimeError, type(None)]
+    rows = await database.read(lambda db: db.execute("SELECT path FROM bindings ORDER BY path").fetchall())
+    assert [place for (place,) in rows] == ["a", "b", "c", "d", "e"]
+    await database.aclose()
+
+
+async def test_a_write_that_is_cancelled_while_it_waits_is_left_out_of_the_group(path: Path) -> None:
+    database = Database(path)
+    block = asyncio.create_task(database.write(lambda db: time.sleep(0.2)))
+    await asyncio.sleep(0.05)
+    insert = "INSERT INTO bindings (namespace, root, path, session) VALUES ('n', '/r', ?, 's')"
+    tasks = [
+        asyncio.create_task(database.write(lambda db, place=place: db.execute(insert, (place,)).rowcount))  # type: ignore[misc]  # bound per loop
+        for place in "abc"
+    ]
+    await asyncio.sleep(0.05)
+    tasks[1].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    await block
+    assert [type(result) for result in results] == [int, asyncio.CancelledError, int]
+    rows = await database.read(lambda db: db.execute("SELECT path FROM bindings ORDER BY path").fetchall())
+    assert [place for (place,) in rows] == ["a", "c"]
+    await database.aclose()
