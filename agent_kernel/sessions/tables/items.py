@@ -29,6 +29,8 @@ class Place:
     cell: str
     epoch: str
     head: int
+    turns: int | None = None
+    """How many turns the session has, where these items are the beginning of a new one."""
 
 
 def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], now: float) -> list[Item]:
@@ -65,9 +67,9 @@ def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], no
             "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", named
         )
     db.execute(
-        "UPDATE sessions SET head = ?, revision = revision + 1, updated = ?, accessed = ?"
+        "UPDATE sessions SET head = ?, turns = coalesce(?, turns), revision = revision + 1, updated = ?, accessed = ?"
         " WHERE namespace = ? AND id = ?",
-        (place.head + len(messages), now, now, *here),
+        (place.head + len(messages), place.turns, now, now, *here),
     )
     return [Item(seq, place.turn, stored.kept(said, body), now) for seq, said, body in numbered]
 

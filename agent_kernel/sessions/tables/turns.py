@@ -24,7 +24,9 @@ _INSERT = f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartb
 
 def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:
     session = sessions.end(db, turn.key) or sessions.missing(turn.key)
-    return _insert(db, session, turn, ("{}", json.dumps(asdict(owner)), owner.instance, now), now)
+    opened = _insert(db, session, turn, ("{}", json.dumps(asdict(owner)), owner.instance, now))
+    _count(db, opened, now)
+    return opened
 
 
 def add_turn(
@@ -39,8 +41,10 @@ def add_turn(
     session = sessions.end(db, turn.key) or sessions.begun(db, turn.key, now)
     _expect(session.head, session.head if expect_seq is None else expect_seq)
     _paired(messages)
-    added = _insert(db, session, turn, ("{}", "{}", "", now), now, state="committed", closed=now, usage=usage)
-    place = items.Place(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head)
+    added = _insert(db, session, turn, ("{}", "{}", "", now), state="committed", closed=now, usage=usage)
+    if not messages:
+        _count(db, added, now)
+    place = items.Place(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head, added.ordinal)
     return items.insert(db, place, messages, now)
 
 
@@ -55,8 +59,8 @@ def add_messages(
         place = None if _begins(batch[0]) else _newest(db, key, session)
         if place is None:
             turn = Turn(_id(), key, state="committed", opened=now, closed=now, record=record)
-            _insert(db, session, turn, ("{}", "{}", "", now), now)
-            place = items.Place(key, turn.id, session.segment, "", "", session.head)
+            ordinal = _insert(db, session, turn, ("{}", "{}", "", now)).ordinal
+            place = items.Place(key, turn.id, session.segment, "", "", session.head, ordinal)
             session = replace(session, turns=session.turns + 1)
         added += items.insert(db, place, batch, now)
         session = replace(session, head=session.head + len(batch))
@@ -250,22 +254,23 @@ def of_cell(db: sqlite3.Connection, key: SessionKey, cell: str, limit: int | Non
     return [turn_of(row) for row in reversed(rows)]
 
 
-def _insert(
-    db: sqlite3.Connection, session: sessions.End, turn: Turn, lease: tuple[object, ...], now: float, **facts: Any
-) -> Turn:
-    """The turn as it is stored, with ``facts`` about it."""
+def _insert(db: sqlite3.Connection, session: sessions.End, turn: Turn, lease: tuple[object, ...], **facts: Any) -> Turn:
+    """The turn as it is stored, with ``facts`` about it; its session does not count it yet."""
     sessions.must_be_idle(session)
     added = replace(turn, ordinal=session.turns + 1, since=session.head, **facts)
     try:
         db.execute(_INSERT, (*turn_row(added), session.segment, *lease))
     except sqlite3.IntegrityError as error:
         raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id}) from error
+    return added
+
+
+def _count(db: sqlite3.Connection, turn: Turn, now: float) -> None:
     db.execute(
         "UPDATE sessions SET turns = ?, revision = revision + 1, updated = ?, accessed = ?"
         " WHERE namespace = ? AND id = ?",
-        (added.ordinal, now, now, *pair(turn.key)),
+        (turn.ordinal, now, now, *pair(turn.key)),
     )
-    return added
 
 
 def _expect(head: int, expect_seq: int) -> None:
