@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 0.25
 """For one pattern on one text; a text that can not be checked in that time is withheld as a whole."""
 MAX_CHARS = 2_000_000
-"""A longer text is withheld: it could not be checked without keeping everybody waiting."""
+"""A longer text is checked in pieces of this length, each in its own time."""
 MAX_SECRET = 24_000
 """Characters of the longest that is looked for: a private key."""
 MAX_PATTERN = 2_000
@@ -112,11 +112,18 @@ class Redactor:
         return bool(self._patterns or self._extra)
 
     def text(self, text: str) -> str:
-        """Takes at most TIMEOUT_S for each pattern."""
+        """Takes at most TIMEOUT_S for each pattern and MAX_CHARS."""
         if not self._searches or not text:
             return text
-        if len(text) > MAX_CHARS:
-            return WITHHELD
+        clean, start = [], 0
+        while len(text) - start > MAX_CHARS:  # a piece ends where no secret can go on
+            piece = text[start : start + MAX_CHARS]
+            end = self.held_from(piece) or MAX_CHARS
+            clean.append(self._cleaned(piece[:end]))
+            start += end
+        return "".join([*clean, self._cleaned(text[start:])])
+
+    def _cleaned(self, text: str) -> str:
         for search in self._searches:
             text = search.cleaned(text)
         return text

@@ -119,8 +119,13 @@ def test_hostile_text_costs_time_in_proportion_to_its_length(piece: str) -> None
     assert min(cost(30_000) for _ in range(3)) < 40 * max(short, 0.0005)
 
 
-def test_a_text_that_is_too_long_to_be_checked_is_withheld() -> None:
-    assert REDACTOR.text("a" * (MAX_CHARS + 1)) == WITHHELD
+@pytest.mark.parametrize("before", [MAX_CHARS - 60, MAX_CHARS - 10, MAX_CHARS, 2 * MAX_CHARS - 30])
+def test_a_long_text_is_checked_in_pieces_and_a_key_across_two_is_found(before: int) -> None:
+    key = "sk-" + "a1B2" * 12
+    text = "x " * (before // 2) + f" {key} " + "y " * 1000
+
+    assert REDACTOR.text(text) == text.replace(key, REDACTOR.text(key))
+    assert key not in REDACTOR.text(text)
 
 
 @given(st.text(max_size=200))
