@@ -24,29 +24,36 @@ class OpenTurn:
     heartbeat: float
 
 
-def check_store(path: Path) -> Counter[str]:
-    """Raises AssertionError: damage, gaps, unanswered calls, counts that do not fit. How much there was."""
+def check_store(path: Path, *, taken_back: bool = False) -> Counter[str]:
+    """Raises AssertionError: damage, gaps, unanswered calls, counts that do not fit. How much there was. With
+    ``taken_back``, somebody undid turns or dropped branches: then numbers are missing, and none is given twice."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
         db.execute("BEGIN")  # one moment of the store for all that follows
         sessions = db.execute("SELECT namespace, id, head, turns FROM sessions").fetchall()
         for namespace, session, head, turns in sessions:
-            _check_session(db, (namespace, session), head, turns)
+            _check_session(db, (namespace, session), head, turns, taken_back=taken_back)
         items, stored = (db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("items", "turns"))
         return Counter({"sessions checked": len(sessions), "items checked": items, "turns checked": stored})
 
 
-def _check_session(db: sqlite3.Connection, key: tuple[str, str], head: int, turns: int) -> None:
+def _check_session(db: sqlite3.Connection, key: tuple[str, str], head: int, turns: int, *, taken_back: bool) -> None:
     here = "WHERE namespace = ? AND session = ?"
     items = db.execute(f"SELECT seq, turn, body FROM items {here} ORDER BY seq", key).fetchall()
-    assert [seq for seq, _, _ in items] == list(range(1, head + 1)), f"{key}: numbers have gaps or go beyond the head"
+    assert _numbered([seq for seq, _, _ in items], head, gaps=taken_back), f"{key}: numbers have gaps or pass the head"
     states = db.execute(f"SELECT id, state, ordinal FROM turns {here} ORDER BY ordinal", key).fetchall()
-    assert [ordinal for _, _, ordinal in states] == list(range(1, turns + 1)), f"{key}: turns have gaps"
+    assert _numbered([ordinal for _, _, ordinal in states], turns, gaps=taken_back), f"{key}: turns have gaps"
     is_open = {turn for turn, state, _ in states if state == "open"}
     order = {turn: ordinal for turn, _, ordinal in states}
     assert [order[turn] for _, turn, _ in items] == sorted(order[turn] for _, turn, _ in items), f"{key}: turns mix"
     _check_pairs(key, [(turn, json.loads(body)) for _, turn, body in items], is_open)
+
+
+def _numbered(numbers: list[int], last: int, *, gaps: bool) -> bool:
+    if not gaps:
+        return numbers == list(range(1, last + 1))
+    return numbers == sorted(set(numbers)) and all(1 <= number <= last for number in numbers)
 
 
 def _check_pairs(key: tuple[str, str], items: list[tuple[str, dict[str, Any]]], is_open: set[str]) -> None:

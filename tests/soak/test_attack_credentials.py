@@ -76,6 +76,8 @@ async def state(server: AgentServer, target: Victim) -> Any:
     """All of B that an attack could change, as a person sees it."""
     async with server.client() as client:
         sessions = [(await client.get(f"agent/v1/sessions/{one}")).json() for one in (target.session, "b-asks")]
+        for session in sessions:
+            del session["accessed"]  # looking is use: the next line changes it
         items = [
             (await client.get(f"agent/v1/sessions/{one}/items")).json()["items"] for one in (target.session, "b-asks")
         ]

@@ -247,4 +247,5 @@ async def test_fuzz_http(soak: Soak, agent_server: ServerFactory) -> None:
     assert "Uncaught exception" not in log, log[log.index("Uncaught exception") :][:4000]
     assert await server.stop() == 0
     assert soak.counts["turns started"], "nothing that was sent was right"
-    soak.counts.update(await asyncio.to_thread(check_store, server.directory / "data" / "sessions.db"))
+    store = server.directory / "data" / "sessions.db"
+    soak.counts.update(await asyncio.to_thread(check_store, store, taken_back=True))
