@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from agent_kernel.sessions import process
+from agent_kernel.sessions import process, synced_file
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
 """Temporary files end with the pid of their writer."""
@@ -66,7 +66,7 @@ class SidecarFile:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_directory(target.parent)
+        synced_file.sync_directory(target.parent)
         self.collect()
         return "conflict" if conflict else "written"
 
@@ -168,24 +168,5 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write_temporary(target: Path, body: bytes) -> Path:
-    """A complete, synced file beside the target, hidden from file browsers; nothing is left when that fails."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
-
-
-def _sync_directory(directory: Path) -> None:
-    """Makes the rename durable where directories can be opened (not on Windows)."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Beside the target, hidden from file browsers; as readable as other files of the person."""
+    return synced_file.written(target.with_name(f".{target.name}.{os.getpid()}.tmp"), body, 0o666)

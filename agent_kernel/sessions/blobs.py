@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent_kernel.sessions import synced_file
+
 IN_ROW = 16 * 1024
 """Bytes up to which a medium stays in its row. A file costs about 5 ms (two fsyncs) whatever its size, a row of this
 size 0.2 ms; larger ones make the database slow to copy and to vacuum (measured on ext4, one virtual disk)."""
@@ -40,16 +42,9 @@ class BlobFiles:
         for folder in folders:
             folder.mkdir(mode=0o700, exist_ok=True)
         partial = path.with_name(f"{digest}.{secrets.token_hex(4)}{PART}")
-        try:
-            with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        os.replace(synced_file.written(partial, data), path)
         for folder in (*reversed(folders), self.directory.parent):
-            sync_directory(folder)
+            synced_file.sync_directory(folder)
 
     def get(self, namespace: str, digest: str) -> bytes | None:
         """None when the file is missing, or is not what was written."""
@@ -80,16 +75,6 @@ class Connection(sqlite3.Connection):
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]  # whatever sqlite3.connect passes on
         self.unnamed: set[tuple[str, str]] = set()
-
-
-def sync_directory(path: Path) -> None:
-    """What was renamed into it stays after a power cut. Systems that can not do this do it by themselves."""
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _whole(path: Path, digest: str) -> bytes | None:

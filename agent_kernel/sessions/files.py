@@ -19,8 +19,8 @@ from typing import Any
 import filelock
 
 from agent_kernel.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.sessions import documents, schema
-from agent_kernel.sessions.blobs import BlobFiles, sync_directory
+from agent_kernel.sessions import documents, schema, synced_file
+from agent_kernel.sessions.blobs import BlobFiles
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.sqlite import NONE, SqliteStore
@@ -176,7 +176,7 @@ class _Folder:
         try:
             for path, content in wanted.items():
                 if content is not None:
-                    partial[path] = _written(path, content)
+                    partial[path] = _beside(path, content)
             self._behind |= dirty
             self._replace(wanted, partial)
         finally:
@@ -192,7 +192,7 @@ class _Folder:
             if content is None:
                 path.unlink(missing_ok=True)
         for folder in {path.parent for path in wanted}:
-            sync_directory(folder)
+            synced_file.sync_directory(folder)
 
     def _path(self, place: tuple[str, str]) -> Path:
         if place == BINDINGS:
@@ -222,18 +222,8 @@ def _watch(db: sqlite3.Connection, tables: Mapping[str, list[str]]) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    os.replace(_written(path, data), path)
+    os.replace(_beside(path, data), path)
 
 
-def _written(path: Path, data: bytes) -> Path:
-    """A file beside ``path`` with this content, on the disk."""
-    partial = path.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    return partial
+def _beside(path: Path, data: bytes) -> Path:
+    return synced_file.written(path.with_name(f".{secrets.token_hex(8)}.part"), data)
