@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from agent_kernel.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import filesystem, schema
@@ -113,7 +113,16 @@ class Database:
             wanted = [job for job in jobs if job.outcome.set_running_or_notify_cancel()]
             if len(wanted) < 2 or not self._together(wanted):
                 for job in wanted:
-                    job.settle(lambda job=job: self._transact(job.begin, job.work))  # type: ignore[misc]  # bound per loop
+                    self._alone(job)
+
+    def _alone(self, job: _Job) -> None:
+        try:
+            result = self._transact(job.begin, job.work)
+            self._sweep()
+        except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
+            job.outcome.set_exception(error)
+        else:
+            job.outcome.set_result(result)
 
     def _next(self) -> list[_Job]:
         """The one that waited longest; if it writes, with the writes that wait right behind it."""
@@ -128,24 +137,25 @@ class Database:
     def _together(self, jobs: Sequence[_Job]) -> bool:
         """Several writes in one transaction, which costs a quarter less and, when durable, one wait for the disk; each
         is undone by itself if it fails. False: nothing of any was written, and each has to be tried alone."""
-        endings: list[Callable[[], Any]] = []
+        told: list[Callable[[], None]] = []
 
         def work(connection: sqlite3.Connection) -> None:
             for job in jobs:
                 connection.execute("SAVEPOINT job")
                 try:
-                    endings.append(functools.partial(_same, job.work(connection)))
+                    told.append(functools.partial(job.outcome.set_result, job.work(connection)))
                 except AgentKernelError as refusal:
                     connection.execute("ROLLBACK TO job")
-                    endings.append(functools.partial(_again, refusal))
+                    told.append(functools.partial(job.outcome.set_exception, refusal))
                 connection.execute("RELEASE job")
 
         try:
             self._transact(WRITE, work)
         except Exception:  # noqa: BLE001  one of them, or the disk: alone, each meets its own error
             return False
-        for job, ending in zip(jobs, endings, strict=True):
-            job.settle(ending)
+        self._sweep()
+        for tell in told:
+            tell()
         return True
 
     def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -165,12 +175,14 @@ class Database:
                     self._roll_back(connection)
         except (sqlite3.Error, OSError) as error:
             raise self._named(error) from error
-        if connection.unnamed:
-            self._sweep(connection)
         return result
 
-    def _sweep(self, connection: Connection) -> None:
-        """What was written is written, whatever happens to files that nobody names: what stays is collected later."""
+    def _sweep(self) -> None:
+        """After a write: what was written is written, whatever happens to files that nobody names; what stays is
+        collected later."""
+        connection = self._connection
+        if connection is None or not connection.unnamed:
+            return
         try:
             blobs.sweep(connection)
         except (sqlite3.Error, OSError) as error:
@@ -287,20 +299,6 @@ class _Job:
     begin: str
     work: Callable[[sqlite3.Connection], Any]
     outcome: Future[Any]
-
-    def settle(self, ending: Callable[[], Any]) -> None:
-        try:
-            self.outcome.set_result(ending())
-        except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            self.outcome.set_exception(error)
-
-
-def _same(result: T) -> T:
-    return result
-
-
-def _again(error: AgentKernelError) -> NoReturn:
-    raise error
 
 
 async def settled(future: Future[T], *, may_skip: bool = True) -> T:

@@ -118,7 +118,7 @@ class Redactor:
         clean, start = [], 0
         while len(text) - start > MAX_CHARS:  # a piece ends where no secret can go on
             piece = text[start : start + MAX_CHARS]
-            end = self.held_from(piece) or MAX_CHARS
+            end = self.held_from(piece)
             clean.append(self._cleaned(piece[:end]))
             start += end
         return "".join([*clean, self._cleaned(text[start:])])

@@ -117,24 +117,12 @@ async def test_a_table_that_is_gone_fails_the_call_and_leaves_no_transaction(
     assert len(await file_store.latest(KEY)) == 1
 
 
-async def test_a_commit_that_fails_is_undone_and_the_next_write_works(
-    file_store: SqliteStore, path: Path, refused: set[str]
+@pytest.mark.parametrize("failing", [{"COMMIT"}, {"COMMIT", "ROLLBACK"}], ids=["commit", "commit and undoing it"])
+async def test_a_write_that_can_not_end_leaves_nothing_and_the_next_one_works(
+    file_store: SqliteStore, path: Path, refused: set[str], failing: set[str]
 ) -> None:
     talk = await Talk.begin(file_store, Owner.here())
-    refused.add("COMMIT")
-    with pytest.raises(StoreError):
-        await file_store.append(talk.turn, talk.owner, [user("lost")], 0)
-    assert writable_at_once(path)
-    refused.clear()
-    await talk.say(user("kept"))
-    assert await talk.texts() == ["kept"]
-
-
-async def test_a_connection_that_can_not_undo_is_given_up(
-    file_store: SqliteStore, path: Path, refused: set[str]
-) -> None:
-    talk = await Talk.begin(file_store, Owner.here())
-    refused |= {"COMMIT", "ROLLBACK"}
+    refused |= failing
     with pytest.raises(StoreError):
         await file_store.append(talk.turn, talk.owner, [user("lost")], 0)
     assert writable_at_once(path)
