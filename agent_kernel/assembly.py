@@ -106,12 +106,17 @@ def named(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: S
     """The implementation called ``name``; ``package.module:Class`` is called with settings. Raises InvalidRequest."""
     if name in table:
         return table[name](settings)
-    module, _, attribute = name.partition(":")
-    if not attribute:
+    if ":" not in name:
         raise InvalidRequest(f"There is no {name!r}; there are {', '.join(table)}, or give package.module:Class.")
+    return _found(name)(settings)
+
+
+def _found(name: str) -> Any:
+    """What ``package.module:Class`` names. Raises InvalidRequest."""
+    module, _, attribute = name.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)(settings)
-    except (ImportError, AttributeError) as error:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
         raise InvalidRequest(f"{name} can not be loaded: {error}.") from error
 
 
@@ -120,11 +125,10 @@ def _observers(settings: Settings) -> Observers:
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
     found: list[Observer] = []
     for name in names:
-        module, _, attribute = name.partition(":")
         try:
-            found.append(getattr(importlib.import_module(module), attribute)())
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            raise InvalidRequest(f"The observer {name!r} can not be loaded: {error}.") from error
+            found.append(_found(name)())
+        except TypeError as error:
+            raise InvalidRequest(f"The observer {name!r} can not be made: {error}.") from error
     return Observers(found)
 
 

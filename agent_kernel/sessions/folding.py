@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from agent_kernel.errors import StoreError
-from agent_kernel.sessions.store import Search
+from agent_kernel.sessions.store import Fold
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -22,7 +22,7 @@ class Folding:
     """One task, begun by ``start`` and ended by ``aclose``, which may be called in any state. A store that fails is
     tried again; search finds everything meanwhile, only slower."""
 
-    def __init__(self, store: Search, *, every_s: float = EVERY_S, again_s: float = AGAIN_S) -> None:
+    def __init__(self, store: Fold, *, every_s: float = EVERY_S, again_s: float = AGAIN_S) -> None:
         self._store = store
         self._every_s = every_s
         self._again_s = again_s

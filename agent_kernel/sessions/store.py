@@ -243,15 +243,16 @@ class Summaries(Protocol):
         ...
 
 
-class Search(Protocol):
+class Fold(Protocol):
+    async def fold(self, limit: int = 1000) -> int:
+        """Takes up to ``limit`` new items into the index; how many are left. Search finds items before that too."""
+        ...
+
+
+class Search(Fold, Protocol):
     async def search(self, namespace: str, query: Query) -> list[Hit]:
         """Sessions in which any of the words occurs in what a person or a model said, best first; of equal ones the one
         that changed last. What ``sessions/search.py`` says holds. Raises InvalidRequest."""
-        ...
-
-    async def fold(self, limit: int = 1000) -> int:
-        """Takes up to about ``limit`` new items into the index, in short transactions; how many are left. Search finds
-        items before that too. A store without an index has none left."""
         ...
 
 

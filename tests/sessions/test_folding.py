@@ -12,7 +12,7 @@ from agent_kernel.errors import StoreError
 from agent_kernel.messages import user
 from agent_kernel.sessions.folding import STEP, Folding
 from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Hit, Query, SessionKey, Turn
+from agent_kernel.sessions.model import Query, SessionKey, Turn
 from agent_kernel.sessions.tables import search_texts
 
 
@@ -50,9 +50,6 @@ class Failing:
     def __init__(self) -> None:
         self.calls = 0
         self.succeeded = asyncio.Event()
-
-    async def search(self, namespace: str, query: Query) -> list[Hit]:
-        raise NotImplementedError
 
     async def fold(self, limit: int = 1000) -> int:
         self.calls += 1
