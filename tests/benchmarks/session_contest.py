@@ -1,262 +1,28 @@
 """One session store at one task, in a process of its own: ``python session_contest.py CONTESTANT TASK DIRECTORY [N]``.
 
-Prints a JSON object. Runs in three environments (ours, openai-agents, selectools), so every contestant imports its own.
+Prints a JSON object. Runs in three environments (ours, openai-agents, selectools), which have different contestants:
+see ``session_contestants.py``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib
 import json
 import os
-import random
 import sqlite3
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-WORDS = [
-    "time",
-    "of",
-    "data",
-    "people",
-    "model",
-    "cell",
-    "result",
-    "answer",
-    "value",
-    "table",
-    "figure",
-    "plot",
-    "error",
-    "kernel",
-    "frame",
-    "series",
-    "index",
-]
+from tests.benchmarks.session_contestants import CONTESTANTS, Ours, text
+
 LATER = 10_000_000
 """The number of the first message behind those that a session was filled with."""
 TURNS, BLOCKS = 30, 6
 """Repetitions of one figure."""
-
-
-@functools.cache
-def text(n: int) -> str:
-    """330 to 500 characters, another one for every n; ``common`` in nearly all of them, ``rareword`` in one of 25."""
-    chosen = random.Random(n)
-    words = ["common" if n % 50 else "uncommn", *(chosen.choice(WORDS) for _ in range(chosen.randint(58, 80)))]
-    words += ["rareword"] if n % 25 == 0 else []
-    return f"{n} " + " ".join(words)[:480]
-
-
-def role(n: int) -> str:
-    return "assistant" if n % 2 else "user"
-
-
-class Contestant(Protocol):
-    """Sessions by name; messages are numbered, ``text(n)``."""
-
-    async def fill(self, session: str, count: int) -> None: ...
-
-    async def turn(self, session: str, n: int) -> None:
-        """Adds messages n and n + 1."""
-        ...
-
-    async def tail(self, session: str) -> int:
-        """Reads the newest 20."""
-        ...
-
-    async def search(self, word: str) -> int: ...
-
-    async def close(self) -> None: ...
-
-
-class Ours:
-    def __init__(self, directory: Path, *, durable: bool = False) -> None:
-        self.messages: Any = importlib.import_module("agent_kernel.messages")
-        self.model: Any = importlib.import_module("agent_kernel.sessions.model")
-        self.store: Any = importlib.import_module("agent_kernel.sessions.sqlite").SqliteStore(
-            directory / "ours.db", durable=durable
-        )
-
-    def key(self, session: str) -> Any:
-        return self.model.SessionKey("local", session)
-
-    def said(self, start: int, count: int) -> list[Any]:
-        return [getattr(self.messages, role(n))(text(n)) for n in range(start, start + count)]
-
-    async def fill(self, session: str, count: int) -> None:
-        for start in range(0, count, 1000):
-            await self.store.add_messages(self.key(session), self.said(start, min(1000, count - start)))
-
-    async def turn(self, session: str, n: int) -> None:
-        turn = self.model.Turn(f"turn-{n}", self.key(session))
-        await self.store.add_turn(turn, self.said(n, 2))
-
-    async def tail(self, session: str) -> int:
-        return len(await self.store.latest(self.key(session), 20))
-
-    async def search(self, word: str) -> int:
-        return len(await self.store.search("local", self.model.Query(word)))
-
-    async def index(self) -> None:
-        while await self.store.fold(100_000):
-            pass
-
-    async def close(self) -> None:
-        await self.store.aclose()
-
-
-class Durable(Ours):
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, durable=True)
-
-
-class Adapter(Ours):
-    """Our store behind the protocol of openai-agents."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.session: Any = importlib.import_module("agent_kernel.peers.openai_agents").AgentsSession
-
-    async def turn(self, session: str, n: int) -> None:
-        await self.session(session, self.store).add_items([{"role": role(k), "content": text(k)} for k in (n, n + 1)])
-
-    async def tail(self, session: str) -> int:
-        return len(await self.session(session, self.store).get_items(20))
-
-
-class OpenAI:
-    """Its SQLiteSession, one object for each session, as its documentation has it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "openai.db"
-        self.type: Any = importlib.import_module("agents").SQLiteSession
-        self.open: dict[str, Any] = {}
-
-    def session(self, name: str) -> Any:
-        if name not in self.open:
-            self.open[name] = self.type(name, self.path)
-        return self.open[name]
-
-    async def fill(self, session: str, count: int) -> None:
-        await self.session(session).add_items([{"role": role(n), "content": text(n)} for n in range(count)])
-
-    async def turn(self, session: str, n: int) -> None:
-        await self.session(session).add_items([{"role": role(k), "content": text(k)} for k in (n, n + 1)])
-
-    async def tail(self, session: str) -> int:
-        return len(await self.session(session).get_items(20))
-
-    async def search(self, word: str) -> int:
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        for session in self.open.values():
-            session.close()
-
-
-class Selectools:
-    """Saves the whole memory, on the event loop, as its agent does."""
-
-    def __init__(self, directory: Path, store: str = "SQLiteSessionStore") -> None:
-        sessions: Any = importlib.import_module("selectools.sessions")
-        types: Any = importlib.import_module("selectools.types")
-        self.memory: Any = importlib.import_module("selectools.memory").ConversationMemory
-        self.message: Any = types.Message
-        self.role: Any = types.Role
-        made = getattr(sessions, store)
-        self.store: Any = made(db_path=str(directory / "s.db")) if "SQL" in store else made(str(directory / "json"))
-        self.open: dict[str, Any] = {}
-
-    def said(self, start: int, count: int) -> list[Any]:
-        return [self.message(role=self.role(role(n)), content=text(n)) for n in range(start, start + count)]
-
-    async def fill(self, session: str, count: int) -> None:
-        self.open[session] = self.memory(max_messages=10**9)
-        self.open[session].add_many(self.said(0, count))
-        self.store.save(session, self.open[session])
-
-    async def turn(self, session: str, n: int) -> None:
-        memory = self.open.setdefault(session, self.memory(max_messages=10**9))
-        memory.add_many(self.said(n, 2))
-        self.store.save(session, memory)
-
-    async def tail(self, session: str) -> int:
-        return len(self.store.load(session).get_recent(20))
-
-    async def search(self, word: str) -> int:
-        return len(self.store.search(word))
-
-    async def close(self) -> None:
-        pass
-
-
-class SelectoolsJson(Selectools):
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, "JsonFileSessionStore")
-
-
-class Floor:
-    """The least that keeps messages: one connection, one table, one transaction, WAL, NORMAL."""
-
-    def __init__(self, directory: Path) -> None:
-        self.db = sqlite3.connect(directory / "floor.db", isolation_level=None, check_same_thread=False)
-        self.db.execute("PRAGMA journal_mode = WAL")
-        self.db.execute("PRAGMA synchronous = NORMAL")
-        self.db.execute("CREATE TABLE items (session TEXT, seq INTEGER, body TEXT, UNIQUE (session, seq))")
-
-    def put(self, session: str, ns: Sequence[int]) -> None:
-        self.db.execute("BEGIN IMMEDIATE")
-        for n in ns:
-            body = json.dumps({"role": role(n), "content": text(n)})
-            self.db.execute("INSERT INTO items VALUES (?, ?, ?)", (session, n, body))
-        self.db.execute("COMMIT")
-
-    async def fill(self, session: str, count: int) -> None:
-        self.put(session, range(count))
-
-    async def turn(self, session: str, n: int) -> None:
-        self.put(session, (n, n + 1))
-
-    def newest(self, session: str) -> int:
-        rows = self.db.execute("SELECT body FROM items WHERE session = ? ORDER BY seq DESC LIMIT 20", (session,))
-        return len([json.loads(body) for (body,) in rows])
-
-    async def tail(self, session: str) -> int:
-        return self.newest(session)
-
-    async def search(self, word: str) -> int:
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        self.db.close()
-
-
-class FloorBeside(Floor):
-    """The same beside the event loop: in a thread, as everything must be that waits for a disk."""
-
-    async def turn(self, session: str, n: int) -> None:
-        await asyncio.to_thread(self.put, session, (n, n + 1))
-
-    async def tail(self, session: str) -> int:
-        return await asyncio.to_thread(self.newest, session)
-
-
-CONTESTANTS: dict[str, Callable[[Path], Any]] = {
-    "ours": Ours,
-    "ours durable": Durable,
-    "ours as openai-agents": Adapter,
-    "openai-agents": OpenAI,
-    "selectools sqlite": Selectools,
-    "selectools json": SelectoolsJson,
-    "bare sqlite": Floor,
-    "bare sqlite, thread": FloorBeside,
-}
 
 
 def prepare(numbers: Iterable[int]) -> None:

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents import Agent, Runner
+import pytest
+from agents import Agent, Runner, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from agent_kernel.peers.openai_agents import AgentsSession
+
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["run", "streamed"])
+"""Of every run."""
+THREE: list[Any] = [
+    {"role": role, "content": f"{what} {n}"}
+    for n in (1, 2, 3)
+    for role, what in (("user", "Message"), ("assistant", "Response"))
+]
+
+
+@function_tool
+def tool() -> str:
+    return "42"
+
+
+@function_tool(needs_approval=True)
+def guarded() -> str:
+    return "done"
+
+
+def one(role: str, text: str) -> Any:
+    return {"role": role, "content": text}
 
 
 def said(*texts: str) -> list[list[Any]]:
