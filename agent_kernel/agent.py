@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from agent_kernel.context import INSTRUCTIONS, Context, View
@@ -39,6 +40,7 @@ from agent_kernel.protocols import (
     EndChunk,
     Engine,
     EngineRequest,
+    FileKeeper,
     ReasoningChunk,
     TextChunk,
     Tool,
@@ -55,6 +57,8 @@ from agent_kernel.sessions.observers import Observer, Observers
 from agent_kernel.sessions.redacted_events import RedactedEvents
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.toolbox import Place, Toolbox
+from agent_kernel.tools import source
+from agent_kernel.tools.source import Occasion, Offered, ToolSource
 
 log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16
@@ -91,6 +95,12 @@ class Running:
     saved: int = 0
     media: dict[str, bytes] = field(default_factory=dict)
     place: Prepared | None = None
+    tools: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What is known of the turn at its end."""
+        return {"tools": list(self.tools), **self.calls.record}
 
     def emit(self, body: Body) -> None:
         self.calls.note(body)
@@ -127,8 +137,9 @@ class Agent:
     ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked. ``input_hook``
     decides what the model sees of a conversation and what of a request is kept (``sessions/input_hook.py``);
     ``history_limit`` is how many earlier items it sees at most, None: all that fit. ``observers`` are told of the
-    session. ``afterwards`` is what a server has done when a turn was answered; without it older turns are summarised
-    only when somebody asks.
+    session. ``sources`` are asked for more tools at the beginning of each turn, ``files`` keeps what tools produce;
+    ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be used. ``afterwards`` is what a
+    server has done when a turn was answered; without it older turns are summarised only when somebody asks.
     """
 
     def __init__(
@@ -146,6 +157,10 @@ class Agent:
         history_limit: int | None = None,
         observers: Observers | Sequence[Observer] = (),
         afterwards: Afterwards | None = None,
+        sources: Sequence[ToolSource] = (),
+        files: FileKeeper | None = None,
+        notebook_dir: Path | None = None,
+        trusted: bool = False,
     ) -> None:
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
         self._store = store
@@ -160,6 +175,10 @@ class Agent:
             store, self.key, clean=self._ledger.clean, hook=input_hook, limit=history_limit
         )
         self._max_tool_rounds = max_tool_rounds
+        self._sources = tuple(sources)
+        self._files = files
+        self._notebook_dir = notebook_dir
+        self._trusted = trusted
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
         """One turn to its end. Raises SessionBusy; a turn that fails is a result with its error."""
@@ -205,9 +224,8 @@ class Agent:
 
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
         await self._titled(request)
-        record = self._metadata | {"permission": request.permission, "tools": [tool.spec.name for tool in self._tools]}
         info = self._engine.info()
-        record |= {"local": info.local, "host": info.host}
+        record = self._metadata | {"permission": request.permission, "local": info.local, "host": info.host}
         model = info.model
         turn = Turn(
             turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=model, record=record
@@ -230,7 +248,9 @@ class Agent:
         """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
         info = self._engine.info()
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
-        prepared = await self._conversation.prepare(turn.request, turn.opened.head)
+        offered = await self._offered(turn)
+        noted = replace(turn.request, notes=(*turn.request.notes, *offered.notes))
+        prepared = await self._conversation.prepare(noted, turn.opened.head)
         await self._observers.loaded(turn.opened.turn.id, self.key.id, len(prepared.history))
         for news in self._afterwards.news(self.key):
             turn.emit(news)
@@ -244,7 +264,7 @@ class Agent:
             sees=info.vision or (info.local and info.state != "ready"),
             summary=prepared.summary,
         )
-        toolbox = Toolbox(self._tools, self._gate)
+        toolbox = Toolbox(offered.tools, self._gate, self._files)
         cap = self._cap(turn.request)
         while True:
             view = context.view(prepared.history, turn.messages)
@@ -257,10 +277,21 @@ class Agent:
             if not calls:
                 return
             turn.rounds += 1
-            place = Place(self.key, turn.opened.turn.id, turn.rounds)
+            place = Place(self.key, turn.opened.turn.id, turn.rounds, turn.opened.turn.ordinal - 1)
             async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
                 async for result in results:
                     await turn.save(result)
+
+    async def _offered(self, turn: Running) -> Offered:
+        """The agent's own tools and those of its sources; none where none may be called."""
+        if self._cap(turn.request) == 0:
+            return Offered()
+        occasion = Occasion(self.key, turn.request, turn.emit, self._notebook_dir, self._trusted)
+        offered = await source.gather(self._sources, occasion)
+        own = {tool.spec.name for tool in self._tools}
+        tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
+        turn.tools = tuple(tool.spec.name for tool in tools)
+        return Offered(tools, offered.notes)
 
     def _asked(self, turn: Running, view: View, tools: tuple[ToolSpec, ...]) -> EngineRequest:
         request = turn.request
@@ -342,7 +373,7 @@ class Agent:
     async def _finish(
         self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
-        unsaved = await turn.opened.close(state, reason, turn.usage, turn.calls.record)
+        unsaved = await turn.opened.close(state, reason, turn.usage, turn.record)
         if unsaved is not None:
             turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
         if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):

@@ -21,7 +21,7 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import Engine, Sandbox, Tool
+from agent_kernel.protocols import Engine, FileKeeper, Sandbox
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.afterwards import Afterwards
@@ -42,8 +42,9 @@ from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.settings import OFF, Settings
 from agent_kernel.tools.offers import Offers
-from agent_kernel.tools.python import LivePython, SandboxPython
-from agent_kernel.tools.recall import Recall
+from agent_kernel.tools.python import PythonTools
+from agent_kernel.tools.recall import RecallTools
+from agent_kernel.tools.source import ToolSource
 
 log = logging.getLogger(__name__)
 RECOVER_EVERY_S = 30.0
@@ -138,6 +139,12 @@ def _transcripts(settings: Settings) -> LiveTranscripts | None:
     return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
 
 
+def has_tool(settings: Settings, group: str) -> bool:
+    """Whether the server has this group of tools."""
+    named = {name.strip() for name in settings.tools.split(",")}
+    return group in named or "agent" in named
+
+
 class Runtime:
     """One server's engine, store, sandbox and gate. ``build`` does no I/O; ``start`` begins recovery, ``aclose`` ends
     everything that was started, whatever state it is in. ``root`` is the contents root under which notebooks are bound,
@@ -158,8 +165,19 @@ class Runtime:
         self.approvals = Approvals()
         self.offers = Offers()
         self.root = ""
+        self.files: FileKeeper | None = None
+        self.sources = self._sources()
         self.folding = Folding(self.store)
         self._recovery: asyncio.Task[None] | None = None
+
+    def _sources(self) -> list[ToolSource]:
+        """What turns may have, by the setting ``tools``."""
+        settings, found = self.settings, list[ToolSource]()
+        if has_tool(settings, "python"):
+            found.append(PythonTools(self.sandbox, self.offers, settings.run_timeout_s))
+        if has_tool(settings, "recall") or settings.recall == "on":
+            found.append(RecallTools(self.store, lambda: self.root))
+        return found
 
     @classmethod
     def build(cls, settings: Settings) -> Runtime:
@@ -198,33 +216,28 @@ class Runtime:
         request: TurnRequest,
         *,
         notebook_dir: Path | None = None,
+        trusted: bool = False,
         metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """The agent for one turn: its engine is ``request.model``, its tools are where ``request.where`` says, its gate
-        has the stricter permissions. Raises UnknownModel, Forbidden."""
+        """The agent for one turn: its engine is ``request.model``, its python runs where ``request.where`` says, its
+        gate has the stricter permissions. Settings found beside the notebook count only if it is ``trusted``. Raises
+        UnknownModel, Forbidden."""
         gate = Gate(self.approvals, self.settings.permission, request.permission, request.answers)
         return Agent(
             self.store,
             self.engines.get(request.model),
             key,
-            self._tools(request, notebook_dir),
             metadata=metadata,
             gate=gate,
             ledger=self.ledger,
             observers=self.observers,
             afterwards=self.afterwards,
             max_tool_rounds=self.settings.max_tool_rounds,
+            sources=self.sources,
+            files=self.files,
+            notebook_dir=notebook_dir,
+            trusted=trusted,
         )
-
-    def _tools(self, request: TurnRequest, notebook_dir: Path | None) -> list[Tool]:
-        recall = [Recall(self.store, self.root)] if self.settings.recall == "on" else []
-        return [self._python(request.where, notebook_dir), *recall]
-
-    def _python(self, where: str, notebook_dir: Path | None) -> Tool:
-        if where == "live":
-            return LivePython(self.offers)
-        read = [notebook_dir] if notebook_dir else []
-        return SandboxPython(self.sandbox, read, self.settings.run_timeout_s)
 
     async def aclose(self) -> None:
         if self._recovery is not None:
@@ -232,6 +245,8 @@ class Runtime:
             await asyncio.wait([self._recovery])
         await self.folding.aclose()
         await self.afterwards.aclose()
+        for source in self.sources:
+            await source.aclose()
         await self.engines.aclose()
         await self.sandbox.aclose()
         await self.store.aclose()

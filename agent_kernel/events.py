@@ -106,7 +106,10 @@ class CallOutput:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequired:
-    """A person must decide. ``code`` is exactly what will run, ``target`` where."""
+    """A person must decide. ``code`` is exactly what will run, ``target`` where. ``shown`` is the hash of what is shown
+    (name, target and arguments): a decision names it, so that it counts for nothing else. ``remember``: what may be
+    decided beyond this call (session, never). ``until``: when it is denied by itself (seconds since the epoch); None:
+    it waits."""
 
     type: ClassVar[str] = "approval.required"
     approval: str
@@ -115,6 +118,12 @@ class ApprovalRequired:
     kind: str
     target: str
     code: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "built_in"
+    label: str = ""
+    shown: str = ""
+    remember: tuple[str, ...] = ()
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +155,7 @@ class CallClaimed:
 @dataclass(frozen=True, slots=True)
 class CallFinished:
     """``text`` is what the model reads. ``media`` are ``{mime, hash, size, data}``, data in base64 unless it was shown
-    already by the client that ran the call."""
+    already by the client that ran the call. ``details`` are facts for programs, by tool; ``files`` are ids."""
 
     type: ClassVar[str] = "call.finished"
     call: str
@@ -155,6 +164,18 @@ class CallFinished:
     text: str
     seconds: float
     media: tuple[Mapping[str, Any], ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileProduced:
+    """A file is kept with the session. ``file`` is ``File.to_json`` with its body (``text`` or ``data_base64``) where
+    that is small."""
+
+    type: ClassVar[str] = "file.produced"
+    call: str
+    file: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +222,7 @@ Body: TypeAlias = (
     | CallOffered
     | CallClaimed
     | CallFinished
+    | FileProduced
     | StateLost
     | Notice
     | TurnFinished

@@ -17,7 +17,7 @@ from typing import Literal
 from agent_kernel.errors import NotFound
 from agent_kernel.events import ApprovalRequired, ApprovalResolved, Emit
 from agent_kernel.messages import ToolCall
-from agent_kernel.protocols import ToolSpec
+from agent_kernel.protocols import ToolContext, ToolSpec
 from agent_kernel.settings import Permission
 
 STRICTNESS: tuple[Permission, ...] = ("auto", "ask", "deny")
@@ -25,6 +25,7 @@ STRICTNESS: tuple[Permission, ...] = ("auto", "ask", "deny")
 DEFAULTS: Mapping[str, Permission] = MappingProxyType(
     {
         "python.sandbox": "auto",
+        "python.draft": "auto",
         "shell": "auto",
         "files.read": "auto",
         "sessions.read": "auto",
@@ -102,7 +103,7 @@ class Gate:
     answers: frozenset[str] = frozenset()
     policy: Mapping[str, Permission] = field(default_factory=lambda: DEFAULTS)
 
-    async def decide(self, turn: str, spec: ToolSpec, call: ToolCall, emit: Emit) -> Verdict:
+    async def decide(self, spec: ToolSpec, context: ToolContext) -> Verdict:
         permission = strictest(self.policy.get(spec.kind, "ask"), self.server, self.request)
         if permission == "auto":
             return Verdict(True, "allowed by the defaults")
@@ -110,7 +111,7 @@ class Gate:
             return Verdict(False, f"{spec.name} was denied by policy")
         if not self.answers & {spec.kind, "*"}:
             return Verdict(False, f"{spec.name} ({spec.where}) needs a person's yes, and nobody can answer here")
-        return await self.approvals.ask(turn, spec, call, emit)
+        return await self.approvals.ask(context.turn, spec, context.call, context.emit)
 
 
 def shown_code(call: ToolCall) -> str:

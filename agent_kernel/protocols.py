@@ -12,23 +12,31 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from agent_kernel.events import Emit
+from agent_kernel.files import Kept, Produced
 from agent_kernel.messages import Media, Message, Status, ToolCall, Usage
 from agent_kernel.sessions.model import SessionKey
+
+Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client"]
+Source: TypeAlias = Literal["built_in", "user", "mcp", "external"]
 
 # ---------------------------------------------------------------------------------------------------- engine
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people."""
+    """``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people.
+    ``source`` says whose it is: ours, the person's own function, an MCP server's, or another program's. ``label`` is
+    what people call it (the name where it is empty)."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     kind: str
-    where: Literal["live", "sandbox", "server", "client"] = "server"
+    where: Where = "server"
     shared_state: bool = True
     """Calls of a round that touch shared state run one after the other; the others in parallel."""
+    source: Source = "built_in"
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,23 +159,28 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know of the turn it runs in. ``emit`` announces progress (CallOutput)."""
+    """What a tool may know of the turn it runs in. ``emit`` announces progress (CallOutput). ``ordinal`` is the turn's
+    number in its session, from 0."""
 
     key: SessionKey
     turn: str
     round: int
     call: ToolCall
     emit: Emit
+    ordinal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """``text`` is for the model. ``shown`` media were already displayed by the client that ran the call."""
+    """``text`` is for the model. ``shown`` media were already displayed by the client that ran the call. ``files`` are
+    kept with the session and named to the model; ``details`` are facts for programs (JSON): an exit code, sources."""
 
     text: str
     status: Status = "success"
     media: tuple[Media, ...] = ()
     shown: bool = False
+    files: tuple[Produced, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Tool(Protocol):
@@ -179,13 +192,48 @@ class Tool(Protocol):
         ...
 
 
+class FileKeeper(Protocol):
+    async def keep(self, files: Sequence[Produced], context: ToolContext) -> list[Kept]:
+        """Keeps what a call produced with its session, in order; what can not be kept (too large, quota, gone) is kept
+        as a file with an error. Raises StoreError."""
+        ...
+
+
 # ---------------------------------------------------------------------------------------------------- sandbox
+
+
+Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A copy of a variable on its way between the person's kernel and the sandbox. Pickle goes into the sandbox only:
+    to read one is to run what its writer chose."""
+
+    name: str
+    encoding: Encoding
+    data: bytes = field(repr=False)
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One run in a sandbox. ``python`` runs in the session's persistent namespace; ``shell`` is one ``sh`` script with
+    no state but files. ``given`` are variables to set first. ``timeout_s`` of wall clock: then interrupt, 3 s, kill;
+    output is kept. ``cpu_s`` of processor time (0 = the policy's)."""
+
+    code: str
+    kind: Literal["python", "shell"] = "python"
+    timeout_s: float = 60.0
+    cpu_s: float = 0.0
+    given: tuple[Variable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """``value`` is the repr of the last expression. ``status``: success, error, timeout or interrupted. ``lost`` says
-    why the variables of this session are gone, once, after a restart."""
+    why the variables of this session are gone, once, after a restart. ``exit_code`` is a shell's. ``less`` says which
+    layers of the sandbox were asked for and not in force."""
 
     status: Status
     stdout: str = ""
@@ -195,21 +243,31 @@ class RunResult:
     media: tuple[Media, ...] = ()
     seconds: float = 0.0
     lost: str = ""
+    exit_code: int | None = None
+    less: str = ""
 
 
 class Sandbox(Protocol):
     async def run(
         self,
         session: SessionKey,
-        code: str,
+        work: Work | str,
         *,
         on_output: Callable[[str, str], None] = lambda stream, text: None,
         read: Sequence[Path] = (),
-        timeout_s: float = 60.0,
+        write: Sequence[Path] = (),
     ) -> RunResult:
-        """Runs code in the session's persistent namespace. ``on_output(stream, text)`` while it runs. ``read`` are the
-        directories it may read beside its work directory, fixed when the session's worker starts. At the time limit:
-        interrupt, 3 s, kill; output kept. Cancelling interrupts. Raises SandboxUnavailable."""
+        """A string is python code with the usual limits. ``on_output(stream, text)`` while it runs. ``read`` and
+        ``write`` are directories and files that the session may use beside its work directory; when they change, its
+        process starts again. Cancelling interrupts. Raises SandboxUnavailable."""
+        ...
+
+    async def reset(self, session: SessionKey) -> None:
+        """Forgets the session's variables; files stay."""
+        ...
+
+    def workdir(self, session: SessionKey) -> Path:
+        """Where the session's code writes; it may not exist yet."""
         ...
 
     async def report(self) -> Mapping[str, Any]:

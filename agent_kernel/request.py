@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from agent_kernel.files import Wanted
 from agent_kernel.messages import Media, Message
-from agent_kernel.protocols import OutputFormat, Sampling
+from agent_kernel.protocols import OutputFormat, Sampling, ToolSpec, Variable
 from agent_kernel.sessions.reconcile import History
 from agent_kernel.settings import Permission
 
@@ -30,6 +33,12 @@ class TurnRequest:
     knows it, reconciled with what is stored; ``auto``, replay if it has an answer before what it adds. System messages
     at its beginning are the instructions of this turn, and not stored. ``history_limit``: how many earlier items the
     model sees at most (None: the session's own limit).
+
+    ``tools`` are the names or groups of tools wanted (None: all that the server has); a request only narrows them.
+    ``client_tools`` are those that the client can run itself. ``inputs`` are ids of files that the model is told of and
+    code finds in its work directory, ``outputs`` are files asked for, ``given`` copies of variables for the sandbox,
+    ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options, None: no web.
+    ``functions`` are tools that the client declares: ``dispatch_url`` runs their calls.
     """
 
     prompt: str = ""
@@ -49,6 +58,15 @@ class TurnRequest:
     messages: tuple[Message, ...] = ()
     history: History = "auto"
     history_limit: int | None = None
+    tools: tuple[str, ...] | None = None
+    client_tools: frozenset[str] = frozenset()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[Wanted, ...] = ()
+    given: tuple[Variable, ...] = ()
+    skills: tuple[str, ...] = ()
+    web: Mapping[str, Any] | None = None
+    functions: tuple[ToolSpec, ...] = ()
+    dispatch_url: str = ""
 
     @property
     def said(self) -> str:

@@ -22,11 +22,21 @@ Redaction = Literal["on", "off"]
 Compaction = Literal["auto", "off"]
 Titles = Literal["rule", "engine", "off"]
 Recall = Literal["on", "off"]
+Surface = Literal["on", "off"]
+SandboxMode = Literal["off", "auto", "on"]
+Profile = Literal["developer", "restricted"]
+Network = Literal["", "none", "loopback", "full"]
 APP = "agent-kernel"
 ON = ("true", "1", "on", "yes")
 OFF = ("false", "0", "off", "no")
+GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", "dispatch", "notebook", "recall")
+"""Of tools, for the setting ``tools``; ``agent`` is all of them."""
 BY_PRESET = -1
 """A number of sessions or turns that ``limits`` decides."""
+POSITIVE = (
+    *("sandbox_memory_mb", "sandbox_cpu_s", "sandbox_procs", "sandbox_fds", "sandbox_file_mb"),
+    *("upload_mb", "output_mb", "run_timeout_s", "shell_timeout_s"),
+)
 CHOICES = {
     "permission": get_args(Permission),
     "export": get_args(Export),
@@ -34,6 +44,10 @@ CHOICES = {
     "compaction": get_args(Compaction),
     "titles": get_args(Titles),
     "recall": get_args(Recall),
+    "surface": get_args(Surface),
+    "sandbox": get_args(SandboxMode),
+    "sandbox_profile": get_args(Profile),
+    "sandbox_network": get_args(Network),
     "backend": ("", "openvino", "transformers", "generate"),
     "precision": ("", "fp32", "bf16", "fp16", "int8", "nf4"),
     "tool_protocol": ("", "fence", "native", "auto"),
@@ -73,6 +87,28 @@ class Settings:
     What is kept (``sessions/limits.py``): ``limits`` keep, mistralrs or nexo, and instead of what that says ``ttl``
     ("24h", "0" = for ever), ``max_sessions`` of a namespace and ``max_history_turns`` (0 = no limit). Beyond
     ``quota_sessions`` and ``quota_gb`` of text and media a namespace gets nothing new (0 = no quota).
+
+    ``tools`` that turns have: names or groups (python, shell, files, web, skills, mcp, functions, dispatch, notebook,
+    recall) with commas between; ``agent`` is all of them. A request only narrows them.
+
+    The sandbox: ``sandbox`` on: what can not be isolated as it should be does not run; auto: it runs with what this
+    system has, and says what is missing; off: without isolation. ``sandbox_profile`` developer sees the tools and
+    packages of this machine, restricted no more than Python needs. ``sandbox_network`` none, loopback or full (by the
+    profile if empty: none); full reaches other machines through a proxy that never leads to this one. The limits are
+    for each session; ``sandbox_read`` and ``sandbox_write`` are more paths, with ``:`` between, ``sandbox_env`` names
+    variables that code sees.
+
+    ``surface``: files that code made are kept and shown even if nobody asked for them. ``upload_mb`` is the largest
+    file that a person may bring, ``output_mb`` the largest that code may make. ``shell_timeout_s`` of a script.
+
+    ``policy`` makes kinds or names of tools stricter or freer: ``{mcp: auto, shell: ask}``; as a variable a JSON
+    object. An administrator's file (``/etc/agent-kernel/policy.toml``) can only be made stricter.
+    ``approval_timeout_s``: a client of the API is waited for so long, then it is no (0 = as long as it takes).
+
+    ``web``: off, duckduckgo, searxng:URL, or package.module:function. ``web_hosts``: private hosts that may be fetched
+    from all the same. ``skills_dir``: where skills are kept. ``mcp_config``: a JSON file of MCP servers. ``functions``:
+    typed functions that are tools, ``package.module:name`` with commas between. ``dispatch_url`` runs the calls of
+    tools that clients declare, with the header Authorization from the variable that ``dispatch_key_env`` names.
     """
 
     model: str = "default"
@@ -117,6 +153,31 @@ class Settings:
     max_history_turns: int = BY_PRESET
     quota_sessions: int = 100_000
     quota_gb: float = 50.0
+    tools: str = "python"
+    sandbox: SandboxMode = "auto"
+    sandbox_profile: Profile = "developer"
+    sandbox_network: Network = ""
+    sandbox_memory_mb: int = 2048
+    sandbox_cpu_s: int = 600
+    sandbox_procs: int = 64
+    sandbox_fds: int = 1024
+    sandbox_file_mb: int = 256
+    sandbox_read: str = ""
+    sandbox_write: str = ""
+    sandbox_env: str = ""
+    surface: Surface = "on"
+    upload_mb: int = 64
+    output_mb: int = 256
+    shell_timeout_s: float = 600.0
+    policy: Mapping[str, str] = field(default_factory=dict)
+    approval_timeout_s: float = 300.0
+    web: str = "off"
+    web_hosts: str = ""
+    skills_dir: str = ""
+    mcp_config: str = ""
+    functions: str = ""
+    dispatch_url: str = ""
+    dispatch_key_env: str = ""
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -134,9 +195,18 @@ class Settings:
             raise InvalidRequest("export_max_mb is 1 or more.")
         if self.quota_sessions < 0:
             raise InvalidRequest("quota_sessions is 0 (no quota) or more.")
-        for name in ("idle_unload_s", "memory_reserve_gb", "quota_gb"):
+        for name in POSITIVE:
+            if getattr(self, name) <= 0:
+                raise InvalidRequest(f"{name} is more than 0.")
+        for name in ("idle_unload_s", "memory_reserve_gb", "quota_gb", "approval_timeout_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InvalidRequest(f"{name} is 0 or more.")
+
+        self._check_tools()
+
+    def _check_tools(self) -> None:
+        if unknown := {name.strip() for name in self.tools.split(",")} - {*GROUPS, "agent", ""}:
+            raise InvalidRequest(f"tools are {', '.join(GROUPS)}, or agent for all; not {', '.join(sorted(unknown))}.")
 
     @property
     def model_sources(self) -> tuple[str, ...]:
@@ -161,6 +231,8 @@ def _convert(name: str, kind: str, value: Any) -> Any:
         return _engines(value)
     if name == "redaction_patterns":
         return _patterns(value)
+    if name == "policy":
+        return _policy(value)
     if kind == "bool":
         return _flag(name, str(value))
     try:
@@ -200,4 +272,14 @@ def _patterns(value: Any) -> Mapping[str, str]:
         found = None
     if not isinstance(found, Mapping) or not all(isinstance(pattern, str) for pattern in found.values()):
         raise InvalidRequest("AGENT_KERNEL_REDACTION_PATTERNS is a JSON object: {label: regular expression}.")
+    return found
+
+
+def _policy(value: Any) -> Mapping[str, str]:
+    try:
+        found = value if isinstance(value, Mapping) else json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping) or not all(choice in get_args(Permission) for choice in found.values()):
+        raise InvalidRequest("AGENT_KERNEL_POLICY is a JSON object: {kind or name of a tool: auto, ask or deny}.")
     return found

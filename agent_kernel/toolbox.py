@@ -15,10 +15,11 @@ import jsonschema
 import referencing
 import referencing.exceptions
 
-from agent_kernel.events import CallFinished, CallStarted, Emit
+from agent_kernel.events import CallFinished, CallStarted, Emit, FileProduced
+from agent_kernel.files import File
 from agent_kernel.messages import Message, ToolCall, shortened, tool_result
 from agent_kernel.permissions import Gate
-from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.protocols import FileKeeper, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.model import SessionKey
 
 RESULT_CHARS = 6_000
@@ -30,17 +31,21 @@ NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a conversation a round of calls belongs."""
+    """Where in a conversation a round of calls belongs; ``ordinal`` counts its turns from 0."""
 
     key: SessionKey
     turn: str
     round: int
+    ordinal: int = 0
 
 
 class Toolbox:
-    def __init__(self, tools: Sequence[Tool], gate: Gate) -> None:
+    """``files`` keeps what calls produce; without it files are only named."""
+
+    def __init__(self, tools: Sequence[Tool], gate: Gate, files: FileKeeper | None = None) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._gate = gate
+        self._files = files
         self._failures: Counter[str] = Counter()
 
     @property
@@ -73,30 +78,55 @@ class Toolbox:
     async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> Message:
         started = time.monotonic()
         tool = self._tools.get(call.name)
+        context = ToolContext(place.key, place.turn, place.round, call, emit, place.ordinal)
         emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
-        output = await self._output(tool, call, place, emit)
+        output = await self._output(tool, context)
         output = replace(output, text=shortened(output.text, RESULT_CHARS))
+        files = await self._kept(output, context)
+        if files:
+            output = replace(output, text=f"{output.text}\n{_named(files)}")
         if output.status != "success":
             self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
         media = () if output.shown else tuple(_shown(output))
-        seconds = time.monotonic() - started
-        emit(CallFinished(call.id, call.name, output.status, output.text, round(seconds, 4), media))
+        seconds = round(time.monotonic() - started, 4)
+        ids = tuple(file.id for file in files)
+        emit(CallFinished(call.id, call.name, output.status, output.text, seconds, media, dict(output.details), ids))
         return tool_result(call, output.text, output.status, output.media)
 
-    async def _output(self, tool: Tool | None, call: ToolCall, place: Place, emit: Emit) -> ToolOutput:
+    async def _kept(self, output: ToolOutput, context: ToolContext) -> list[File]:
+        if not output.files or self._files is None:
+            return []
+        kept = await self._files.keep(output.files, context)
+        for one in kept:
+            context.emit(FileProduced(context.call.id, one.wire))
+        return [one.file for one in kept]
+
+    async def _output(self, tool: Tool | None, context: ToolContext) -> ToolOutput:
+        call = context.call
         if tool is None:
             return ToolOutput(
                 f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.", "error"
             )
         if problem := _invalid(call, tool.spec):
             return ToolOutput(problem, "error")
-        verdict = await self._gate.decide(place.turn, tool.spec, call, emit)
+        verdict = await self._gate.decide(tool.spec, context)
         if not verdict.allowed:
             return ToolOutput(f"This call did not run: {verdict.reason}.", "denied")
         try:
-            return await tool.call(call.arguments, ToolContext(place.key, place.turn, place.round, call, emit))
+            return await tool.call(call.arguments, context)
         except Exception as error:  # noqa: BLE001  one of the core's two: a tool's failure is a result
             return ToolOutput(f"{type(error).__name__}: {error}", "error")
+
+
+def _named(files: Sequence[File]) -> str:
+    """What a model is told of files: never what is in them."""
+    lines = [
+        f"- {file.name}: {file.message}"
+        if file.error
+        else f"- {file.name} ({file.mime}, {file.size} bytes, id {file.id})"
+        for file in files
+    ]
+    return "\n".join(["Files:", *lines])
 
 
 def _invalid(call: ToolCall, spec: ToolSpec) -> str:

@@ -107,6 +107,36 @@ class AgentKernel(ExtensionApp):
     max_history_turns = Int(None, allow_none=True, config=True, help="Turns that readers see; 0: all of them.")
     quota_sessions = Int(None, allow_none=True, config=True, help="Sessions that a namespace may make; 0: no quota.")
     quota_gb = Float(None, allow_none=True, config=True, help="Text and media that a namespace may store; 0: no quota.")
+    tools = Unicode(
+        None,
+        allow_none=True,
+        config=True,
+        help="Tools of turns, with commas between; agent: all of them.",
+    )
+    sandbox = Unicode(None, allow_none=True, config=True, help="on: isolation or nothing; auto; off: none at all.")
+    sandbox_profile = Unicode(None, allow_none=True, config=True, help="developer or restricted.")
+    sandbox_network = Unicode(None, allow_none=True, config=True, help="none, loopback or full.")
+    sandbox_memory_mb = Int(None, allow_none=True, config=True, help="Memory of each process of sandboxed code.")
+    sandbox_cpu_s = Int(None, allow_none=True, config=True, help="Seconds of processor time of a call.")
+    sandbox_procs = Int(None, allow_none=True, config=True, help="Processes and threads of a session.")
+    sandbox_fds = Int(None, allow_none=True, config=True, help="Open files of each process.")
+    sandbox_file_mb = Int(None, allow_none=True, config=True, help="The largest file that code may write.")
+    sandbox_read = Unicode(None, allow_none=True, config=True, help="More paths that code may read, with : between.")
+    sandbox_write = Unicode(None, allow_none=True, config=True, help="More paths that code may write, with : between.")
+    sandbox_env = Unicode(None, allow_none=True, config=True, help="Names of variables that code sees.")
+    surface = Unicode(None, allow_none=True, config=True, help="Keep and show files that code made unasked: on or off.")
+    upload_mb = Int(None, allow_none=True, config=True, help="The largest file that a person may bring.")
+    output_mb = Int(None, allow_none=True, config=True, help="The largest file of a tool that is kept.")
+    shell_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one shell script may take.")
+    policy = Dict(None, allow_none=True, config=True, help="{kind or name of a tool: auto, ask or deny}.")
+    approval_timeout_s = Float(None, allow_none=True, config=True, help="Seconds until silence means no; 0: never.")
+    web = Unicode(None, allow_none=True, config=True, help="off, duckduckgo, searxng:URL or package.module:function.")
+    web_hosts = Unicode(None, allow_none=True, config=True, help="Private hosts that may be fetched from.")
+    skills_dir = Unicode(None, allow_none=True, config=True, help="Where skills are kept.")
+    mcp_config = Unicode(None, allow_none=True, config=True, help="A JSON file of MCP servers.")
+    functions = Unicode(None, allow_none=True, config=True, help="Functions that are tools: package.module:name.")
+    dispatch_url = Unicode(None, allow_none=True, config=True, help="Runs the calls of tools that clients declare.")
+    dispatch_key_env = Unicode(None, allow_none=True, config=True, help="The variable that holds its key.")
 
     @default("data_dir")
     def _no_data_dir(self) -> None:

@@ -13,6 +13,7 @@ def test_event_names_are_these_and_stay_these() -> None:
         "call.output",
         "call.started",
         "context",
+        "file.produced",
         "model.loading",
         "notice",
         "queued",

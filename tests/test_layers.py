@@ -17,7 +17,7 @@ PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
 HEAVY |= {"PIL", "httpx", "regex", "transformers", "xgrammar"}
 
-VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events")
+VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events", "agent_kernel.files")
 SEAMS = (
     *VALUES,
     "agent_kernel.sessions.model",
@@ -48,6 +48,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.errors": ((), set()),
     "agent_kernel.messages": ((), set()),
     "agent_kernel.events": (VALUES, set()),
+    "agent_kernel.files": ((), set()),
     "agent_kernel.sessions.process": ((), set()),
     "agent_kernel.sessions.model": ((*VALUES, "agent_kernel.sessions.process"), set()),
     "agent_kernel.sessions.whole": ((*VALUES, "agent_kernel.sessions.model"), set()),
@@ -61,7 +62,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.contracts": ((*SEAMS, "agent_kernel.sessions"), {"pytest"}),
     # Other frameworks' protocols; nothing of theirs is needed to import it.
     "agent_kernel.peers": ((*CORE, "agent_kernel.sessions"), set()),
-    "agent_kernel.tools": (CORE, set()),
+    "agent_kernel.tools": ((*CORE, "agent_kernel.request"), set()),
     "agent_kernel.sandbox": (CORE, set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
     "agent_kernel.context": ((*CORE, "agent_kernel.sessions.responses"), set()),
@@ -81,6 +82,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.sessions.observers",
             "agent_kernel.sessions.redacted_events",
             "agent_kernel.toolbox",
+            "agent_kernel.tools.source",
         ),
         set(),
     ),

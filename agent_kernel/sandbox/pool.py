@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.errors import AgentKernelError, SandboxUnavailable
-from agent_kernel.protocols import RunResult
+from agent_kernel.protocols import RunResult, Work
 from agent_kernel.sandbox import credentials, view
 from agent_kernel.sandbox.jail import Plan, Spec, missing_platform
 from agent_kernel.sandbox.policy import REQUIRED, WANTED, SandboxPolicy
@@ -93,15 +93,16 @@ class LinuxSandbox:
     async def run(
         self,
         session: SessionKey,
-        code: str,
+        work: Work | str,
         *,
         on_output: Callable[[str, str], None] = _quiet,
         read: Sequence[Path] = (),
-        timeout_s: float = 60.0,
+        write: Sequence[Path] = (),
     ) -> RunResult:
+        asked = Work(work) if isinstance(work, str) else work
         stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         self._stops.add(stop)
-        task = self._spawn(self._run_in_place(session, code, stop, on_output=on_output, read=read, timeout_s=timeout_s))
+        task = self._spawn(self._run_in_place(session, asked, stop, on_output=on_output, read=read))
         task.add_done_callback(lambda done: self._stops.discard(stop))
         try:
             # Whoever waits may go away at once; the run is interrupted and seen to its end, so that the worker is
@@ -120,6 +121,13 @@ class LinuxSandbox:
         """Starts the waiting processes now instead of after the first run. Does nothing where there is no sandbox."""
         if (await self._probed()).plan is not None:
             await self._fill()
+
+    async def reset(self, session: SessionKey) -> None:
+        """Ends the session's process once it is idle; the next run begins a new one."""
+        place = self._places.get(session)
+        if place is not None:
+            async with place.lock:
+                await self._end(place, "it was reset")
 
     async def close(self, session: SessionKey, *, remove: bool = False) -> None:
         """Ends the session's process; with ``remove`` its work directory goes too."""
@@ -154,12 +162,11 @@ class LinuxSandbox:
     async def _run_in_place(
         self,
         session: SessionKey,
-        code: str,
+        work: Work,
         stop: asyncio.Future[StopReason],
         *,
         on_output: Callable[[str, str], None],
         read: Sequence[Path],
-        timeout_s: float,
     ) -> RunResult:
         if self._closing:
             raise SandboxUnavailable("The sandbox is closed.")
@@ -171,7 +178,7 @@ class LinuxSandbox:
         async with place.lock, self._running:
             process = await self._process_of(place, read)
             result = await process.run(
-                code, timeout_s=timeout_s, stop=stop, on_output=on_output, workdir=str(place.workdir)
+                work.code, timeout_s=work.timeout_s, stop=stop, on_output=on_output, workdir=str(place.workdir)
             )
             lost, place.lost = place.lost, ""
             if process.ended:

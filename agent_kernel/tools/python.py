@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.events import CallOutput, StateLost
-from agent_kernel.protocols import RunResult, Sandbox, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.protocols import RunResult, Sandbox, ToolContext, ToolOutput, ToolSpec, Work
 from agent_kernel.tools.offers import Offers
+from agent_kernel.tools.source import Occasion, Offered
 
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {
@@ -63,12 +64,30 @@ class SandboxPython:
         def announce(stream: str, text: str) -> None:
             context.emit(CallOutput(context.call.id, text, stream))
 
-        result = await self._sandbox.run(
-            context.key, arguments["code"], on_output=announce, read=self._read, timeout_s=self._timeout_s
-        )
+        work = Work(arguments["code"], timeout_s=self._timeout_s)
+        result = await self._sandbox.run(context.key, work, on_output=announce, read=self._read)
         if result.lost:
             context.emit(StateLost(result.lost))
         return ToolOutput(told(result), result.status, result.media)
+
+
+class PythonTools:
+    """The ``python`` of each turn: where the request says it runs."""
+
+    def __init__(self, sandbox: Sandbox, offers: Offers, timeout_s: float) -> None:
+        self._sandbox = sandbox
+        self._offers = offers
+        self._timeout_s = timeout_s
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        if not occasion.wants("python"):
+            return Offered()
+        if occasion.request.where == "live":
+            return Offered((LivePython(self._offers),))
+        read = [occasion.notebook_dir] if occasion.notebook_dir else []
+        return Offered((SandboxPython(self._sandbox, read, self._timeout_s),))
+
+    async def aclose(self) -> None: ...
 
 
 def told(result: RunResult) -> str:

@@ -7,7 +7,7 @@ setting ``recall`` is on, and its kind is ``sessions.read`` for the gate.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,7 @@ from agent_kernel.messages import Message, shortened
 from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.model import Hit, Query, SessionKey
 from agent_kernel.sessions.store import SessionStore
+from agent_kernel.tools.source import Occasion, Offered
 
 SESSIONS = 5
 SNIPPETS = 3
@@ -105,6 +106,19 @@ class Recall:
         said = [line for item in items if item.turn == id and (line := _line(item.message))]
         text = shortened("\n".join(said) or "(nothing was said)", TURN_CHARS)
         return ToolOutput(f"Turn {id}, {_when(turn.opened)}. {WARNING}\n{text}")
+
+
+class RecallTools:
+    """``root`` tells the contents root when a turn begins."""
+
+    def __init__(self, store: SessionStore, root: Callable[[], str]) -> None:
+        self._store = store
+        self._root = root
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        return Offered((Recall(self._store, self._root()),)) if occasion.wants("recall") else Offered()
+
+    async def aclose(self) -> None: ...
 
 
 def _line(message: Message) -> str:

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 
 from agent_kernel.agent import Note, TurnRequest
 from agent_kernel.errors import InvalidRequest
+from agent_kernel.files import Wanted
 from agent_kernel.messages import Media, Message, is_seen
-from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput
+from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
 from agent_kernel.sessions.model import Described, valid_id
 from agent_kernel.settings import Permission
 from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
@@ -65,10 +66,41 @@ class MediumBody(Body):
     data: Base64
 
 
+class WantedBody(Body):
+    """A file that the turn is to produce, by its name in the work directory."""
+
+    name: Name
+    format: Annotated[str, Field(max_length=40)] = ""
+    description: Annotated[str, Field(max_length=1_000)] = ""
+
+
+class VariableBody(Body):
+    """A copy of a variable, for the sandbox."""
+
+    name: Annotated[str, Field(pattern=r"^[^\W\d]\w*$", max_length=200)]
+    encoding: Literal["json", "npy", "arrow", "pickle"]
+    data: Base64
+    type: Annotated[str, Field(max_length=200)] = ""
+
+
+class FunctionBody(Body):
+    """A tool that the client declares and somebody else runs."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    description: Annotated[str, Field(max_length=10_000)] = ""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, self.parameters, kind="dispatch", source="external")
+
+
 class TurnBody(Body):
     """``rerun``: what a ``cell`` that has a turn on the current branch does: append another one, ask again on a branch
     that ends before it, or show its stored answer if it holds and else ask again. ``alive`` are turns that ran code in
     the kernel and whose variables are still there.
+
+    ``tools`` narrows what the server offers, ``client_tools`` the client can run itself. ``inputs`` are ids of files,
+    ``outputs`` files asked for, ``given`` copies of variables for the sandbox.
 
     ``messages`` is the conversation as the client has it, system messages first if there are any; the prompt comes
     behind it or is its end. ``history`` and ``history_limit`` are as in TurnRequest."""
@@ -80,14 +112,21 @@ class TurnBody(Body):
     media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
     session: Id | None = None
     kernel: str = ""
-    where: Literal["live", "sandbox"] | None = None
+    where: Literal["live", "draft", "sandbox"] | None = None
     permission: Permission = "auto"
     context: list[NoteBody] = []
     cell: str = ""
     rerun: Literal["append", "ask", "show"] = "append"
     alive: Annotated[list[Id], Field(max_length=1_000)] = []
     answers: list[str] = []
-    client_tools: list[Literal["python"]] = []
+    client_tools: Annotated[list[Name], Field(max_length=100)] = []
+    tools: Annotated[list[Name], Field(max_length=200)] | None = None
+    inputs: Annotated[list[Id], Field(max_length=100)] = []
+    outputs: Annotated[list[WantedBody], Field(max_length=100)] = []
+    given: Annotated[list[VariableBody], Field(max_length=100)] = []
+    skills: Annotated[list[Name], Field(max_length=20)] = []
+    web: dict[str, Any] | None = None
+    functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
     sampling: SamplingBody = SamplingBody()
     max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
     tool_choice: Name = "auto"
@@ -122,7 +161,7 @@ class TurnBody(Body):
 
     def request(self, epoch: str, engine: str) -> TurnRequest:
         """``epoch`` of the kernel counts for turns whose code runs there; ``engine`` is what ``model`` came to."""
-        where = self.where or ("live" if self.client_tools else "sandbox")
+        where = self.where or ("live" if "python" in self.client_tools else "sandbox")
         return TurnRequest(
             self.prompt,
             media=tuple(Media.of(medium.mime, medium.data) for medium in self.media),
@@ -141,6 +180,14 @@ class TurnBody(Body):
             messages=self._carried,
             history=self.history,
             history_limit=self.history_limit,
+            tools=None if self.tools is None else tuple(self.tools),
+            client_tools=frozenset(self.client_tools),
+            inputs=tuple(self.inputs),
+            outputs=tuple(Wanted(each.name, each.format, each.description) for each in self.outputs),
+            given=tuple(Variable(each.name, each.encoding, each.data, each.type) for each in self.given),
+            skills=tuple(self.skills),
+            web=self.web,
+            functions=tuple(each.spec() for each in self.functions),
         )
 
 

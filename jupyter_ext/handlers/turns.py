@@ -60,7 +60,7 @@ class TurnsHandler(AgentHandler):
             by=caller.kernel.id if caller.kernel else "",
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
             notice=self.app.sidecars.problem(caller.namespace, notebook),
-            metadata={"client_tools": body.client_tools},
+            metadata={"client_tools": sorted(body.client_tools)},
             again=body.rerun != "append",
         )
         found = await self.app.runtime.store.info(key)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.errors import SandboxUnavailable
+from agent_kernel.protocols import Work
 from agent_kernel.sandbox.jail import Plan
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
@@ -72,7 +73,7 @@ async def test_a_fork_bomb_hits_its_limit_and_the_session_goes_on(make: Make) ->
         pytest.skip("processes of root are not limited")
     bomb = "import time\nn = 0\ntry:\n    while n < 5000:\n        if os.fork() == 0: time.sleep(60)\n        n += 1\n"
     bomb += "except BlockingIOError: pass\nn < 5000"
-    assert (await sandbox.run(KEY, bomb, timeout_s=50)).value == "True"
+    assert (await sandbox.run(KEY, Work(bomb, timeout_s=50))).value == "True"
     assert (await sandbox.run(KEY, "1 + 1")).value == "2"
 
 
@@ -159,7 +160,7 @@ async def test_nonsense_on_the_protocol_channel_ends_the_worker_and_never_the_se
         "        if stat.S_ISSOCK(os.fstat(fd).st_mode): os.write(fd, GARBAGE)\n    except OSError: pass\n"
         "time.sleep(20)"
     )
-    result = await sandbox.run(KEY, find.replace("GARBAGE", repr(garbage)), timeout_s=3)
+    result = await sandbox.run(KEY, Work(find.replace("GARBAGE", repr(garbage)), timeout_s=3))
     assert result.status in ("error", "timeout")
     assert (await sandbox.run(KEY, "1 + 1")).value == "2"
 

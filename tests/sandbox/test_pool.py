@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.errors import SandboxUnavailable
+from agent_kernel.protocols import Work
 from agent_kernel.sandbox import jail, pool
 from agent_kernel.sandbox.jail import Plan
 from agent_kernel.sandbox.policy import REQUIRED, SandboxPolicy
@@ -130,7 +131,7 @@ async def test_the_environment_has_no_variable_of_the_server(make: Make, monkeyp
 
 async def test_a_run_over_its_time_limit_keeps_its_output_and_the_session(sandbox: LinuxSandbox) -> None:
     await sandbox.run(KEY, "x = 5")
-    result = await sandbox.run(KEY, "print('begun')\nwhile True: pass", timeout_s=0.5)
+    result = await sandbox.run(KEY, Work("print('begun')\nwhile True: pass", timeout_s=0.5))
     assert (result.status, result.stdout) == ("timeout", "begun\n")
     assert "time limit of 0.5 s" in str(result.error)
     again = await sandbox.run(KEY, "x")
@@ -140,7 +141,7 @@ async def test_a_run_over_its_time_limit_keeps_its_output_and_the_session(sandbo
 async def test_code_that_ignores_the_interrupt_is_ended_and_the_next_run_says_so(make: Make) -> None:
     sandbox = make(SandboxPolicy(warm=0, grace_s=0.3))
     stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('mine')\nwhile True: pass"
-    result = await sandbox.run(KEY, stubborn, timeout_s=0.5)
+    result = await sandbox.run(KEY, Work(stubborn, timeout_s=0.5))
     assert (result.status, result.stdout) == ("timeout", "mine\n")
     again = await sandbox.run(KEY, "1 + 1")
     assert again.value == "2"

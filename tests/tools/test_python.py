@@ -7,7 +7,7 @@ import pytest
 
 from agent_kernel.events import Body, CallOutput, StateLost
 from agent_kernel.messages import Media, ToolCall
-from agent_kernel.protocols import RunResult, ToolContext, ToolOutput
+from agent_kernel.protocols import RunResult, ToolContext, ToolOutput, Work
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import LivePython, SandboxPython, told
@@ -26,15 +26,20 @@ class Shell:
     async def run(
         self,
         session: SessionKey,
-        code: str,
+        work: Work | str,
         *,
         on_output: Callable[[str, str], None] = lambda stream, text: None,
         read: Sequence[Path] = (),
-        timeout_s: float = 60.0,
+        write: Sequence[Path] = (),
     ) -> RunResult:
         self.read = read
         on_output("stdout", self.result.stdout)
         return self.result
+
+    async def reset(self, session: SessionKey) -> None: ...
+
+    def workdir(self, session: SessionKey) -> Path:
+        return Path("/nowhere")
 
     async def report(self) -> Mapping[str, Any]:
         return {}

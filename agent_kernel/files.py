@@ -1,0 +1,141 @@
+"""Files of a conversation: what a tool produced and what a person brought, as values that know no disk.
+
+Names, formats and sizes follow mistral.rs's file objects, so that its clients read ours.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+INLINE_BYTES = 8 << 20
+"""Larger bodies are not put into events and answers; they are fetched by id."""
+PREVIEW_BYTES = 1024
+"""Of a text that a tool produced, shown to the model."""
+INPUT_PREVIEW_CHARS = 4_096
+INPUTS_PREVIEW_CHARS = 32_768
+"""Of one input file, and of all of a request."""
+NOT_PRODUCED = "not_produced"
+OCTETS = "application/octet-stream"
+_FORMATS = {
+    "csv": "text/csv",
+    "tsv": "text/tab-separated-values",
+    "md": "text/markdown",
+    "markdown": "text/markdown",
+    "geojson": "application/json",
+    "json": "application/json",
+    "jsonl": "application/jsonl",
+    "yaml": "application/x-yaml",
+    "yml": "application/x-yaml",
+    "toml": "application/toml",
+    "sql": "application/sql",
+    "tex": "application/x-tex",
+    "py": "text/x-python",
+    "ipynb": "application/x-ipynb+json",
+    "parquet": "application/vnd.apache.parquet",
+}
+_TEXTS = {
+    "application/json",
+    "application/geo+json",
+    "application/jsonl",
+    "application/xml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/sql",
+    "application/x-tex",
+    "application/x-ipynb+json",
+    "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file that a request asks for. ``name`` is relative to the session's work directory."""
+
+    name: str
+    format: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """A file that a tool made, not yet kept: its bytes, or the path where they lie, or why there are none."""
+
+    name: str
+    data: bytes | Path = b""
+    format: str = ""
+    error: str = ""
+    declared: bool = False
+    """Somebody asked for it by name; else it was found in the work directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that is kept with a session. ``purpose`` is agent_output or user_data; ``tool``, ``round`` and ``turn``
+    (0-based, of its session) say where it comes from. ``preview`` is the beginning of a text. ``error`` is a code, with
+    ``message``, for a file that does not exist (``size`` 0); ``hash`` names the bytes of one that does."""
+
+    id: str
+    name: str
+    mime: str
+    size: int
+    created: float
+    format: str = ""
+    purpose: str = "agent_output"
+    tool: str = ""
+    round: int = 0
+    turn: int = 0
+    hash: str = ""
+    preview: str = ""
+    error: str = ""
+    message: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        return is_text(self.mime)
+
+    def to_json(self) -> dict[str, Any]:
+        """Without its body. Times in whole seconds since the epoch, as on mistral.rs's wire."""
+        body: dict[str, Any] = {
+            "id": self.id,
+            "name": self.name,
+            "mime_type": self.mime,
+            "bytes": self.size,
+            "created_at": int(self.created),
+            "purpose": self.purpose,
+            "source": {"tool": self.tool, "round": self.round, "turn": self.turn},
+        }
+        optional = {"format": self.format, "preview": self.preview, "code": self.error, "message": self.message}
+        return body | {key: value for key, value in optional.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file as it was kept, and as it goes over the wire, with its body where that is small."""
+
+    file: File
+    wire: Mapping[str, Any]
+
+
+def format_of(name: str) -> str:
+    """The extension in lower case; empty without one."""
+    return Path(name).suffix.removeprefix(".").lower()
+
+
+def mime_of(format: str) -> str:
+    """Of a format in any case; ``application/octet-stream`` when it is not known."""
+    known = _FORMATS.get(format.lower())
+    return known or mimetypes.types_map.get(f".{format.lower()}", OCTETS)
+
+
+def is_text(mime: str) -> bool:
+    return mime.startswith("text/") or mime in _TEXTS
+
+
+def cut_bytes(text: str, limit: int) -> str:
+    """The longest beginning of ``text`` with at most ``limit`` bytes of UTF-8."""
+    return text.encode()[:limit].decode(errors="ignore") if len(text.encode()) > limit else text

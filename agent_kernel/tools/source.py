@@ -1,0 +1,58 @@
+"""Where the tools of a turn come from: one source per kind of tool, each asked at the beginning of every turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agent_kernel.events import Emit
+from agent_kernel.protocols import Tool
+from agent_kernel.request import Note, TurnRequest
+from agent_kernel.sessions.model import SessionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """The turn for which tools are wanted. ``notebook_dir`` is the directory of its notebook, ``trusted``: settings
+    found there may be used. ``emit`` tells the person of what takes time or is missing."""
+
+    key: SessionKey
+    request: TurnRequest
+    emit: Emit
+    notebook_dir: Path | None = None
+    trusted: bool = False
+
+    def wants(self, *names: str) -> bool:
+        """Whether the request leaves any of these tools or groups in."""
+        return self.request.tools is None or any(name in self.request.tools for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """``notes`` are read by the model before the prompt of this turn, and only there."""
+
+    tools: tuple[Tool, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class ToolSource(Protocol):
+    async def offer(self, occasion: Occasion) -> Offered:
+        """The tools of this source for one turn. What can not be had is told by ``occasion.emit`` (a Notice) and left
+        out: a turn does not fail for want of a tool. Raises InvalidRequest for what the request itself has wrong."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+async def gather(sources: Sequence[ToolSource], occasion: Occasion) -> Offered:
+    """What all of them offer, in their order; of two tools with one name the first stays."""
+    tools: dict[str, Tool] = {}
+    notes: list[Note] = []
+    for source in sources:
+        offered = await source.offer(occasion)
+        notes += offered.notes
+        for tool in offered.tools:
+            tools.setdefault(tool.spec.name, tool)
+    return Offered(tuple(tools.values()), tuple(notes))
