@@ -20,6 +20,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
+from agent_kernel.exits import Exits
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import Engine, FileKeeper, Sandbox
 from agent_kernel.sandbox.policy import SandboxPolicy
@@ -152,6 +153,7 @@ class Runtime:
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
         self.settings = settings
+        self.exits = Exits(settings.local_only)
         self.engine = engine
         self.engines = NamedEngines(settings, engine, _local)
         self.observers = _observers(settings)

@@ -3,6 +3,7 @@
     AgentKernelError
     ├── InvalidRequest            the caller's words do not make sense
     ├── Forbidden                 the caller may not do this
+    │   └── LocalOnly             it would leave this machine
     ├── NotFound
     │   ├── SessionNotFound
     │   ├── TurnNotFound
@@ -65,6 +66,9 @@ class InvalidRequest(AgentKernelError): ...
 
 
 class Forbidden(AgentKernelError): ...
+
+
+class LocalOnly(Forbidden): ...
 
 
 class NotFound(AgentKernelError): ...

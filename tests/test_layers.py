@@ -26,7 +26,7 @@ SEAMS = (
     "agent_kernel.sessions.whole",
     "agent_kernel.protocols",
 )
-CORE = (*SEAMS, "agent_kernel.lengths", "agent_kernel.settings", "agent_kernel.permissions")
+CORE = (*SEAMS, "agent_kernel.lengths", "agent_kernel.exits", "agent_kernel.settings", "agent_kernel.permissions")
 PARTS = (
     *CORE,
     "agent_kernel.agent",
@@ -55,6 +55,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.sessions.store": ((*VALUES, "agent_kernel.sessions.model", "agent_kernel.sessions.whole"), set()),
     "agent_kernel.protocols": ((*VALUES, "agent_kernel.sessions.model"), set()),
     "agent_kernel.lengths": (VALUES, set()),
+    "agent_kernel.exits": (VALUES, set()),
     "agent_kernel.settings": (VALUES, {"platformdirs"}),
     "agent_kernel.permissions": ((*SEAMS, "agent_kernel.settings"), set()),
     "agent_kernel.sessions": (CORE, {"filelock"}),
