@@ -63,14 +63,18 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """A file that a tool made, not yet kept: its bytes, or the path where they lie, or why there are none."""
+    """A file that a tool made, not yet kept: its bytes, or the path where they lie, or why there are none (a code).
+
+    ``declared``: somebody asked for it by name; else it was found in the work directory. A path below ``root``, which
+    other programs write to, is read without following a link out of it.
+    """
 
     name: str
     data: bytes | Path = b""
     format: str = ""
     error: str = ""
     declared: bool = False
-    """Somebody asked for it by name; else it was found in the work directory."""
+    root: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
