@@ -24,6 +24,7 @@
     │   ├── OutputInvalid         a whole answer that does not fit the format asked for
     │   └── ContextOverflow       more tokens than the model can hold
     ├── PullFailed                a download did not end well
+    ├── FetchFailed               a page or a file of the web can not be had
     ├── ServerUnreachable         a client's server does not answer, or there is none
     ├── StoreError
     │   ├── StoreFull             no space left on the disk
@@ -130,6 +131,9 @@ class ContextOverflow(EngineError): ...
 
 
 class PullFailed(AgentKernelError): ...
+
+
+class FetchFailed(AgentKernelError): ...
 
 
 class ServerUnreachable(AgentKernelError): ...
