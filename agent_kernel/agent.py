@@ -58,6 +58,7 @@ from agent_kernel.sessions.redacted_events import RedactedEvents
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.toolbox import Place, Toolbox
 from agent_kernel.tools import source
+from agent_kernel.tools.attached import Attached
 from agent_kernel.tools.source import Occasion, Offered, ToolSource
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,8 @@ class Agent:
     decides what the model sees of a conversation and what of a request is kept (``sessions/input_hook.py``);
     ``history_limit`` is how many earlier items it sees at most, None: all that fit. ``observers`` are told of the
     session. ``sources`` are asked for more tools at the beginning of each turn, ``files`` keeps what tools produce;
-    ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be used. ``afterwards`` is what a
+    ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be used, ``notebook`` the
+    notebook itself. ``afterwards`` is what a
     server has done when a turn was answered; without it older turns are summarised only when somebody asks.
     """
 
@@ -161,6 +163,7 @@ class Agent:
         files: FileKeeper | None = None,
         notebook_dir: Path | None = None,
         trusted: bool = False,
+        notebook: Attached | None = None,
     ) -> None:
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
         self._store = store
@@ -179,6 +182,7 @@ class Agent:
         self._files = files
         self._notebook_dir = notebook_dir
         self._trusted = trusted
+        self._notebook = notebook
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
         """One turn to its end. Raises SessionBusy; a turn that fails is a result with its error."""
@@ -286,7 +290,7 @@ class Agent:
         """The agent's own tools and those of its sources; none where none may be called."""
         if self._cap(turn.request) == 0:
             return Offered()
-        occasion = Occasion(self.key, turn.request, turn.emit, self._notebook_dir, self._trusted)
+        occasion = Occasion(self.key, turn.request, turn.emit, self._notebook_dir, self._trusted, self._notebook)
         offered = await source.gather(self._sources, occasion)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))

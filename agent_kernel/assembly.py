@@ -42,6 +42,7 @@ from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.settings import OFF, Settings
+from agent_kernel.tools.attached import Attached
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
@@ -219,6 +220,7 @@ class Runtime:
         *,
         notebook_dir: Path | None = None,
         trusted: bool = False,
+        notebook: Attached | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """The agent for one turn: its engine is ``request.model``, its python runs where ``request.where`` says, its
@@ -239,6 +241,7 @@ class Runtime:
             files=self.files,
             notebook_dir=notebook_dir,
             trusted=trusted,
+            notebook=notebook,
         )
 
     async def aclose(self) -> None:

@@ -16,6 +16,7 @@ from agent_kernel.assembly import Runtime
 from agent_kernel.errors import AgentKernelError, SessionBusy
 from agent_kernel.events import Body, ContextBuilt, Emit, Notice, Queued, TurnFinished, TurnState, TurnVersion
 from agent_kernel.sessions.model import SessionKey, new_id
+from agent_kernel.tools.attached import Attached
 from jupyter_ext.eventlog import EventLog
 from jupyter_ext.versions import ASKED, Versions, fingerprint
 
@@ -41,6 +42,7 @@ class Order:
     kernel: str = ""
     by: str = ""
     notebook_dir: Path | None = None
+    notebook: Attached | None = None
     notice: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     again: bool = False
@@ -157,7 +159,11 @@ class Turns:
         asked = fingerprint(order.request, self._runtime.engines.get(order.request.model).info().model)
         while True:
             agent = self._runtime.agent(
-                order.key, order.request, notebook_dir=order.notebook_dir, metadata={**order.metadata, ASKED: asked}
+                order.key,
+                order.request,
+                notebook_dir=order.notebook_dir,
+                notebook=order.notebook,
+                metadata={**order.metadata, ASKED: asked},
             )
             cell = order.request.cell if order.again else ""
             try:

@@ -11,18 +11,21 @@ from agent_kernel.events import Emit
 from agent_kernel.protocols import Tool
 from agent_kernel.request import Note, TurnRequest
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.tools.attached import Attached
 
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
     """The turn for which tools are wanted. ``notebook_dir`` is the directory of its notebook, ``trusted``: settings
-    found there may be used. ``emit`` tells the person of what takes time or is missing."""
+    found there may be used. ``emit`` tells the person of what takes time or is missing. ``notebook`` is the notebook
+    itself, where a server has it."""
 
     key: SessionKey
     request: TurnRequest
     emit: Emit
     notebook_dir: Path | None = None
     trusted: bool = False
+    notebook: Attached | None = None
 
     def wants(self, *names: str) -> bool:
         """Whether the request leaves any of these tools or groups in."""
