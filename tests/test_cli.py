@@ -309,7 +309,7 @@ def test_a_model_of_a_hub_is_pulled_by_its_id_listed_and_found(hub_shell: tuple[
 def test_with_local_only_nobody_is_asked(hub_shell: tuple[Shell, Hub]) -> None:
     shell, hub = hub_shell
     shell.env["AGENT_KERNEL_LOCAL_ONLY"] = "true"
-    for command in (("pull", "org/name", "--yes"), ("pull", "small", "--yes"), ("path", "org/name")):
+    for command in (("pull", "org/name", "--yes"), ("pull", "small", "--yes"), ("path", "org/name"), ("setup", "cpu")):
         ended = shell.run("model", *command)
         assert ended.returncode == 1
         assert "local_only" in ended.stderr

@@ -20,6 +20,7 @@ from agent_kernel.engines.local.model import LocalModel, size_of
 from agent_kernel.engines.local.progress import megabytes
 from agent_kernel.engines.local.pull import Pull, forget, parse_sources, unfinished
 from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
+from agent_kernel.exits import Exits
 
 # ---------------------------------------------------------------------------------------------------- list, setup, path
 
@@ -76,11 +77,13 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def model_setup(args: argparse.Namespace) -> int:
-    data_dir = settings_of(args).data_dir
+    settings = settings_of(args)
+    data_dir = settings.data_dir
     if args.remove:
         done = remove(args.kind, data_dir)
         print(json.dumps({"removed": done}) if args.json else ("Removed." if done else "There was none."))
         return 0
+    Exits(settings.local_only).check("", "the download of libraries")
     question = f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on? [y/N] "
     if not args.yes and input(question).strip().lower() not in {"y", "yes"}:
         return 1
@@ -123,8 +126,7 @@ def pull_arguments(parser: argparse.ArgumentParser) -> None:
 
 def model_pull(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    if settings.local_only:
-        raise PullFailed("local_only is set: no model is fetched.", hint="Give the path of a model, or unset it.")
+    Exits(settings.local_only).check("", "the download of a model")
     parse_sources(settings.sources)
     found = fetchable(args.name, sources=settings.model_sources)
     if args.force:

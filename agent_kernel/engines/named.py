@@ -14,7 +14,8 @@ from agent_kernel.engines.local.hub_id import HubId
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.seat import Seat, Seated
-from agent_kernel.errors import Forbidden, InvalidRequest, UnknownModel
+from agent_kernel.errors import InvalidRequest, LocalOnly, UnknownModel
+from agent_kernel.exits import Exits
 from agent_kernel.protocols import Engine, EngineInfo
 from agent_kernel.settings import Settings
 
@@ -69,12 +70,15 @@ class NamedEngines:
         self._own: Engine = Seated(own, self._seat) if sits else own
         model = named.model if named else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
-        if settings.local_only and not (info := own.info()).local:
-            raise InvalidRequest(f"local_only is set, and this server's engine sends to {info.host}.")
+        self._exits = Exits(settings.local_only)
+        try:
+            self._check(own.info())
+        except LocalOnly as refused:
+            raise InvalidRequest(f"This server can not start so: {refused.message}", hint=refused.hint) from None
 
     def get(self, name: str = "") -> Engine:
         """The engine called ``name``: of the configuration, a model of the catalog, or a URL (``URL#MODEL``); empty, or
-        what the server runs anyway: the server's own. Raises UnknownModel, Forbidden, InvalidRequest.
+        what the server runs anyway: the server's own. Raises UnknownModel, LocalOnly, InvalidRequest.
 
         Whether the caller may give a URL is for the caller's door to decide, not decided here.
         """
@@ -92,7 +96,7 @@ class NamedEngines:
         for name, settings in self._configured.items():
             local = isinstance(settings, LocalModel) or settings.local
             host = "" if isinstance(settings, LocalModel) else settings.host
-            refused = self._settings.local_only and not local
+            refused = not local and not self._exits.allows("")
             rows.append({"name": name, "model": settings.model, "local": local, "host": host, "refused": refused})
         return rows
 
@@ -122,11 +126,9 @@ class NamedEngines:
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
 
     def _check(self, info: EngineInfo) -> None:
-        if self._settings.local_only and not info.local:
-            raise Forbidden(
-                f"This server keeps conversations on this machine (local_only); {info.host} is another one.",
-                hint="%agent model lists the models that are here.",
-            )
+        """An engine that says it sends elsewhere does, whatever address it has."""
+        if not info.local:
+            self._exits.check("", f"the conversation with {info.host or info.model}")
 
 
 def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine | None:

@@ -4,7 +4,6 @@ secret."""
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import math
 import urllib.parse
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.errors import InvalidRequest
+from agent_kernel.exits import is_here
 
 OURS = frozenset({"messages", "model", "stream", "stream_options", "tools", "tool_choice", "n"})
 SERVER_OWNED = frozenset({"store", "previous_response_id", "conversation"})
@@ -87,13 +87,7 @@ class Endpoint:
     @property
     def local(self) -> bool:
         """The address is this machine's own; what listens there may still send on what it gets."""
-        name = urllib.parse.urlsplit(self.url).hostname or ""
-        if name == "localhost" or name.endswith(".localhost"):
-            return True
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return False
+        return is_here(self.url)
 
 
 def is_url(text: str) -> bool:
