@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_kernel.events import Emit
 from agent_kernel.files import Kept, Produced
@@ -189,6 +189,15 @@ class Tool(Protocol):
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """May raise anything: the toolbox turns it into a result the model can read."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A tool whose calls stand for something else: a cell's id for its code."""
+
+    async def prepared(self, call: ToolCall) -> ToolCall:
+        """The call as it will run, so that a person is asked about that. Raises AgentKernelError: it can not run."""
         ...
 
 

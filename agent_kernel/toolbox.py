@@ -15,11 +15,12 @@ import jsonschema
 import referencing
 import referencing.exceptions
 
+from agent_kernel.errors import AgentKernelError
 from agent_kernel.events import CallFinished, CallStarted, Emit, FileProduced
 from agent_kernel.files import File
 from agent_kernel.messages import Message, ToolCall, shortened, tool_result
 from agent_kernel.permissions import Gate
-from agent_kernel.protocols import FileKeeper, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.protocols import FileKeeper, Prepares, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.model import SessionKey
 
 RESULT_CHARS = 6_000
@@ -109,6 +110,11 @@ class Toolbox:
             )
         if problem := _invalid(call, tool.spec):
             return ToolOutput(problem, "error")
+        try:
+            call = await tool.prepared(call) if isinstance(tool, Prepares) else call
+        except AgentKernelError as error:
+            return ToolOutput(str(error), "error")
+        context = replace(context, call=call)
         verdict = await self._gate.decide(tool.spec, context)
         if not verdict.allowed:
             return ToolOutput(f"This call did not run: {verdict.reason}.", "denied")

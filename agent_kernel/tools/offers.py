@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import secrets
 from collections.abc import Callable
@@ -14,17 +15,24 @@ from agent_kernel.messages import ToolCall
 from agent_kernel.protocols import ToolContext, ToolOutput
 
 CLAIM_WITHIN_S = 10.0
+OTHERS_WITHIN_S = 2.0
+"""After one client has declined a call, the others get this long."""
 RENEW_S = 15.0
 LEASE_S = 90.0
+MAX_DECLINED = 8
+"""Clients whose reasons are remembered, per call."""
 
 
 @dataclass(slots=True)
 class Offer:
+    """``declined``: which clients can not run it, and why. ``news``: somebody has claimed or declined it."""
+
     context: ToolContext
     result: asyncio.Future[ToolOutput]
     token: str = ""
     renewed: float = 0.0
-    claimed: asyncio.Event = field(default_factory=asyncio.Event)
+    declined: dict[str, str] = field(default_factory=dict)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Offers:
@@ -51,10 +59,9 @@ class Offers:
             del self._offers[key]
 
     async def _answer(self, offer: Offer, now: Callable[[], float]) -> ToolOutput:
-        try:
-            await asyncio.wait_for(offer.claimed.wait(), self._claim_within_s)
-        except TimeoutError:
-            return ToolOutput("no client attached: nobody took this call, and it did not run", "error")
+        if not await self._taken(offer, now):
+            reasons = "".join(f"; {client} declined: {reason}" for client, reason in offer.declined.items())
+            return ToolOutput(f"no client attached: nobody took this call, and it did not run{reasons}", "error")
         while True:
             remaining = offer.renewed + self._lease_s - now()
             if remaining <= 0:
@@ -63,6 +70,16 @@ class Offers:
             if done:
                 return offer.result.result()
 
+    async def _taken(self, offer: Offer, now: Callable[[], float]) -> bool:
+        until = now() + self._claim_within_s
+        while not offer.token and (remaining := until - now()) > 0:
+            offer.news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(offer.news.wait(), remaining)
+            if offer.declined:
+                until = min(until, now() + OTHERS_WITHIN_S)
+        return bool(offer.token)
+
     def claim(self, turn: str, call: str, client: str) -> tuple[str, ToolCall]:
         """The token and the call. Raises NotFound when it is not on offer, Conflict when somebody has it."""
         offer = self._find(turn, call)
@@ -70,9 +87,19 @@ class Offers:
             raise Conflict("Another client runs this call.")
         offer.token = secrets.token_urlsafe(16)
         offer.renewed = asyncio.get_running_loop().time()
-        offer.claimed.set()
+        offer.news.set()
         offer.context.emit(CallClaimed(call, client))
         return offer.token, offer.context.call
+
+    def decline(self, turn: str, call: str, client: str, reason: str) -> None:
+        """This client can not run the call; another may. Raises NotFound when it is not on offer, Conflict when
+        somebody has it."""
+        offer = self._find(turn, call)
+        if offer.token:
+            raise Conflict("Another client runs this call.")
+        if len(offer.declined) < MAX_DECLINED:
+            offer.declined[client] = reason
+            offer.news.set()
 
     def renew(self, turn: str, call: str, token: str) -> None:
         self._held(turn, call, token)

@@ -196,8 +196,11 @@ class CancelBody(Body):
 
 
 class ClaimBody(Body):
+    """``declined``: why this client can not run the call, so that others are asked at once; empty: it claims it."""
+
     call: Id
     client: Name
+    declined: Annotated[str, Field(max_length=500)] = ""
 
 
 class RenewBody(Body):

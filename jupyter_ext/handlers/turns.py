@@ -174,7 +174,12 @@ class ClaimsHandler(AgentHandler):
     async def post(self, turn_id: str) -> None:
         body = self.parse(ClaimBody)
         turn = self.app.access.own_turn(self.caller, turn_id)
-        token, call = self.app.runtime.offers.claim(turn.id, body.call, body.client)
+        offers = self.app.runtime.offers
+        if body.declined:
+            offers.decline(turn.id, body.call, body.client, body.declined)
+            self.reply({"declined": True})
+            return
+        token, call = offers.claim(turn.id, body.call, body.client)
         claim = {"token": token, "lease_s": LEASE_S, "renew_s": RENEW_S}
         self.reply({**claim, "name": call.name, "arguments": dict(call.arguments)})
 

@@ -96,3 +96,29 @@ async def test_a_stopped_turn_takes_its_offer_back() -> None:
     await asyncio.wait([waiting])
     with pytest.raises(NotFound):
         offers.claim("t1", "c1", "magic")
+
+
+async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent_kernel.tools.offers.OTHERS_WITHIN_S", 0.01)
+    offers = Offers(claim_within_s=3600.0)
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    offers.decline("t1", "c1", "magic", "it has no tool python")
+    output = await waiting
+    assert output.status == "error"
+    assert "it did not run; magic declined: it has no tool python" in output.text
+
+
+async def test_another_client_may_claim_what_one_has_declined() -> None:
+    offers = Offers()
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    offers.decline("t1", "c1", "magic", "no")
+    await asyncio.sleep(0)
+    token, _ = offers.claim("t1", "c1", "panel")
+    with pytest.raises(Conflict):
+        offers.decline("t1", "c1", "magic", "no")
+    offers.finish("t1", "c1", token, ToolOutput("1"))
+    assert (await waiting).text == "1"
