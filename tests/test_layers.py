@@ -20,6 +20,7 @@ HEAVY |= {"PIL", "httpx", "regex", "transformers", "xgrammar"}
 VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events", "agent_kernel.files")
 SEAMS = (
     *VALUES,
+    "agent_kernel.sessions.grant",
     "agent_kernel.sessions.model",
     "agent_kernel.sessions.process",
     "agent_kernel.sessions.store",
@@ -51,8 +52,12 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.files": ((), set()),
     "agent_kernel.sessions.process": ((), set()),
     "agent_kernel.sessions.model": ((*VALUES, "agent_kernel.sessions.process"), set()),
+    "agent_kernel.sessions.grant": ((*VALUES, "agent_kernel.sessions.model"), set()),
     "agent_kernel.sessions.whole": ((*VALUES, "agent_kernel.sessions.model"), set()),
-    "agent_kernel.sessions.store": ((*VALUES, "agent_kernel.sessions.model", "agent_kernel.sessions.whole"), set()),
+    "agent_kernel.sessions.store": (
+        (*VALUES, "agent_kernel.sessions.grant", "agent_kernel.sessions.model", "agent_kernel.sessions.whole"),
+        set(),
+    ),
     "agent_kernel.protocols": ((*VALUES, "agent_kernel.sessions.model"), set()),
     "agent_kernel.lengths": (VALUES, set()),
     "agent_kernel.exits": (VALUES, set()),
@@ -121,6 +126,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/torch_model.py": {"torch", "transformers"},
     "agent_kernel/engines/local/torch_sampler.py": {"transformers"},
     "agent_kernel/engines/local/video_frames.py": {"PIL", "av"},
+    "agent_kernel/net/fetch.py": {"httpx"},
     "agent_kernel/net/guard.py": {"idna"},
     "agent_kernel/peers/selectools.py": {"selectools"},
     "agent_kernel/sessions/formats/notebook.py": {"nbformat"},
