@@ -1,7 +1,8 @@
 """What the model is told of a person's variables: one fact per line, capped, never a whole value.
 
 Only values of well-known types are looked into; anything else is named by its type, because ``str()`` or ``len()`` of
-an unknown object may take minutes, or print secrets.
+an unknown object may take minutes, or print secrets. Standard library only, and nothing of ours is imported: the server
+sends this file into kernels that do not have it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ from typing import Any
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_ROWS = 100_000
+MAX_LOOKED_AT = 1_000
+"""Cells of a column of objects that must be plain values before the column is asked which it has."""
 SHORT = 60
 NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
+PLAIN = (bool, int, float, complex, types.NoneType)
+TOLD = ("numpy", "pandas", "datetime", "decimal", "fractions", "uuid", "pathlib")
+"""Packages whose scalars may be asked for their text."""
 ONE_LETTER_WORDS = {"a", "A", "I"}
 
 
@@ -34,56 +40,56 @@ def without_braces(prompt: str, names: Iterable[str]) -> str:
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     """Data frames and series whose name stands in the prompt as a word; ``a`` and ``I`` are words of their own."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    return [name for name in words if name not in ONE_LETTER_WORDS and _is_table(namespace.get(name))]
+    return [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
 
 
 def summary(name: str, value: Any) -> str:
     """Type, shape, columns, first row. At most MAX_CHARS characters; never raises."""
     try:
-        lines = _described(value)
+        lines = facts(value)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and a turn must not fail for it
-        lines = [_type_name(value)]
+        lines = [type_name(value)]
     text = "\n".join([f"{name}: {lines[0]}", *lines[1:]])
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
 
 
-def _described(value: Any) -> list[str]:
-    if _is_frame(value):
+def facts(value: Any) -> list[str]:
+    if is_frame(value):
         return _frame(value)
-    if _is_series(value):
+    if is_series(value):
         return _series(value)
     if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
         return _array(value)
-    if isinstance(value, bool | int | float | complex | types.NoneType):
-        return [f"{_type_name(value)} = {_cut(repr(value))}"]
+    if type(value) in PLAIN or _is_told(value):
+        return [f"{type_name(value)} = {cut(repr(value))}"]
     if type(value) in (str, bytes):
         return _text(value)
     if type(value) in (list, tuple, set, frozenset, dict):
         return _container(value)
-    if isinstance(value, types.ModuleType):
+    if issubclass(type(value), types.ModuleType):  # isinstance would ask the value for its class
         return [f"module {value.__name__} {getattr(value, '__version__', '')}".rstrip()]
-    if isinstance(value, types.FunctionType):
+    if type(value) is types.FunctionType:
         return _function(value)
-    return [_type_name(value)]
+    return [type_name(value)]
 
 
-def _is_table(value: Any) -> bool:
-    return _is_frame(value) or _is_series(value)
+def is_table(value: Any) -> bool:
+    return is_frame(value) or is_series(value)
 
 
-def _is_frame(value: Any) -> bool:
-    return type(value).__name__ in ("DataFrame", "GeoDataFrame") and _package(value) in (
+def is_frame(value: Any) -> bool:
+    return type(value).__name__ in ("DataFrame", "GeoDataFrame") and package(value) in (
         "pandas",
         "polars",
         "geopandas",
     )
 
 
-def _is_series(value: Any) -> bool:
-    return type(value).__name__ == "Series" and _package(value) in ("pandas", "polars")
+def is_series(value: Any) -> bool:
+    return type(value).__name__ == "Series" and package(value) in ("pandas", "polars")
 
 
-def _package(value: Any) -> str:
+def package(value: Any) -> str:
     return str(type(value).__module__).partition(".")[0]
 
 
@@ -112,7 +118,9 @@ def _index(frame: Any) -> str:
 
 def _cell(column: Any) -> str:
     first = column.iloc[0] if hasattr(column, "iloc") else column[0]
-    return _cut(repr(str(first)) if not isinstance(first, bool | int | float) else str(first))
+    if type(first) is str or not (type(first) in PLAIN or _is_told(first)):
+        return short_text(first)
+    return cut(str(first) if isinstance(first, bool | int | float) else repr(str(first)))
 
 
 def _column(name: Any, column: Any) -> str:
@@ -122,27 +130,29 @@ def _column(name: Any, column: Any) -> str:
         return f"{name}: from {column.min()} to {column.max()}"
     if kind.startswith(("object", "str", "category", "utf8", "cat")):
         known = column.drop_nulls() if hasattr(column, "drop_nulls") else column.dropna()
+        if not all(type(value) in (str, *PLAIN) for value in itertools.islice(known, MAX_LOOKED_AT)):
+            return ""
         try:
             values = list(itertools.islice(known.unique(), 9))
         except TypeError:  # cells that can not be compared, lists for example
             return ""
         if values and len(values) <= 8:
-            return f"{name} values: " + ", ".join(_cut(str(value)) for value in values)
+            return f"{name} values: " + ", ".join(cut(str(value)) for value in values)
     return ""
 
 
 def _series(series: Any) -> list[str]:
     lines = [f"Series {series.name or ''}".rstrip() + f", {len(series)} values of {series.dtype}"]
     if len(series):
-        lines.append("first: " + ", ".join(_cut(str(value)) for value in series.head(5).to_list()))
+        lines.append("first: " + ", ".join(item_text(value) for value in series.head(5).to_list()))
     return lines
 
 
 def _array(array: Any) -> list[str]:
     """``shape`` and ``dtype`` are cheap wherever they exist; values are read of numpy arrays only."""
-    lines = [f"{_type_name(array)}, shape {tuple(array.shape)}, {array.dtype}"]
-    if _package(array) == "numpy" and array.size:
-        lines.append("first: " + ", ".join(_cut(str(value)) for value in itertools.islice(array.flat, 5)))
+    lines = [f"{type_name(array)}, shape {tuple(array.shape)}, {array.dtype}"]
+    if package(array) == "numpy" and array.size:
+        lines.append("first: " + ", ".join(item_text(value) for value in itertools.islice(array.flat, 5)))
     return lines
 
 
@@ -154,33 +164,43 @@ def _text(value: str | bytes) -> list[str]:
 
 def _container(value: Any) -> list[str]:
     if isinstance(value, dict):
-        some = [f"{_short(key)}: {_short(item)}" for key, item in itertools.islice(value.items(), 10)]
+        some = [f"{short_text(key)}: {short_text(item)}" for key, item in itertools.islice(value.items(), 10)]
     else:
-        some = [_short(item) for item in itertools.islice(value, 5)]
+        some = [short_text(item) for item in itertools.islice(value, 5)]
     more = ", ..." if len(value) > len(some) else ""
     return [f"{type(value).__name__} of {len(value)}: {', '.join(some)}{more}"]
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, bool | int | float | types.NoneType):
-        return _cut(repr(value))
+def short_text(value: Any) -> str:
+    if type(value) in PLAIN or _is_told(value):
+        return cut(repr(value))
     if type(value) is str:
-        return _cut(repr(value[: SHORT + 1]))
-    return _type_name(value)
+        return cut(repr(value[: SHORT + 1]))
+    return type_name(value)
+
+
+def item_text(value: Any) -> str:
+    """Without quotes, as tables print it."""
+    return cut(str(value)) if type(value) in (str, *PLAIN) or _is_told(value) else type_name(value)
+
+
+def _is_told(value: Any) -> bool:
+    """A scalar of a well-known package."""
+    return package(value) in TOLD and not hasattr(type(value), "__len__") and not issubclass(type(value), type)
 
 
 def _function(function: types.FunctionType) -> list[str]:
     arguments = ", ".join(function.__code__.co_varnames[: function.__code__.co_argcount])
     lines = [f"function {function.__name__}({arguments})"]
     if function.__doc__:
-        lines.append(_cut(function.__doc__.strip().partition("\n")[0]))
+        lines.append(cut(function.__doc__.strip().partition("\n")[0]))
     return lines
 
 
-def _type_name(value: Any) -> str:
+def type_name(value: Any) -> str:
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     return text if len(text) <= SHORT else f"{text[:SHORT]}..."
