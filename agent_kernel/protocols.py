@@ -18,6 +18,8 @@ from agent_kernel.sessions.model import SessionKey
 
 Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client"]
 Source: TypeAlias = Literal["built_in", "user", "mcp", "external"]
+RESULT_CHARS = 6_000
+"""Of a tool that does not say otherwise."""
 
 # ---------------------------------------------------------------------------------------------------- engine
 
@@ -37,6 +39,8 @@ class ToolSpec:
     """Calls of a round that touch shared state run one after the other; the others in parallel."""
     source: Source = "built_in"
     label: str = ""
+    result_chars: int = RESULT_CHARS
+    """What a result may put into the model's context; the middle of a longer one is left out and said to be."""
 
 
 @dataclass(frozen=True, slots=True)

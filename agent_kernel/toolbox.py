@@ -20,11 +20,9 @@ from agent_kernel.events import CallFinished, CallStarted, Emit, FileProduced
 from agent_kernel.files import File
 from agent_kernel.messages import Message, ToolCall, shortened, tool_result
 from agent_kernel.permissions import Gate
-from agent_kernel.protocols import FileKeeper, Prepares, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.protocols import RESULT_CHARS, FileKeeper, Prepares, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.model import SessionKey
 
-RESULT_CHARS = 6_000
-"""What a result may put into the model's context; the middle is left out and said to be."""
 SAME_FAILURES = 2
 NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
 """A $ref to elsewhere is an error: by itself the library would ask the network for it."""
@@ -82,7 +80,7 @@ class Toolbox:
         context = ToolContext(place.key, place.turn, place.round, call, emit, place.ordinal)
         emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
         output = await self._output(tool, context)
-        output = replace(output, text=shortened(output.text, RESULT_CHARS))
+        output = replace(output, text=shortened(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
         files = await self._kept(output, context)
         if files:
             output = replace(output, text=f"{output.text}\n{_named(files)}")

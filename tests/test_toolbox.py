@@ -2,6 +2,7 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,15 @@ async def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
     (answer,) = await results([Recorder()], [call("x", name="pyhton")])
     assert answer.status == "error"
     assert "There is no tool 'pyhton'; there are: python." in answer.text
+
+
+async def test_a_tool_says_how_much_of_its_result_a_model_reads() -> None:
+    tool = Recorder(lambda code: code * 20_000)
+    (usual,) = await results([tool], [call("x")])
+    tool.spec = replace(tool.spec, result_chars=15_000)
+    (more,) = await results([tool], [call("x")])
+    assert len(usual.text) < 6_100
+    assert 15_000 < len(more.text) < 15_100
 
 
 @pytest.mark.parametrize("arguments", [{}, {"code": 3}, {"_raw": "{oops"}])

@@ -14,11 +14,10 @@ from agent_kernel.assembly import Runtime
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.messages import Message, Text, ToolCall, assistant, user
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import ToolContext, ToolOutput
+from agent_kernel.protocols import RESULT_CHARS, ToolContext, ToolOutput
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.settings import Settings
-from agent_kernel.toolbox import RESULT_CHARS
 from agent_kernel.tools.recall import Recall
 from tests.turns import KEY, agent, stored
 
