@@ -41,6 +41,13 @@ class Claim:
             return None
         return cls(server, turn, call, grant)
 
+    @staticmethod
+    def decline(server: Server, turn: str, call: str, reason: str) -> None:
+        """This kernel can not run the call; another client may, at once. Whether anybody hears it is no matter."""
+        body = {"call": call, "client": f"magic:{server.kernel}", "declined": reason}
+        with contextlib.suppress(AgentKernelError):
+            server.call("POST", f"turns/{turn}/claims", body)
+
     def __enter__(self) -> Claim:
         self._thread.start()
         return self

@@ -8,9 +8,10 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import threading
 import traceback
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,18 +49,32 @@ class LiveCode:
 
     def run(self, code: str, listener: Listener, show: Show) -> Outcome:
         """Never raises what the code raises; an interrupt ends the code and is told in the outcome."""
-        with capturing(self._shell, listener, show) as said, _interruptible() as interrupt, self._awaiting():
+        with capturing(self._shell, listener, show) as said, interruptible() as interrupt, self._awaiting():
             try:
                 result = self._shell.run_cell(code, store_history=False)
                 error = result.error_before_exec or result.error_in_exec
             except KeyboardInterrupt as stop:  # it hit between the code and its reporting
                 error = stop
-        interrupted = interrupt.is_set() or isinstance(error, KeyboardInterrupt)
-        status = "interrupted" if interrupted else "error" if error else "success"
-        media = tuple(
-            {"mime": mime, "data": base64.b64encode(data).decode()} for mime, data in said.images[:MAX_IMAGES]
-        )
-        return Outcome(status, _told(said, error), _as_seen(said, error), media, interrupted)
+        return _outcome(said, error, interrupted=interrupt.is_set())
+
+    def call(
+        self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show
+    ) -> Outcome:
+        """A function of the person, awaited if it is async. Text that it returns is told as it is, any other value as a
+        cell would show it."""
+        value, error = None, None
+        with capturing(self._shell, listener, show) as said, interruptible() as interrupt:
+            try:
+                value = function(**arguments)
+                if asyncio.iscoroutine(value):
+                    value = self._run_apart(value)
+                if type(value) is str:
+                    said.values.append(value)
+                else:
+                    sys.displayhook(value)
+            except BaseException as raised:  # noqa: BLE001  whatever it raises is told; an interrupt is told as one
+                error = raised
+        return _outcome(said, error, interrupted=interrupt.is_set())
 
     def close(self) -> None:
         if self._loop is not None:
@@ -97,7 +112,7 @@ class LiveCode:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[threading.Event]:
+def interruptible() -> Iterator[threading.Event]:
     """An interrupt raises in the code, whatever handled it before, and is remembered even if the code swallows it."""
     hit = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -113,6 +128,13 @@ def _interruptible() -> Iterator[threading.Event]:
         yield hit
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _outcome(said: Said, error: BaseException | None, *, interrupted: bool) -> Outcome:
+    interrupted = interrupted or isinstance(error, KeyboardInterrupt)
+    status = "interrupted" if interrupted else "error" if error else "success"
+    media = tuple({"mime": mime, "data": base64.b64encode(data).decode()} for mime, data in said.images[:MAX_IMAGES])
+    return Outcome(status, _told(said, error), _as_seen(said, error), media, interrupted)
 
 
 def _told(said: Said, error: BaseException | None) -> str:

@@ -10,12 +10,15 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from agent_kernel.errors import AgentKernelError, from_json
 from agent_kernel.events import TurnFinished
+from agent_kernel.notebook.abilities import Abilities
 from agent_kernel.notebook.arrivals import Arrivals
 from agent_kernel.notebook.cell import Cells
 from agent_kernel.notebook.client import Server, server_of_this_kernel
 from agent_kernel.notebook.commands import Commands, interrupted
 from agent_kernel.notebook.completion import Completion
 from agent_kernel.notebook.consent import LIVE, Consent, answers
+from agent_kernel.notebook.executions import Executions
+from agent_kernel.notebook.functions import Functions
 from agent_kernel.notebook.images import attached
 from agent_kernel.notebook.live import LiveCode
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
@@ -39,6 +42,10 @@ class AgentMagics(Magics):
         self._person = Person(shell)
         self._consent = Consent()
         self._code = LiveCode(shell)
+        self._executions = Executions(shell)
+        self.functions = Functions()
+        self._abilities = Abilities(shell, self._code, self._executions, self.functions)
+        self._in_turn = False
         self._cells = Cells(shell)
         self._arrivals = Arrivals(shell)
         self._touched = Touched(shell)
@@ -65,10 +72,23 @@ class AgentMagics(Magics):
             prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
             if not prompt.strip():
                 raise AgentError("what shall I do? Write the prompt below %%agent.")
-            self._turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
+            with self._one_at_a_time():
+                self._turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """A turn that code of a turn asks for would wait for its own end."""
+        if self._in_turn:
+            raise AgentError("an agent cell can not be run from inside an agent cell.")
+        self._in_turn = True
+        try:
+            yield
+        finally:
+            self._in_turn = False
 
     def close(self) -> None:
         self._arrivals.close()
+        self._executions.close()
         self._code.close()
 
     def _turn(self, request: Request, prompt: str, cell: str) -> None:
@@ -100,7 +120,7 @@ class AgentMagics(Magics):
 
     def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> Surroundings:
         return Surroundings(
-            self._commands.server, screen, self._person, self._consent, self._code, self._touched, allowed, ask
+            self._commands.server, screen, self._person, self._consent, self._abilities, self._touched, allowed, ask
         )
 
     def _show(self, told: Mapping[str, Any]) -> None:
@@ -117,7 +137,8 @@ class AgentMagics(Magics):
             "rerun": "show" if not request.fresh and self._arrivals.together() else "ask",
             "alive": self._touched.intact(),
             "answers": self._answers(request, session),
-            "client_tools": ["python"],
+            "client_tools": self._abilities.names,
+            "functions": self.functions.to_json(),
             "sampling": request.sampling,
         }
         optional = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,14 +26,14 @@ from agent_kernel.events import (
     TurnStarted,
     TurnVersion,
 )
-from agent_kernel.notebook.claim import Claim
+from agent_kernel.notebook.abilities import Abilities
 from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.consent import LIVE, Consent
 from agent_kernel.notebook.follow import Following
-from agent_kernel.notebook.live import LiveCode
 from agent_kernel.notebook.oneline import AgentInterrupted
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.render import Card, Summary, Version, moment
+from agent_kernel.notebook.running import Running
 from agent_kernel.notebook.screen import Screen
 from agent_kernel.notebook.touched import Touched
 
@@ -61,7 +60,7 @@ class Surroundings:
     screen: Screen
     person: Person
     consent: Consent
-    code: LiveCode
+    abilities: Abilities
     touched: Touched
     allowed: frozenset[str] = frozenset()
     ask: bool = False
@@ -74,6 +73,7 @@ class CellTurn:
         self._around = around
         self._screen = around.screen
         self._summary = summary
+        self._running = Running(around.server, around.screen, around.abilities, around.touched.ran)
         self._cards: dict[str, Card] = {}
         self._mine: set[str] = set()
         self._words = 0
@@ -152,8 +152,8 @@ class CellTurn:
             case CallOutput(call, text) if call not in self._mine:
                 self._cards[call].add(text)
                 self._screen.card(self._cards[call])
-            case CallOffered(call, "python", arguments):
-                self._run(call, str(arguments.get("code", "")))
+            case CallOffered(call, name, arguments):
+                self._run(call, name, arguments)
             case CallFinished():
                 self._finished(body)
 
@@ -161,7 +161,8 @@ class CellTurn:
         code = arguments.get("code")
         if not isinstance(code, str):
             return "\n".join(f"{key} = {value!r}" for key, value in arguments.items())
-        return self._around.code.prepared(code) if (name, where) == ("python", "live") else code
+        ability = self._around.abilities.find(name) if where == "live" else None
+        return ability.code(arguments) if ability else code
 
     def _ask(self, asked: ApprovalRequired) -> None:
         """The card shows exactly what will run; the question stands under it."""
@@ -184,31 +185,16 @@ class CellTurn:
             around.consent.allow(session, asked.kind)
         return ("deny", "the person said no") if answer == "no" else ("approve", "the person said yes")
 
-    def _run(self, call: str, code: str) -> None:
-        """In this thread, which is the kernel's main thread: an interrupt reaches the code."""
-        claim = Claim.take(self._around.server, self._summary.turn, call)
-        if claim is None:
-            return
-        self._mine.add(call)
-        card = self._cards[call]
-        card.code = self._around.code.prepared(code)
-
-        def listen(stream: str, text: str) -> None:
-            claim.output("stderr" if stream == "stderr" else "stdout", text)
-            card.add(text)
-            self._screen.card(card)
-
-        claim.tick = lambda: self._screen.flush_from_aside(card)
-        started = time.monotonic()
-        with claim:
-            outcome = self._around.code.run(card.code, listen, self._screen.show)
-            self._around.touched.ran(self._summary.turn, card.code)
-            card.seconds = time.monotonic() - started
-            card.add(outcome.traceback)
-            self._screen.card(card)
-            claim.finish(outcome.status, outcome.text, outcome.media, patient=not outcome.interrupted)
-        if outcome.interrupted:
-            card.close(WORDS["interrupted"], card.seconds)
+    def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
+        """What it said while it ran is in its card already; what it only tells comes with the end of the call."""
+        ability = self._around.abilities.find(name)
+        if ability and not ability.looks:
+            self._mine.add(call)
+        outcome = self._running.run(self._summary.turn, self._cards[call], name, arguments)
+        if outcome is None:
+            self._mine.discard(call)
+        elif outcome.interrupted:
+            self._cards[call].close(WORDS["interrupted"], self._cards[call].seconds)
             raise KeyboardInterrupt
 
     def _finished(self, body: CallFinished) -> None:

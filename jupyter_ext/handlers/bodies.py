@@ -84,14 +84,19 @@ class VariableBody(Body):
 
 
 class FunctionBody(Body):
-    """A tool that the client declares and somebody else runs."""
+    """A tool that the client declares: one of its ``client_tools``, which it runs itself, or one that somebody else
+    runs. ``effects``: a call changes something, so a person is asked before the client runs it."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     description: Annotated[str, Field(max_length=10_000)] = ""
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    effects: bool = True
 
-    def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.parameters, kind="dispatch", source="external")
+    def spec(self, *, by_client: bool = False) -> ToolSpec:
+        if not by_client:
+            return ToolSpec(self.name, self.description, self.parameters, kind="dispatch", source="external")
+        kind = "function.effects" if self.effects else "function"
+        return ToolSpec(self.name, self.description, self.parameters, kind=kind, where="client", source="user")
 
 
 class TurnBody(Body):
@@ -187,7 +192,7 @@ class TurnBody(Body):
             given=tuple(Variable(each.name, each.encoding, each.data, each.type) for each in self.given),
             skills=tuple(self.skills),
             web=self.web,
-            functions=tuple(each.spec() for each in self.functions),
+            functions=tuple(each.spec(by_client=each.name in self.client_tools) for each in self.functions),
         )
 
 

@@ -1,0 +1,64 @@
+"""Calls of a turn that this kernel runs: claimed, run in the main thread, shown while they run, answered once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.notebook.abilities import Abilities, Ability
+from agent_kernel.notebook.claim import Claim
+from agent_kernel.notebook.client import Server
+from agent_kernel.notebook.live import Outcome
+from agent_kernel.notebook.render import Card
+from agent_kernel.notebook.screen import Screen
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """``ran`` is told the turn and the code that has run in the person's namespace."""
+
+    server: Server
+    screen: Screen
+    abilities: Abilities
+    ran: Callable[[str, str], None]
+
+    def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+        """In this thread, which is the kernel's main thread: an interrupt reaches what runs. None when somebody else
+        runs it, or nobody here can."""
+        ability = self.abilities.find(name)
+        if ability is None:
+            Claim.decline(self.server, turn, card.call, f"this kernel has no {name}")
+            return None
+        claim = Claim.take(self.server, turn, card.call)
+        if claim is None:
+            return None
+        return (
+            self._look(claim, ability, arguments) if ability.looks else self._do(claim, turn, card, ability, arguments)
+        )
+
+    def _look(self, claim: Claim, ability: Ability, arguments: Mapping[str, Any]) -> Outcome:
+        with claim:
+            outcome = ability.run(arguments, lambda stream, text: None, self.screen.show)
+            claim.finish(outcome.status, outcome.text, outcome.media)
+        return outcome
+
+    def _do(self, claim: Claim, turn: str, card: Card, ability: Ability, arguments: Mapping[str, Any]) -> Outcome:
+        card.code = ability.code(arguments) or card.code
+
+        def listen(stream: str, text: str) -> None:
+            claim.output("stderr" if stream == "stderr" else "stdout", text)
+            card.add(text)
+            self.screen.card(card)
+
+        claim.tick = lambda: self.screen.flush_from_aside(card)
+        started = time.monotonic()
+        with claim:
+            outcome = ability.run(arguments, listen, self.screen.show)
+            self.ran(turn, card.code)
+            card.seconds = time.monotonic() - started
+            card.add(outcome.traceback)
+            self.screen.card(card)
+            claim.finish(outcome.status, outcome.text, outcome.media, patient=not outcome.interrupted)
+        return outcome

@@ -1,0 +1,225 @@
+"""The notebook of the turn as tools: its cells, its variables, its last error, a cell run, what still runs.
+
+Each is bound to the turn's own kernel and notebook; nothing here names another, and nothing writes the file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.errors import AgentKernelError, InvalidRequest
+from agent_kernel.messages import ToolCall
+from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.attached import Attached, Document, NotebookSide
+from agent_kernel.tools.cells import cells_of, chosen, mapped, read
+from agent_kernel.tools.offers import Offers
+from agent_kernel.tools.source import Occasion, Offered
+
+GROUP = "notebook"
+EXECUTIONS = "executions"
+"""What a notebook's side is asked for beside the tools: what ran, by number."""
+MAX_NUMBERS = 20
+
+
+def _schema(required: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return MappingProxyType(schema)
+
+
+CELLS = ToolSpec(
+    "notebook_cells",
+    "List the cells of the person's notebook: number, id, type, first line, errors; and what ran in its kernel.",
+    _schema(start={"type": "integer", "minimum": 0, "description": "The first cell to list, from 0"}),
+    kind="notebook.read",
+)
+READ = ToolSpec(
+    "read_cells",
+    "Read cells of the person's notebook with their outputs.",
+    _schema(
+        ("cells",),
+        cells={"type": "string", "description": "Numbers or ids, as '3, 5-8'; 'In[4]' is what ran as number 4"},
+    ),
+    kind="notebook.read",
+)
+VARIABLES = ToolSpec(
+    "variables",
+    "List the variables of the person's kernel with types and sizes; with a name: that one closely (columns, missing "
+    "values, first rows).",
+    _schema(name={"type": "string", "description": "One variable"}),
+    kind="notebook.read",
+    where="live",
+)
+LAST_ERROR = ToolSpec(
+    "last_error",
+    "The last cell of the person that failed: its source and traceback.",
+    _schema(),
+    kind="notebook.read",
+    where="live",
+)
+RUN_CELL = ToolSpec(
+    "run_cell",
+    "Run one code cell of the notebook, as it was last saved, in the person's kernel. The result comes to you; the "
+    "cell in the notebook stays as it is.",
+    _schema(("cell",), cell={"type": "string", "description": "Its number or id"}),
+    kind="notebook.run",
+    where="live",
+)
+RUNNING = ToolSpec(
+    "running",
+    "What you started in the person's kernel and still runs: its output so far. Waits for it, or stops it.",
+    _schema(
+        job={"type": "string", "description": "For example j1; without it the newest"},
+        wait_s={"type": "number", "minimum": 0, "maximum": 60},
+        stop={"type": "boolean"},
+    ),
+    kind="notebook.read",
+    where="live",
+)
+
+
+class CellMap:
+    spec = CELLS
+
+    def __init__(self, notebook: Attached | None, side: NotebookSide | None) -> None:
+        self._notebook = notebook
+        self._side = side
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        told: list[str] = []
+        if self._notebook is not None and self._notebook.path:
+            told.append(await self._saved(self._notebook, int(arguments.get("start", 0))))
+        if self._side is not None:
+            told.append(await _executions(self._side, context))
+        return ToolOutput("\n\n".join(told))
+
+    async def _saved(self, notebook: Attached, start: int) -> str:
+        try:
+            document = await notebook.document()
+        except AgentKernelError as error:
+            return f"The file can not be read: {error}"
+        cells = cells_of(document.content)
+        return f"{_named(document)}: {len(cells)} cells.\n{mapped(cells, start)}"
+
+
+class ReadCells:
+    spec = READ
+
+    def __init__(self, notebook: Attached | None, side: NotebookSide | None) -> None:
+        self._notebook = notebook
+        self._side = side
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        document = await self._notebook.document() if self._notebook is not None and self._notebook.path else None
+        cells, numbers = chosen(cells_of(document.content) if document else [], str(arguments["cells"]))
+        told = [f"{_named(document)}.\n{read(cells)}"] if document and cells else []
+        if numbers and self._side is None:
+            told.append("What ran in the kernel can not be looked up: no client of the notebook is attached.")
+        elif numbers and self._side is not None:
+            told.append(await _executions(self._side, context, numbers[:MAX_NUMBERS]))
+        return ToolOutput("\n\n".join(told))
+
+
+class RunCell:
+    """A person is asked about the code that the cell had when the call came, and that code runs."""
+
+    spec = RUN_CELL
+
+    def __init__(self, notebook: Attached, side: NotebookSide) -> None:
+        self._notebook = notebook
+        self._side = side
+
+    async def prepared(self, call: ToolCall) -> ToolCall:
+        document = await self._notebook.document()
+        cells, _ = chosen(cells_of(document.content), str(call.arguments["cell"]))
+        if len(cells) != 1:
+            raise InvalidRequest("Name exactly one cell.")
+        [cell] = cells
+        if cell.kind != "code" or not cell.source.strip():
+            raise InvalidRequest(f"Cell {cell.index} has no code to run.")
+        if cell.source.lstrip().startswith("%%agent"):
+            raise InvalidRequest(f"Cell {cell.index} is a cell for you; it can not be run by you.")
+        return replace(call, arguments={"cell": cell.id or str(cell.index), "code": cell.source})
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._side.offer(context)
+
+
+class InNotebook:
+    """A tool that the notebook's side runs by its name."""
+
+    def __init__(self, spec: ToolSpec, side: NotebookSide) -> None:
+        self.spec = spec
+        self._side = side
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._side.offer(context)
+
+
+class NotebookTools:
+    """A client that declared a tool is offered its calls; else the server runs them, where it may."""
+
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        notebook = occasion.notebook
+        tools: list[Tool] = []
+        ran = self._side(occasion, EXECUTIONS)
+        if ran is not None or (notebook is not None and notebook.path):
+            tools += [CellMap(notebook, ran), ReadCells(notebook, ran)]
+        tools += [
+            InNotebook(spec, side)
+            for spec in (VARIABLES, LAST_ERROR)
+            if (side := self._side(occasion, spec.name)) is not None
+        ]
+        side = self._side(occasion, RUN_CELL.name)
+        if side is not None and notebook is not None and notebook.path:
+            tools.append(RunCell(notebook, side))
+        if notebook is not None and notebook.jobs is not None:
+            tools.append(InNotebook(RUNNING, notebook.jobs))
+        return Offered(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)))
+
+    def _side(self, occasion: Occasion, name: str) -> NotebookSide | None:
+        if name in occasion.request.client_tools:
+            return self._offers
+        return occasion.notebook.kernel if occasion.notebook is not None else None
+
+    async def aclose(self) -> None: ...
+
+
+class NotebookFunctions:
+    """Functions that the person registered in the notebook: its client runs them. One that says it has no effects runs
+    without a question, unless the policy is stricter."""
+
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        request = occasion.request
+        specs = [
+            replace(
+                spec, where="client", source="user", kind=spec.kind if spec.kind == "function" else "function.effects"
+            )
+            for spec in request.functions
+            if spec.name in request.client_tools and occasion.wants("functions", spec.name)
+        ]
+        return Offered(tuple(InNotebook(spec, self._offers) for spec in specs))
+
+    async def aclose(self) -> None: ...
+
+
+async def _executions(side: NotebookSide, context: ToolContext, numbers: list[int] | None = None) -> str:
+    call = ToolCall(context.call.id, EXECUTIONS, {"numbers": numbers or []})
+    ran = await side.offer(replace(context, call=call))
+    if ran.status != "success":
+        return f"What ran in the kernel is not known: {ran.text}"
+    return ran.text if numbers else f"Ran in this kernel:\n{ran.text}"
+
+
+def _named(document: Document) -> str:
+    saved = f" {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(document.saved))}" if document.saved else ""
+    return f"{document.path} as last saved{saved} (later edits are not in it)"
