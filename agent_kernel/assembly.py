@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
+from agent_kernel import __version__
 from agent_kernel.agent import Agent, TurnRequest
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.engine import LocalEngine
@@ -21,10 +22,12 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
 from agent_kernel.exits import Exits
-from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
+from agent_kernel.permissions.memory import grants_of
 from agent_kernel.protocols import Engine, FileKeeper, Sandbox
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sandbox.view import hidden_by_default
 from agent_kernel.sessions.afterwards import Afterwards
 from agent_kernel.sessions.compaction import CompactionPolicy, Compactor
 from agent_kernel.sessions.files import FilesStore
@@ -41,12 +44,14 @@ from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.tables.quota import Quota
-from agent_kernel.settings import OFF, Settings
+from agent_kernel.settings import OFF, Permission, Settings
 from agent_kernel.tools.attached import Attached
+from agent_kernel.tools.mcp.source import McpTools
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
 from agent_kernel.tools.source import ToolSource
+from agent_kernel.trust import Trust
 
 log = logging.getLogger(__name__)
 RECOVER_EVERY_S = 30.0
@@ -148,7 +153,7 @@ def has_tool(settings: Settings, group: str) -> bool:
 
 
 class Runtime:
-    """One server's engine, store, sandbox and gate. ``build`` does no I/O; ``start`` begins recovery, ``aclose`` ends
+    """One server's engine, store, sandbox and gate. ``build`` reads the administrator's policy and does no other I/O; ``start`` begins recovery, ``aclose`` ends
     everything that was started, whatever state it is in. ``root`` is the contents root under which notebooks are bound,
     where there is one."""
 
@@ -165,9 +170,11 @@ class Runtime:
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
         compactor = Compactor(self.ledger, policy)
         self.afterwards = Afterwards(self.store, compactor, settings.titles)
-        self.approvals = Approvals()
+        self.policy = Policy(settings.permission, cast("Mapping[str, Permission]", settings.policy), AdminPolicy.read())
+        self.approvals = Approvals(grants_of(self.store))
         self.offers = Offers()
         self.root = ""
+        self.trust = Trust(settings.data_dir / "trusted.json")
         self.files: FileKeeper | None = None
         self.sources = self._sources()
         self.folding = Folding(self.store)
@@ -180,6 +187,8 @@ class Runtime:
             found.append(PythonTools(self.sandbox, self.offers, settings.run_timeout_s))
         if has_tool(settings, "recall") or settings.recall == "on":
             found.append(RecallTools(self.store, lambda: self.root))
+        if has_tool(settings, "mcp"):
+            found.append(McpTools(settings.mcp_config, self.exits, trust=self.trust, version=__version__))
         return found
 
     @classmethod
@@ -226,13 +235,12 @@ class Runtime:
         """The agent for one turn: its engine is ``request.model``, its python runs where ``request.where`` says, its
         gate has the stricter permissions. Settings found beside the notebook count only if it is ``trusted``. Raises
         UnknownModel, Forbidden."""
-        gate = Gate(self.approvals, self.settings.permission, request.permission, request.answers)
         return Agent(
             self.store,
             self.engines.get(request.model),
             key,
             metadata=metadata,
-            gate=gate,
+            gate=self._gate(request),
             ledger=self.ledger,
             observers=self.observers,
             afterwards=self.afterwards,
@@ -242,6 +250,19 @@ class Runtime:
             notebook_dir=notebook_dir,
             trusted=trusted,
             notebook=notebook,
+        )
+
+    def _gate(self, request: TurnRequest) -> Gate:
+        return Gate(
+            self.approvals,
+            self.policy.server,
+            request.permission,
+            request.answers,
+            self.policy.own,
+            self.policy.admin,
+            remembered=request.remembered,
+            timeout_s=self.settings.approval_timeout_s,
+            hidden=(self.settings.data_dir, *map(Path, hidden_by_default())),
         )
 
     async def aclose(self) -> None:

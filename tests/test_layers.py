@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"PIL", "httpx", "regex", "transformers", "xgrammar"}
+HEAVY |= {"PIL", "httpx", "mcp", "regex", "transformers", "xgrammar"}
 
 VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events", "agent_kernel.files")
 SEAMS = (
@@ -39,6 +39,7 @@ PARTS = (
     "agent_kernel.sessions",
     "agent_kernel.toolbox",
     "agent_kernel.tools",
+    "agent_kernel.trust",
 )
 
 # part: (what it may import of ours, which libraries). The longest name that fits a module is its part; a part may
@@ -71,6 +72,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.beneath": (("agent_kernel.errors",), set()),
     "agent_kernel.tools": ((*CORE, "agent_kernel.request", "agent_kernel.beneath"), set()),
     "agent_kernel.threads": ((), set()),
+    "agent_kernel.trust": (VALUES, {"filelock"}),
+    "agent_kernel.tools.mcp": (
+        (*CORE, "agent_kernel.request", "agent_kernel.threads", "agent_kernel.tools.source", "agent_kernel.trust"),
+        {"jsonschema"},
+    ),
     "agent_kernel.net": ((*VALUES, "agent_kernel.exits", "agent_kernel.threads"), set()),
     "agent_kernel.sandbox": (CORE, set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
@@ -85,6 +91,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.conversation",
             "agent_kernel.request",
             "agent_kernel.sessions.account",
+            "agent_kernel.sessions.admission",
             "agent_kernel.sessions.afterwards",
             "agent_kernel.sessions.input_hook",
             "agent_kernel.sessions.ledger",
@@ -96,7 +103,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         set(),
     ),
-    "agent_kernel.assembly": (PARTS, set()),
+    "agent_kernel.assembly": ((*PARTS, "agent_kernel"), set()),
     "agent_kernel.places": (CORE, set()),
     "agent_kernel.__main__": (("agent_kernel.cli",), set()),
     "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places"), set()),
@@ -131,6 +138,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/peers/selectools.py": {"selectools"},
     "agent_kernel/sessions/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction.py": {"regex"},
+    "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
 
 

@@ -1,0 +1,235 @@
+"""The file that names MCP servers, in mistral.rs's shape or as ``{"mcpServers": {...}}``. Reading it starts nothing and
+reads no secret: ``${VAR}`` is filled in when a server is connected."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from agent_kernel.errors import InvalidRequest
+
+MAX_FILE = 1 << 20
+MAX_SERVERS = 64
+TIMEOUT_S = 30.0
+AT_ONCE = 10
+LONGEST_S = 3600.0
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+HIDDEN_FROM = 6
+"""A value this long is taken for a secret wherever it turns up in a message; a shorter one is a word."""
+Kind: TypeAlias = Literal["process", "http", "sse", "websocket"]
+_KINDS: dict[str, Kind] = {
+    "process": "process",
+    "stdio": "process",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+    "websocket": "websocket",
+    "ws": "websocket",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """One server as it is configured. ``http`` falls back to SSE, which ``sse`` asks for. ``resources`` are patterns
+    (``file:///docs/*``) of what the model may read. ``prefix`` stands before the names of its tools, with ``_``."""
+
+    name: str
+    kind: Kind
+    command: str = ""
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    bearer_token: str = field(default="", repr=False)
+    prefix: str = ""
+    resources: tuple[str, ...] = ()
+    timeout_s: float = TIMEOUT_S
+
+    def filled(self, env: Mapping[str, str] = os.environ) -> Filled:
+        """With the values of ``${VAR}``. Raises InvalidRequest that names the variable which is not set."""
+        secrets: set[str] = set()
+
+        def value(text: str, *, secret: bool = False) -> str:
+            made = VARIABLE.sub(lambda found: _variable(found, env, self.name, secrets), text)
+            if secret and len(made) >= HIDDEN_FROM:
+                secrets.add(made)
+            return made
+
+        headers = {name: value(text, secret=True) for name, text in self.headers.items()}
+        if self.bearer_token:
+            headers["Authorization"] = f"Bearer {value(self.bearer_token, secret=True)}"
+        return Filled(
+            dataclasses.replace(
+                self,
+                command=value(self.command),
+                args=tuple(value(arg) for arg in self.args),
+                env={name: value(text, secret=True) for name, text in self.env.items()},
+                cwd=str(Path(value(self.cwd)).expanduser()) if self.cwd else "",
+                url=value(self.url),
+                headers=headers,
+                bearer_token="",
+            ),
+            tuple(sorted(secrets, key=len, reverse=True)),
+        )
+
+    @property
+    def shown(self) -> str:
+        """What a person may see of where it is: no argument, no header, no part of a URL that may hold a key."""
+        if self.kind == "process":
+            return self.command
+        return self.url.partition("?")[0].partition("#")[0].rpartition("@")[2] if "@" in self.url else _bare(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A server with its secrets in place, and the secrets, to keep them out of what is said."""
+
+    server: McpServer = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+
+    def hidden(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "[hidden]")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class McpConfig:
+    """``register``: its tools are offered in every turn that has the group ``mcp``; else only where a request names
+    them. ``at_once`` calls run together, over all servers."""
+
+    servers: tuple[McpServer, ...] = ()
+    register: bool = True
+    at_once: int = AT_ONCE
+
+
+def read(path: Path) -> McpConfig:
+    """Raises InvalidRequest for a file that can not be read or makes no sense; what it says never quotes a value."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE + 1)
+        body = json.loads(raw) if len(raw) <= MAX_FILE else None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The MCP configuration {path} can not be read ({type(error).__name__}).") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest(f"The MCP configuration {path} is a JSON object of at most {MAX_FILE >> 20} MiB.")
+    try:
+        return parse(body)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"The MCP configuration {path}: {error.message}", hint=error.hint) from None
+
+
+def parse(body: Mapping[str, Any]) -> McpConfig:
+    """Raises InvalidRequest."""
+    if "servers" not in body and "mcpServers" not in body:
+        raise InvalidRequest("there is no 'servers' and no 'mcpServers'.")
+    timeout_s = _seconds(body.get("tool_timeout_secs", TIMEOUT_S), "tool_timeout_secs")
+    at_once = body.get("max_concurrent_calls", AT_ONCE)
+    if not isinstance(at_once, int) or isinstance(at_once, bool) or not 1 <= at_once <= 1000:
+        raise InvalidRequest("max_concurrent_calls is a number from 1 to 1000.")
+    named = _mapping(body.get("mcpServers", {}), "mcpServers")
+    entries = [(str(name), entry, False) for name, entry in named.items()]
+    listed = body.get("servers", [])
+    if isinstance(listed, Mapping):  # some editors write the common shape under this name
+        entries += [(str(name), entry, False) for name, entry in listed.items()]
+    elif isinstance(listed, list):
+        entries += [(f"server {number}", entry, True) for number, entry in enumerate(listed, 1)]
+    else:
+        raise InvalidRequest("servers is a list.")
+    if len(entries) > MAX_SERVERS:
+        raise InvalidRequest(f"there are more than {MAX_SERVERS} servers.")
+    found = [_server(name, _mapping(entry, name), timeout_s, nested) for name, entry, nested in entries]
+    servers = [server for server in found if server is not None]
+    if len({server.name for server in servers}) < len(servers):
+        raise InvalidRequest("two servers have the same name.")
+    register = body.get("auto_register_tools", True)
+    return McpConfig(tuple(servers), register is not False, at_once)
+
+
+def _server(name: str, entry: Mapping[str, Any], timeout_s: float, nested: bool) -> McpServer | None:
+    """None for one that is switched off. ``nested``: mistral.rs's shape, where ``source`` says how it is reached."""
+    name = str(entry.get("name") or name)[:100]
+    if entry.get("enabled") is False or entry.get("disabled") is True:
+        return None
+    source = _mapping(entry.get("source", {}), f"source of {name}") if nested else entry
+    prefix = entry.get("tool_prefix")
+    server = McpServer(
+        name=name,
+        kind=_kind(source, name),
+        command=_text(source.get("command", ""), f"command of {name}"),
+        args=_texts(source.get("args") or [], f"args of {name}"),
+        env=_pairs(source.get("env") or {}, f"env of {name}"),
+        cwd=_text(source.get("work_dir") or source.get("cwd") or "", f"work_dir of {name}"),
+        url=_text(source.get("url", ""), f"url of {name}"),
+        headers=_pairs(source.get("headers") or {}, f"headers of {name}"),
+        bearer_token=_text(entry.get("bearer_token") or "", f"bearer_token of {name}"),
+        prefix=name if prefix is None else _text(prefix, f"tool_prefix of {name}"),
+        resources=_texts(entry.get("resources") or [], f"resources of {name}"),
+        timeout_s=_seconds(source.get("timeout_secs") or timeout_s, f"timeout_secs of {name}"),
+    )
+    if not (server.command if server.kind == "process" else server.url):
+        raise InvalidRequest(f"{name} has no {'command' if server.kind == 'process' else 'url'}.")
+    return server
+
+
+def _kind(source: Mapping[str, Any], name: str) -> Kind:
+    given = source.get("type") or source.get("transport")
+    if given is None:
+        return "process" if source.get("command") else "http"
+    kind = _KINDS.get(given.lower()) if isinstance(given, str) else None
+    if kind is None:
+        raise InvalidRequest(f"the type of {name} is Process (stdio), Http, SSE or WebSocket.")
+    return kind
+
+
+def _variable(found: re.Match[str], env: Mapping[str, str], server: str, secrets: set[str]) -> str:
+    name, fallback = found.group(1), found.group(2)
+    value = env.get(name)
+    if value is None and fallback is None:
+        raise InvalidRequest(f"MCP server {server}: the variable {name} is not set.")
+    if value is not None and len(value) >= HIDDEN_FROM:
+        secrets.add(value)
+    return value if value is not None else str(fallback)
+
+
+def _bare(url: str) -> str:
+    return url.partition("?")[0].partition("#")[0]
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{what} is an object.")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise InvalidRequest(f"{what} is a text.")
+    return value
+
+
+def _texts(value: Any, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise InvalidRequest(f"{what} is a list of texts.")
+    return tuple(_text(item, what) for item in value)
+
+
+def _pairs(value: Any, what: str) -> dict[str, str]:
+    return {str(name): _text(item, what) for name, item in _mapping(value, what).items()}
+
+
+def _seconds(value: Any, what: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 < value <= LONGEST_S:
+        raise InvalidRequest(f"{what} is a number of seconds, at most {LONGEST_S:.0f}.")
+    return float(value)

@@ -1,0 +1,325 @@
+"""One MCP server as long as it lives: connected when first needed, kept, connected again after it ended.
+
+A task of its own enters and leaves the SDK's client, because that one may only be left where it was entered; calls come
+from the tasks of turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.errors import AgentKernelError
+from agent_kernel.exits import Exits
+from agent_kernel.tools.mcp import sdk
+from agent_kernel.tools.mcp.config import Filled, McpServer
+
+log = logging.getLogger(__name__)
+CONNECT_S = 60.0
+"""A server that has not shaken hands by then is ended."""
+BACKOFF_S = (0.0, 1.0, 5.0, 30.0, 120.0, 600.0)
+STEADY_S = 30.0
+"""Who lived this long is connected at once again when it ends."""
+MAX_TOOLS = 256
+MAX_RESOURCES = 1000
+MAX_PAGES = 100
+MAX_REASON = 500
+
+
+class Gone(Exception):
+    """The server is not connected, and why. ``ran``: a call had been sent, so that it may have run."""
+
+    def __init__(self, reason: str, *, ran: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.ran = ran
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a server offers, as the SDK's own objects; ``more``: it has more than is taken."""
+
+    tools: tuple[Any, ...] = ()
+    resources: tuple[Any, ...] = ()
+    more: bool = False
+
+
+@dataclass(slots=True)
+class Life:
+    """One connection from its beginning to its end."""
+
+    trace: sdk.Trace = field(default_factory=sdk.Trace)
+    began: float = field(default_factory=time.monotonic)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    leave: asyncio.Event = field(default_factory=asyncio.Event)
+    stale: asyncio.Event = field(default_factory=asyncio.Event)
+    client: Any = None
+    task: asyncio.Task[None] | None = None
+
+
+class Connection:
+    """``listed`` stays when the server ends: its tools are offered on, and a call connects it again. ``attempt`` counts
+    connections; ``problem`` is why the last one did not come about, or empty."""
+
+    def __init__(
+        self,
+        server: McpServer,
+        exits: Exits,
+        *,
+        version: str = "",
+        env: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
+        connect_s: float = CONNECT_S,
+    ) -> None:
+        self.server = server
+        self.listed: Listed | None = None
+        self.attempt = 0
+        self.problem = ""
+        self._exits = exits
+        self._version = version
+        self._env = env
+        self._clock = clock
+        self._connect_s = connect_s
+        self._life: Life | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._closed = False
+        self._filled: Filled | None = None
+
+    @property
+    def starting(self) -> bool:
+        return self._life is not None and not self._life.ready.is_set()
+
+    @property
+    def connected(self) -> bool:
+        return self._life is not None and self._life.client is not None and not self._life.trace.ended.is_set()
+
+    @property
+    def may_try(self) -> bool:
+        return not self._closed and self._clock() >= self._not_before
+
+    def begin(self) -> None:
+        """Connects in the background, if it is time for that."""
+        if self._life is None and self.may_try:
+            self.attempt += 1
+            self.problem = ""
+            self._life = life = Life(began=self._clock())
+            life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
+
+    async def until_ready(self, wait_s: float) -> bool:
+        """Connects, and waits at most so long; whether it is connected."""
+        self.begin()
+        life = self._life
+        if life is None:
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(life.ready.wait(), wait_s)
+        return self.connected
+
+    async def client(self) -> Any:
+        """The SDK's client. Raises Gone."""
+        if not await self.until_ready(self._connect_s + 5):
+            wait = self._not_before - self._clock()
+            later = f" It is tried again in {wait:.0f} s at the earliest." if wait > 0 else ""
+            raise Gone((self.problem or "It does not answer.") + later)
+        assert self._life is not None
+        return self._life.client
+
+    async def call(self, name: str, arguments: dict[str, Any], progress: Any) -> Any:
+        """The SDK's result. Raises Gone, MCPError. Cancelling tells the server; nothing is ever sent twice."""
+        client = await self.client()
+        life = self._life
+        try:
+            return await client.call_tool(name, arguments, progress_callback=progress)
+        except Exception as error:
+            raise await self._why(life, error) from error
+
+    async def read(self, uri: str) -> Any:
+        """The SDK's result. Raises Gone, MCPError."""
+        client = await self.client()
+        life = self._life
+        try:
+            return await client.read_resource(uri)
+        except Exception as error:
+            raise await self._why(life, error) from error
+
+    def hidden(self, text: str) -> str:
+        """Without the secrets of its configuration."""
+        return self._filled.hidden(text) if self._filled else text
+
+    async def aclose(self) -> None:
+        self._closed = True
+        life = self._life
+        if life is not None and life.task is not None:
+            life.leave.set()
+            if life.client is None:
+                life.task.cancel("the server stops")
+            await asyncio.wait([life.task])
+
+    # ------------------------------------------------------------------------------------------------ one life
+
+    async def _live(self, life: Life) -> None:
+        reason = ""
+        try:
+            await self._connect(life)
+        except asyncio.CancelledError:
+            reason = "It was stopped."
+            if not self._closed:
+                raise
+        except Exception as error:  # noqa: BLE001  whatever a server or its library does is a fact about that server
+            reason = self._told(error, life)
+        finally:
+            self._life = None
+            self._ended(life, reason)
+            life.ready.set()
+
+    async def _connect(self, life: Life) -> None:
+        await sdk.load()
+        self._filled = self.server.filled(self._env)
+        server = self._filled.server
+        if server.kind == "websocket":
+            raise Gone("The MCP SDK has no WebSocket transport; use Http.")
+        if server.kind != "process":
+            self._exits.check(server.url, f"the MCP server {server.name}")
+
+        async def changed(method: str) -> None:
+            if method.endswith("list_changed"):
+                life.stale.set()
+
+        async with contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(self._connect_s):
+                entered = sdk.connected(server, life.trace, changed, self._version)
+                client = await stack.enter_async_context(entered)
+                self.listed = await listing(client, bool(server.resources))
+            life.client = client
+            life.ready.set()
+            following = asyncio.create_task(_follow(client, life))
+            try:
+                await self._serve(life, client)
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+
+    async def _serve(self, life: Life, client: Any) -> None:
+        """Until it ends or is to be left; lists again when it says that something changed."""
+        while not life.leave.is_set() and not life.trace.ended.is_set():
+            waits = [asyncio.create_task(event.wait()) for event in (life.leave, life.trace.ended, life.stale)]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+            if life.stale.is_set() and not life.trace.ended.is_set():
+                life.stale.clear()
+                try:
+                    async with asyncio.timeout(self.server.timeout_s):
+                        self.listed = await listing(client, bool(self.server.resources))
+                except Exception as error:  # noqa: BLE001  what it listed before still holds
+                    log.warning(
+                        "MCP server %s could not be listed again: %s", self.server.name, self._told(error, life)
+                    )
+
+    def _ended(self, life: Life, reason: str) -> None:
+        """When it may be connected again: at once if it had lived a while, else later each time."""
+        if self._closed:
+            return
+        lived = life.client is not None
+        if not lived:
+            self.problem = reason or "It did not start."
+        elif life.trace.ended.is_set():
+            self.problem = f"It ended{_last_words(self.hidden(life.trace.stderr))}."
+        else:
+            self.problem = "The connection was lost."
+        if lived and self._clock() - life.began >= STEADY_S:
+            self._failures = 0
+        self._failures += 0 if lived else 1
+        self._not_before = self._clock() + BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+        self._failures += 1 if lived else 0
+        if self.problem:
+            log.warning("MCP server %s: %s", self.server.name, self.problem)
+
+    async def _why(self, life: Life | None, error: Exception) -> Exception:
+        """What a failed call means: the server answered so, or it is gone."""
+        code = getattr(error, "code", None)
+        lost = life is None or life.trace.ended.is_set() or code == sdk.CLOSED or _is_transport(error)
+        if not lost:
+            return error
+        said = "" if str(error) in ("", "Connection closed") else f" ({error})"
+        if life is not None:
+            said = f" ({life.trace.fault})" if life.trace.fault else said
+            life.leave.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_done(life.task), sdk.END_S)
+            said += _last_words(life.trace.stderr)
+        return Gone(self.hidden(f"The connection ended during the call{said}.")[: 2 * MAX_REASON], ran=True)
+
+    def _told(self, error: BaseException, life: Life) -> str:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, Gone):
+            return error.reason
+        if isinstance(error, TimeoutError):
+            words = f"It did not answer within {self._connect_s:.0f} s"
+        elif isinstance(error, AgentKernelError):
+            return self.hidden(str(error))[:MAX_REASON]
+        elif getattr(error, "code", None) == sdk.CLOSED:
+            words = "It ended before it answered"
+        elif isinstance(error, OSError):
+            words = f"It can not be started ({error.strerror or error})"
+        else:
+            words = f"It did not connect ({type(error).__name__}: {error})"
+        return self.hidden(words + _last_words(life.trace.stderr))[: 2 * MAX_REASON] + "."
+
+
+async def listing(client: Any, resources: bool) -> Listed:
+    """All pages of its tools, and of its resources where they are wanted; at most MAX_TOOLS and MAX_RESOURCES."""
+    capabilities = client.server_capabilities
+    tools: list[Any] = []
+    found: list[Any] = []
+    if capabilities is None or capabilities.tools is not None:
+        tools = await _pages(client.list_tools, "tools", MAX_TOOLS)
+    if resources and capabilities is not None and capabilities.resources is not None:
+        found = await _pages(client.list_resources, "resources", MAX_RESOURCES)
+    more = len(tools) > MAX_TOOLS
+    return Listed(tuple(tools[:MAX_TOOLS]), tuple(found[:MAX_RESOURCES]), more)
+
+
+async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
+    found: list[Any] = []
+    cursor = None
+    for _ in range(MAX_PAGES):
+        reply = await page(cursor=cursor)
+        found += getattr(reply, name)
+        cursor = reply.next_cursor
+        if cursor is None or len(found) > most:
+            break
+    return found
+
+
+async def _follow(client: Any, life: Life) -> None:
+    """Servers of the newest protocol tell of changes to those who listen only."""
+    with contextlib.suppress(Exception):  # one that can not be listened to is not told of changes
+        async with client.listen(tools_list_changed=True, resources_list_changed=True) as changes:
+            async for _ in changes:
+                life.stale.set()
+
+
+def _is_transport(error: BaseException) -> bool:
+    """Of the HTTP library, or of a stream that is closed."""
+    return type(error).__module__.partition(".")[0] in {"httpx2", "httpcore2", "anyio"} or isinstance(error, OSError)
+
+
+async def _done(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        await asyncio.wait([task])
+
+
+def _last_words(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return f"; it said last: {' '.join(lines[-3:])[-MAX_REASON:]}" if lines else ""

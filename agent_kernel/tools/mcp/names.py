@@ -1,0 +1,26 @@
+"""Names of tools as models may write them: ``[A-Za-z0-9_-]``, at most 64, each once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+
+LONGEST = 64
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_MARK = 7
+"""Characters of ``_`` and a hash."""
+
+
+def exposed(prefix: str, name: str, taken: Collection[str] = ()) -> str:
+    """``prefix_name``. What is too long, was written with other characters only, or is ``taken`` is told apart by a
+    hash of what it was, so that it keeps its name from one turn to the next."""
+    safe = _UNSAFE.sub("_", f"{prefix}_{name}" if prefix else name)
+    if len(safe) <= LONGEST and safe not in taken and safe.strip("_-"):
+        return safe
+    for salt in range(1000):
+        mark = hashlib.sha256(f"{prefix}\0{name}\0{salt}".encode()).hexdigest()[: _MARK - 1]
+        made = f"{safe[: LONGEST - _MARK]}_{mark}"
+        if made not in taken:
+            return made
+    raise AssertionError("a thousand hashes were taken")

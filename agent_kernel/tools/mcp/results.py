@@ -1,0 +1,107 @@
+"""What an MCP server answered, as a result of ours: text for the model, pictures, files, facts for programs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import mimetypes
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from agent_kernel.files import Produced, format_of
+from agent_kernel.messages import Media, is_seen
+from agent_kernel.protocols import ToolOutput
+
+MAX_STRUCTURED = 256 << 10
+"""Bytes of JSON that go into the facts of a result; the model reads at most what any result may say."""
+MAX_PARTS = 200
+LONG_TEXT = 2_000_000
+"""Characters of text that are looked at; the toolbox cuts what the model reads far below that."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """A result as it is put together."""
+
+    texts: list[str] = field(default_factory=list)
+    media: list[Media] = field(default_factory=list)
+    files: list[Produced] = field(default_factory=list)
+
+    def add(self, part: Any) -> None:
+        kind = getattr(part, "type", "")
+        if kind == "text":
+            self.texts.append(str(part.text)[:LONG_TEXT])
+        elif kind in ("image", "audio"):
+            self._bytes(part.data, part.mime_type or "", f"{kind}{len(self.media) + len(self.files) + 1}")
+        elif kind == "resource":
+            self.resource(part.resource)
+        elif kind == "resource_link":
+            self.texts.append(f"[resource {part.name}: {part.uri}]")
+        else:
+            self.texts.append(f"[a part of kind {str(kind)[:40]!r} that is not known here]")
+
+    def resource(self, resource: Any) -> None:
+        """Its text, or its bytes as a file."""
+        text = getattr(resource, "text", None)
+        if text is not None:
+            self.texts.append(str(text)[:LONG_TEXT])
+        else:
+            name = PurePosixPath(unquote(urlsplit(str(resource.uri)).path)).name or "resource"
+            self._bytes(resource.blob, resource.mime_type or "", name)
+
+    def _bytes(self, encoded: str, mime: str, name: str) -> None:
+        try:
+            data = base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            self.texts.append(f"[{name}: what should be base64 is not]")
+            return
+        if is_seen(mime):
+            self.media.append(Media.of(mime, data))
+            return
+        suffix = mimetypes.guess_extension(mime) or ""
+        name = name if format_of(name) or not suffix else name + suffix
+        self.files.append(Produced(name, data, format_of(name)))
+
+
+def output_of(result: Any) -> ToolOutput:
+    """Of the SDK's CallToolResult. What the server calls an error is a failed result."""
+    parts = _gathered(result.content)
+    details: dict[str, Any] = {}
+    structured = result.structured_content
+    if structured is not None:
+        text = json.dumps(structured, ensure_ascii=False, default=str)
+        if len(text.encode("utf-8", "replace")) <= MAX_STRUCTURED:
+            details["structured"] = structured
+        if not any(part.strip() for part in parts.texts):
+            parts.texts.append(text)
+    return _output(parts, "error" if result.is_error else "success", details)
+
+
+def read_output(result: Any) -> ToolOutput:
+    """Of the SDK's ReadResourceResult."""
+    parts = Parts()
+    for resource in list(result.contents)[:MAX_PARTS]:
+        parts.resource(resource)
+    return _output(parts, "success", {})
+
+
+def _gathered(content: Iterable[Any]) -> Parts:
+    parts = Parts()
+    content = list(content)
+    for part in content[:MAX_PARTS]:
+        parts.add(part)
+    if len(content) > MAX_PARTS:
+        parts.texts.append(f"[{len(content) - MAX_PARTS} more parts were left out]")
+    return parts
+
+
+def _output(parts: Parts, status: Any, details: dict[str, Any]) -> ToolOutput:
+    told = [text for text in parts.texts if text]
+    if parts.media:
+        told.append(f"[{len(parts.media)} image(s) shown]")
+    text = "\n".join(told) or ("(no output)" if not parts.files else "(files only)")
+    return ToolOutput(text, status, tuple(parts.media), files=tuple(parts.files), details=details)

@@ -1,0 +1,301 @@
+"""The one place where the MCP SDK is imported: a configured server becomes a connected client.
+
+Standard input and output are our own transport and not the SDK's, which reads lines without a limit (quadratic in their
+length) and starts processes that can outlive this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.threads import in_own_thread
+from agent_kernel.tools.mcp.config import McpServer
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp import Client
+
+KEEPER = Path(__file__).with_name("keeper.py")
+MAX_MESSAGE = 16 << 20
+"""Bytes of one message from a server."""
+MAX_FAULT = 4_000
+"""Characters of what a server wrote to standard error last, kept for the message that it ended."""
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "PATHEXT", "USERPROFILE", "TEMP")
+"""Of the environment of this server; all else a server gets is in its configuration."""
+ASK_TO_END_S = 1.0
+END_S = 4.0
+HTTP_S = 30.0
+CLOSED, TOO_LARGE = -32000, -32603
+ENDPOINT_S = 3.0
+EVENTS = "text/event-stream"
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
+Changed: TypeAlias = Callable[[str], Awaitable[None]]
+Factory: TypeAlias = "Callable[..., httpx2.AsyncClient]"
+ClientOf: TypeAlias = "Callable[[Any], Client]"
+
+
+@dataclass(slots=True)
+class Trace:
+    """What is known of why a connection ended: the last it wrote to standard error, and what was wrong over HTTP."""
+
+    stderr: str = ""
+    fault: str = ""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def load() -> None:
+    """Imports the SDK, which takes a second, in a thread. Raises InvalidRequest where it is not installed."""
+    names = ("mcp", "mcp.client.sse", "mcp.client.streamable_http")
+    try:
+        await in_own_thread(lambda: [importlib.import_module(name) for name in names], "import of mcp")
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and a URL may hold a key
+    except ImportError as error:
+        raise InvalidRequest(
+            "MCP servers need the MCP SDK.", hint="Install it: pip install 'agent-kernel[mcp]'"
+        ) from error
+
+
+@asynccontextmanager
+async def connected(server: McpServer, trace: Trace, changed: Changed, version: str) -> AsyncIterator[Client]:
+    """A client that has shaken hands. ``changed`` hears of the methods of notifications. ``load`` comes first. Raises
+    whatever the SDK does."""
+    async with AsyncExitStack() as stack:
+        if server.kind == "process":
+            yield await stack.enter_async_context(_client_of(changed, version)(_stdio(server, trace)))
+            return
+        http = await stack.enter_async_context(_http(server, trace))
+        yield await _over_http(server, http, stack, _factory(trace), _client_of(changed, version))
+
+
+async def _over_http(
+    server: McpServer, http: httpx2.AsyncClient, stack: AsyncExitStack, factory: Factory, client_of: ClientOf
+) -> Client:
+    """By streamable HTTP; by SSE where the server offers that one only."""
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    if server.kind == "http":
+        try:
+            transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_MESSAGE)
+            return await stack.enter_async_context(client_of(transport))
+        except Exception:
+            if not await _has_endpoint(server.url, http):
+                raise
+    old = sse_client(server.url, headers=dict(server.headers), httpx_client_factory=factory)
+    return await stack.enter_async_context(client_of(old))
+
+
+async def _has_endpoint(url: str, http: httpx2.AsyncClient) -> bool:
+    """Whether a GET opens a stream whose first event is the endpoint of the old transport."""
+    import httpx2
+
+    with contextlib.suppress(httpx2.HTTPError, TimeoutError):
+        async with asyncio.timeout(ENDPOINT_S), http.stream("GET", url, headers={"accept": EVENTS}) as reply:
+            if reply.status_code == 200 and reply.headers.get("content-type", "").startswith(EVENTS):
+                async for line in reply.aiter_lines():
+                    return line.replace(" ", "") == "event:endpoint"
+    return False
+
+
+def _client_of(changed: Changed, version: str) -> ClientOf:
+    from mcp import Client
+    from mcp_types import Implementation
+
+    async def hear(message: Any) -> None:
+        if not isinstance(message, Exception):
+            await changed(str(getattr(message, "method", "")))
+
+    info = Implementation(name="agent-kernel", version=version)
+    return lambda transport: Client(transport, client_info=info, message_handler=hear, cache=None)
+
+
+# ---------------------------------------------------------------------------------------------------- http
+
+
+@asynccontextmanager
+async def _http(server: McpServer, trace: Trace) -> AsyncIterator[httpx2.AsyncClient]:
+    async with _factory(trace)(headers=dict(server.headers)) as client:
+        yield client
+
+
+def _factory(trace: Trace) -> Factory:
+    """No proxy and no key of the environment; no answer over MAX_MESSAGE."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            reply = await super().handle_async_request(request)
+            streams = reply.headers.get("content-type", "").startswith(EVENTS)
+            if not streams:  # those have a limit for each event
+                reply.stream = Counted(reply.stream)
+            return reply
+
+    class Counted(httpx2.AsyncByteStream):
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in self.stream:
+                size += len(piece)
+                if size > MAX_MESSAGE:
+                    trace.fault = f"the answer has more than {MAX_MESSAGE >> 20} MiB"
+                    raise httpx2.ReadError(trace.fault)
+                yield piece
+
+        async def aclose(self) -> None:
+            await self.stream.aclose()
+
+    def make(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+        # A call may say nothing for as long as it takes; its own time limit ends it.
+        patience = httpx2.Timeout(HTTP_S, read=None)
+        plain = {"accept-encoding": "identity", **(headers or {})}
+        return httpx2.AsyncClient(transport=Bounded(retries=0), headers=plain, timeout=patience, trust_env=False)
+
+    return make
+
+
+# ---------------------------------------------------------------------------------------------------- stdio
+
+
+@asynccontextmanager
+async def _stdio(server: McpServer, trace: Trace) -> AsyncIterator[tuple[Any, Any]]:
+    """Raises OSError when the process can not be started."""
+    import anyio
+
+    process = await _start(server)
+    inbox, read = anyio.create_memory_object_stream[Any](0)
+    write, outbox = anyio.create_memory_object_stream[Any](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_receive, process, inbox, trace)
+        tasks.start_soon(_send, process, outbox)
+        tasks.start_soon(_overhear, process, trace)
+        try:
+            yield read, write
+        finally:
+            with anyio.CancelScope(shield=True):
+                for stream in (read, write):
+                    await stream.aclose()
+                await _end(process)
+            tasks.cancel_scope.cancel()
+
+
+async def _start(server: McpServer) -> asyncio.subprocess.Process:
+    env = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(server.env)
+    command = [server.command, *server.args]
+    if sys.platform != "win32":
+        command = [sys.executable, "-I", "-S", str(KEEPER), str(os.getpid()), *command]
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=env,
+        cwd=server.cwd or None,
+        limit=MAX_MESSAGE,
+        start_new_session=True,  # a Ctrl-C for this server is not one for that one
+    )
+
+
+async def _receive(process: asyncio.subprocess.Process, inbox: Any, trace: Trace) -> None:
+    import anyio
+
+    assert process.stdout is not None
+    try:
+        async with inbox:
+            while message := await _next(process.stdout):
+                await inbox.send(message)
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return  # the session is gone
+    finally:
+        trace.ended.set()
+
+
+async def _next(stdout: asyncio.StreamReader) -> Any:
+    """The next message, an exception for a line that is none, None at the end."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        line = await stdout.readuntil(b"\n")
+    except asyncio.IncompleteReadError:
+        return None
+    except asyncio.LimitOverrunError:
+        return await _too_long(stdout)
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        return ValueError("the server wrote a line that is no message")
+
+
+async def _too_long(stdout: asyncio.StreamReader) -> Any:
+    """Reads to the end of the line, keeping nothing; the call that it answers fails, if its beginning says which."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import ErrorData, JSONRPCError
+
+    beginning, found = b"", False
+    while not found:
+        try:
+            piece = await stdout.readuntil(b"\n")
+            found = True
+        except asyncio.LimitOverrunError as error:
+            piece = await stdout.readexactly(error.consumed)
+        except asyncio.IncompleteReadError:
+            return None
+        beginning = beginning or piece[:1000]
+    match = _ID.search(beginning.partition(b'"result"')[0])
+    if match is None:
+        return None  # nobody can be told, so the connection ends
+    id = match.group(1).decode()
+    problem = ErrorData(code=TOO_LARGE, message=f"the answer has more than {MAX_MESSAGE >> 20} MiB")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id.strip('"') if '"' in id else int(id), error=problem))
+
+
+async def _send(process: asyncio.subprocess.Process, outbox: Any) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):  # it ended; the reader finds out
+        async with outbox:
+            async for message in outbox:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(text.encode() + b"\n")
+                await process.stdin.drain()
+
+
+async def _overhear(process: asyncio.subprocess.Process, trace: Trace) -> None:
+    assert process.stderr is not None
+    while piece := await process.stderr.read(65536):
+        trace.stderr = (trace.stderr + piece.decode("utf-8", "replace"))[-MAX_FAULT:]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """As the specification says: its input ends, then it is asked, then it is killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for patience, how in ((ASK_TO_END_S, process.terminate), (END_S, process.kill), (END_S, None)):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_gone(process), patience)
+            break
+        if how is not None:
+            with contextlib.suppress(ProcessLookupError):
+                how()
+    transport = getattr(process, "_transport", None)
+    if transport is not None:  # a descendant that escaped may hold a pipe
+        transport.close()
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    """Not ``wait``, which waits for the pipes too."""
+    while process.returncode is None:  # noqa: ASYNC110  asyncio tells of it in no other way
+        await asyncio.sleep(0.01)

@@ -1,0 +1,214 @@
+"""The tools of all configured MCP servers, for each turn. Servers start at the first turn that wants them and are kept;
+one that does not start costs that turn a bounded time, and no later one any."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.events import Notice
+from agent_kernel.exits import Exits
+from agent_kernel.protocols import Tool
+from agent_kernel.tools.mcp.config import McpConfig, read
+from agent_kernel.tools.mcp.connection import MAX_TOOLS, Connection
+from agent_kernel.tools.mcp.names import exposed
+from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
+from agent_kernel.tools.source import Occasion, Offered
+from agent_kernel.trust import Trust, digest_of
+
+GROUP = "mcp"
+BESIDE = ".mcp.json"
+START_S = 10.0
+"""What a turn waits for servers that are just starting, all together."""
+FOLDERS = 8
+"""Notebook directories whose own servers run at a time."""
+REMEMBERED = 1000
+
+
+@dataclass(slots=True)
+class Group:
+    """The servers of one configuration. ``digest`` is of the file."""
+
+    config: McpConfig
+    connections: tuple[Connection, ...]
+    limit: asyncio.Semaphore
+    digest: str = ""
+
+
+@dataclass(slots=True)
+class Told:
+    """What a session was told, so that it is told once."""
+
+    things: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict)
+
+    def first(self, *thing: str) -> bool:
+        if thing in self.things:
+            return False
+        self.things[thing] = None
+        while len(self.things) > REMEMBERED:
+            self.things.popitem(last=False)
+        return True
+
+
+class McpTools:
+    """``path`` is the server's own configuration, empty: none. ``trust`` says whether the file beside a notebook is the
+    one that a person trusted; without it none is used."""
+
+    def __init__(
+        self,
+        path: str,
+        exits: Exits,
+        *,
+        trust: Trust | None = None,
+        version: str = "",
+        env: Mapping[str, str] = os.environ,
+        start_s: float = START_S,
+    ) -> None:
+        self._path = Path(path).expanduser() if path else None
+        self._exits = exits
+        self._trust = trust
+        self._version = version
+        self._env = env
+        self._start_s = start_s
+        self._own: Group | None = None
+        self._beside: OrderedDict[Path, Group] = OrderedDict()
+        self._told = Told()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        groups = [group for group in (await self._configured(occasion), await self._found(occasion)) if group]
+        wanted = [(group, one) for group in groups for one in group.connections if _wants(occasion, group, one)]
+        await self._started([one for _, one in wanted])
+        tools: dict[str, Tool] = {}
+        for group, connection in wanted:
+            self._tell(occasion, connection)
+            self._add(tools, group, connection, occasion)
+        return Offered(tuple(tools.values()))
+
+    async def connections(self) -> Sequence[Connection]:
+        """Of the server's own configuration. Raises InvalidRequest."""
+        if self._own is None and self._path is not None:
+            self._own = self._group(await asyncio.to_thread(read, self._path))
+        return self._own.connections if self._own else ()
+
+    async def aclose(self) -> None:
+        """Ends every server that was started."""
+        groups = [*([self._own] if self._own else []), *self._beside.values()]
+        self._own = None
+        self._beside.clear()
+        await asyncio.gather(*(_closed(group) for group in groups), *self._ending)
+
+    # ------------------------------------------------------------------------------------------------ which servers
+
+    async def _configured(self, occasion: Occasion) -> Group | None:
+        try:
+            await self.connections()
+        except InvalidRequest as error:
+            self._warn(occasion, "config", str(error))
+        return self._own
+
+    async def _found(self, occasion: Occasion) -> Group | None:
+        """Of ``.mcp.json`` beside the notebook, if a person trusts that folder and the file is what it was then."""
+        folder = occasion.notebook_dir
+        if folder is None or not occasion.wants(GROUP):
+            return None
+        digest = await asyncio.to_thread(digest_of, folder / BESIDE)
+        if not digest:
+            return None
+        vouched = self._trust is not None and await asyncio.to_thread(self._trust.vouched, folder, BESIDE, digest)
+        if not (occasion.trusted and vouched):
+            changed = "is not as it was when you trusted it" if occasion.trusted else "is in no folder that you trust"
+            self._warn(occasion, str(folder), f"{BESIDE} beside this notebook {changed}: not used. See %agent trust.")
+            return None
+        folder = folder.resolve()
+        known = self._beside.get(folder)
+        if known is None or known.digest != digest:
+            try:
+                config = await asyncio.to_thread(read, folder / BESIDE)
+            except InvalidRequest as error:
+                self._warn(occasion, digest, str(error))
+                return None
+            self._replace(folder, self._group(config, digest))
+        self._beside.move_to_end(folder)
+        return self._beside[folder]
+
+    def _replace(self, folder: Path, group: Group) -> None:
+        gone = [self._beside.pop(folder)] if folder in self._beside else []
+        self._beside[folder] = group
+        while len(self._beside) > FOLDERS:
+            gone.append(self._beside.popitem(last=False)[1])
+        for old in gone:
+            task = asyncio.create_task(_closed(old), name="MCP servers of a notebook's folder")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def _group(self, config: McpConfig, digest: str = "") -> Group:
+        connections = (
+            Connection(server, self._exits, version=self._version, env=self._env) for server in config.servers
+        )
+        return Group(config, tuple(connections), asyncio.Semaphore(config.at_once), digest)
+
+    # ------------------------------------------------------------------------------------------------ their tools
+
+    async def _started(self, connections: Sequence[Connection]) -> None:
+        """Waits for those that start for the first time: tools of the others are known, or they do not come."""
+        fresh = [one for one in connections if one.listed is None and one.attempt == 0]
+        for one in connections:
+            one.begin()
+        if fresh:
+            await asyncio.gather(*(one.until_ready(self._start_s) for one in fresh))
+
+    def _tell(self, occasion: Occasion, connection: Connection) -> None:
+        name, attempt = connection.server.name, str(connection.attempt)
+        if connection.listed is not None:
+            return
+        if connection.starting:
+            text = f"MCP server {name} did not start within {self._start_s:g} s; its tools come when it has."
+            self._warn(occasion, f"{name} {attempt} late", text)
+        elif connection.problem:
+            self._warn(occasion, f"{name} {attempt}", f"MCP server {name} can not be used: {connection.problem}")
+
+    def _add(self, tools: dict[str, Tool], group: Group, connection: Connection, occasion: Occasion) -> None:
+        listed, server = connection.listed, connection.server
+        if listed is None:
+            return
+        left_out: list[str] = []
+        for tool in listed.tools:
+            problem = unusable(tool)
+            if problem:
+                left_out.append(f"{tool.name[:60]} ({problem})")
+                continue
+            name = exposed(server.prefix, tool.name, tools)
+            if occasion.wants(GROUP, name):
+                tools[name] = McpTool(name, tool, connection, group.limit)
+        name = exposed(server.prefix, "read_resource", tools)
+        if server.resources and occasion.wants(GROUP, name):
+            tools[name] = McpResources(name, connection, group.limit)
+        if left_out:
+            self._warn(
+                occasion, f"{server.name} schemas", f"MCP server {server.name}: {', '.join(left_out[:5])} left out"
+            )
+        if listed.more:
+            self._warn(occasion, f"{server.name} many", f"MCP server {server.name} has more than {MAX_TOOLS} tools.")
+
+    def _warn(self, occasion: Occasion, what: str, text: str) -> None:
+        if self._told.first(occasion.key.namespace, occasion.key.id, what):
+            occasion.emit(Notice("warning", text))
+
+
+def _wants(occasion: Occasion, group: Group, connection: Connection) -> bool:
+    """A server starts only for a request that may use it: names of tools begin with the server's prefix."""
+    asked = occasion.request.tools
+    if asked is None:
+        return group.config.register
+    prefix = exposed(connection.server.prefix, "") if connection.server.prefix else ""
+    return GROUP in asked or any(name.startswith(prefix) for name in asked)
+
+
+async def _closed(group: Group) -> None:
+    await asyncio.gather(*(one.aclose() for one in group.connections))

@@ -1,0 +1,147 @@
+"""One tool of an MCP server, and the reading of its resources, as tools of a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import jsonschema
+
+from agent_kernel.events import CallOutput
+from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.mcp.connection import Connection, Gone
+from agent_kernel.tools.mcp.results import output_of, read_output
+
+DESCRIPTION_CHARS = 4_000
+SCHEMA_BYTES = 64 << 10
+SCHEMA_DEPTH = 32
+PROGRESS_LINES = 200
+PROGRESS_CHARS = 500
+RESOURCES_NAMED = 40
+KIND = "mcp"
+
+
+class McpTool:
+    """``limit`` lets as many calls run together as the configuration says."""
+
+    def __init__(self, name: str, tool: Any, connection: Connection, limit: asyncio.Semaphore) -> None:
+        self._tool = tool
+        self._connection = connection
+        self._limit = limit
+        server = connection.server
+        hints = getattr(tool, "annotations", None)
+        self.spec = ToolSpec(
+            name,
+            shortened(tool.description or f"The tool {tool.name} of {server.name}."),
+            dict(tool.input_schema),
+            kind=KIND,
+            shared_state=not getattr(hints, "read_only_hint", False),
+            source="mcp",
+            label=f"{server.name}: {(tool.title or tool.name)[:100]}",
+        )
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        lines = 0
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            nonlocal lines
+            lines += 1
+            if lines <= PROGRESS_LINES:
+                share = f"{done:g}/{total:g}" if total else f"{done:g}"
+                context.emit(CallOutput(context.call.id, f"{(message or share)[:PROGRESS_CHARS]}\n", "stderr"))
+
+        async def call() -> ToolOutput:
+            return output_of(await self._connection.call(self._tool.name, dict(arguments), progress))
+
+        return await answered(self._connection, self._limit, call)
+
+
+class McpResources:
+    """Reads what a server offers under one of the patterns of its configuration."""
+
+    def __init__(self, name: str, connection: Connection, limit: asyncio.Semaphore) -> None:
+        self._connection = connection
+        self._limit = limit
+        server = connection.server
+        listed = connection.listed.resources if connection.listed else ()
+        named = [
+            f"{found.uri} ({(found.title or found.name)[:100]})" for found in listed if self._allowed(str(found.uri))
+        ]
+        more = f"\n... and {len(named) - RESOURCES_NAMED} more" if len(named) > RESOURCES_NAMED else ""
+        here = "\n".join(named[:RESOURCES_NAMED]) + more
+        patterns = ", ".join(server.resources)
+        self.spec = ToolSpec(
+            name,
+            shortened(
+                f"Read a resource of {server.name} by its URI ({patterns}). There are:\n{here or '(none listed)'}"
+            ),
+            {
+                "type": "object",
+                "properties": {"uri": {"type": "string", "description": "URI of the resource"}},
+                "required": ["uri"],
+                "additionalProperties": False,
+            },
+            kind=KIND,
+            shared_state=False,
+            source="mcp",
+            label=f"{server.name}: read a resource",
+        )
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        uri = str(arguments["uri"])
+        if not self._allowed(uri):
+            return ToolOutput(f"{uri[:200]} is none of the resources that may be read here.", "error")
+
+        async def read() -> ToolOutput:
+            return read_output(await self._connection.read(uri))
+
+        return await answered(self._connection, self._limit, read)
+
+    def _allowed(self, uri: str) -> bool:
+        return ".." not in uri and any(fnmatch.fnmatchcase(uri, each) for each in self._connection.server.resources)
+
+
+async def answered(
+    connection: Connection, limit: asyncio.Semaphore, call: Callable[[], Awaitable[ToolOutput]]
+) -> ToolOutput:
+    """The result of one call, whatever became of it. A call that is stopped is told to the server."""
+    server = connection.server
+    async with limit:
+        try:
+            async with asyncio.timeout(server.timeout_s):
+                return await call()
+        except TimeoutError:
+            text = f"{server.name} did not answer within {server.timeout_s:g} seconds; it may have done it."
+            return ToolOutput(text, "timeout")
+        except Gone as gone:
+            after = " It may have run, and was not tried again." if gone.ran else ""
+            return ToolOutput(f"MCP server {server.name}: {gone.reason}{after}", "error")
+        except Exception as error:  # noqa: BLE001  of a library, about one server: a result like any other
+            return ToolOutput(connection.hidden(f"MCP server {server.name}: {error}"), "error")
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= DESCRIPTION_CHARS else f"{text[: DESCRIPTION_CHARS - 3]}..."
+
+
+def unusable(tool: Any) -> str:
+    """Why a tool can not be offered: a schema that no call could be checked by. Empty when it can."""
+    schema = tool.input_schema
+    try:
+        if schema.get("type", "object") != "object":
+            return "its arguments are no object"
+        if len(json.dumps(schema)) > SCHEMA_BYTES or _deep(schema, SCHEMA_DEPTH):
+            return "its schema is too large"
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except (jsonschema.SchemaError, ValueError, TypeError, RecursionError):
+        return "its schema is not valid"
+    return ""
+
+
+def _deep(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, list) and (levels == 0 or any(_deep(item, levels - 1) for item in value))
