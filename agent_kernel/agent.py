@@ -49,6 +49,7 @@ from agent_kernel.protocols import (
 )
 from agent_kernel.request import Note, TurnRequest
 from agent_kernel.sessions.account import CallTally
+from agent_kernel.sessions.admission import ORIGIN
 from agent_kernel.sessions.afterwards import Afterwards, Answered
 from agent_kernel.sessions.input_hook import InputHook
 from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
@@ -63,6 +64,7 @@ from agent_kernel.tools.source import Occasion, Offered, ToolSource
 
 log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16
+IMPORTED = "this conversation was imported"
 __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
 
 
@@ -182,6 +184,7 @@ class Agent:
         self._files = files
         self._notebook_dir = notebook_dir
         self._trusted = trusted
+        self._imported = ""
         self._notebook = notebook
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
@@ -216,7 +219,8 @@ class Agent:
             async with opened:
                 await self._rounds(turn)
         except asyncio.CancelledError as stop:
-            await settled(self._finish(turn, "cancelled", str(stop) or "stopped"))
+            ended: TurnState = "interrupted" if self._gate.approvals.interrupted(opened.turn.id) else "cancelled"
+            await settled(self._finish(turn, ended, str(stop) or "stopped"))
             raise
         except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
             await self._tell_conflict(error)
@@ -242,6 +246,7 @@ class Agent:
         session = await settled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
             session = await settled(self._store.describe(self.key, Described(title=title, instead_of="")))
+        self._imported = IMPORTED if ORIGIN in session.metadata else ""
         self._afterwards.opened(session, title)
 
     async def _tell_conflict(self, error: Exception) -> None:
@@ -268,7 +273,7 @@ class Agent:
             sees=info.vision or (info.local and info.state != "ready"),
             summary=prepared.summary,
         )
-        toolbox = Toolbox(offered.tools, self._gate, self._files)
+        toolbox = Toolbox(offered.tools, self._gate, self._files, foreign=self._imported)
         cap = self._cap(turn.request)
         while True:
             view = context.view(prepared.history, turn.messages)

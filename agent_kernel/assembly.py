@@ -47,6 +47,7 @@ from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.settings import OFF, Permission, Settings
 from agent_kernel.tools.attached import Attached
 from agent_kernel.tools.mcp.source import McpTools
+from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
@@ -153,9 +154,9 @@ def has_tool(settings: Settings, group: str) -> bool:
 
 
 class Runtime:
-    """One server's engine, store, sandbox and gate. ``build`` reads the administrator's policy and does no other I/O; ``start`` begins recovery, ``aclose`` ends
-    everything that was started, whatever state it is in. ``root`` is the contents root under which notebooks are bound,
-    where there is one."""
+    """One server's engine, store, sandbox and gate. ``build`` reads the administrator's policy and does no other I/O;
+    ``start`` begins recovery, ``aclose`` ends everything that was started, whatever state it is in. ``root`` is the
+    contents root under which notebooks are bound, where there is one."""
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
         self.settings = settings
@@ -185,6 +186,8 @@ class Runtime:
         settings, found = self.settings, list[ToolSource]()
         if has_tool(settings, "python"):
             found.append(PythonTools(self.sandbox, self.offers, settings.run_timeout_s))
+        if has_tool(settings, "notebook"):
+            found += [NotebookTools(self.offers), NotebookFunctions(self.offers)]
         if has_tool(settings, "recall") or settings.recall == "on":
             found.append(RecallTools(self.store, lambda: self.root))
         if has_tool(settings, "mcp"):

@@ -108,8 +108,8 @@ class CallOutput:
 class ApprovalRequired:
     """A person must decide. ``code`` is exactly what will run, ``target`` where. ``shown`` is the hash of what is shown
     (name, target and arguments): a decision names it, so that it counts for nothing else. ``remember``: what may be
-    decided beyond this call (session, never). ``until``: when it is denied by itself (seconds since the epoch); None:
-    it waits."""
+    decided beyond this call (session, never; of a path also folder). ``until``: when it is denied by itself (seconds
+    since the epoch); None: it waits. ``again`` is why an earlier yes does not count here."""
 
     type: ClassVar[str] = "approval.required"
     approval: str
@@ -124,6 +124,7 @@ class ApprovalRequired:
     shown: str = ""
     remember: tuple[str, ...] = ()
     until: float | None = None
+    again: str = ""
 
 
 @dataclass(frozen=True, slots=True)

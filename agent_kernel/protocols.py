@@ -161,10 +161,23 @@ class Engine(Protocol):
 # ---------------------------------------------------------------------------------------------------- tools
 
 
+class Paths(Protocol):
+    """What sandboxed code of a session may open beside its work directory because a person said so."""
+
+    async def allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """For the rest of the session: (to read, to write), as they are on the disk now."""
+        ...
+
+    async def ask(self, path: Path, *, write: bool = False) -> Path | None:
+        """Asks for one path that code named and could not open. What the next run may open: the path itself, its
+        folder, or nothing."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool may know of the turn it runs in. ``emit`` announces progress (CallOutput). ``ordinal`` is the turn's
-    number in its session, from 0."""
+    number in its session, from 0. ``foreign`` names what brought words of strangers into this turn before the call."""
 
     key: SessionKey
     turn: str
@@ -172,6 +185,8 @@ class ToolContext:
     call: ToolCall
     emit: Emit
     ordinal: int = 0
+    foreign: str = ""
+    paths: Paths | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ class TurnRequest:
     ``client_tools`` are those that the client can run itself. ``inputs`` are ids of files that the model is told of and
     code finds in its work directory, ``outputs`` are files asked for, ``given`` copies of variables for the sandbox,
     ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options, None: no web.
-    ``functions`` are tools that the client declares: ``dispatch_url`` runs their calls.
+    ``functions`` are tools that the client declares: ``dispatch_url`` runs their calls. ``remembered`` False: what was
+    allowed for the session does not count in this turn.
     """
 
     prompt: str = ""
@@ -67,6 +68,7 @@ class TurnRequest:
     web: Mapping[str, Any] | None = None
     functions: tuple[ToolSpec, ...] = ()
     dispatch_url: str = ""
+    remembered: bool = True
 
     @property
     def said(self) -> str:

@@ -20,6 +20,8 @@ from agent_kernel.events import CallFinished, CallStarted, Emit, FileProduced
 from agent_kernel.files import File
 from agent_kernel.messages import Message, ToolCall, shortened, tool_result
 from agent_kernel.permissions import Gate
+from agent_kernel.permissions.paths import AskedPaths
+from agent_kernel.permissions.policy import FOREIGN
 from agent_kernel.protocols import RESULT_CHARS, FileKeeper, Prepares, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.model import SessionKey
 
@@ -39,12 +41,16 @@ class Place:
 
 
 class Toolbox:
-    """``files`` keeps what calls produce; without it files are only named."""
+    """The tools of one turn. ``files`` keeps what calls produce; without it files are only named. ``foreign`` says what
+    of strangers is in the conversation before any call."""
 
-    def __init__(self, tools: Sequence[Tool], gate: Gate, files: FileKeeper | None = None) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], gate: Gate, files: FileKeeper | None = None, *, foreign: str = ""
+    ) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._gate = gate
         self._files = files
+        self._foreign = foreign
         self._failures: Counter[str] = Counter()
 
     @property
@@ -77,7 +83,8 @@ class Toolbox:
     async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> Message:
         started = time.monotonic()
         tool = self._tools.get(call.name)
-        context = ToolContext(place.key, place.turn, place.round, call, emit, place.ordinal)
+        context = ToolContext(place.key, place.turn, place.round, call, emit, place.ordinal, self._foreign)
+        context = replace(context, paths=AskedPaths(self._gate, context))
         emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
         output = await self._output(tool, context)
         output = replace(output, text=shortened(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
@@ -116,6 +123,8 @@ class Toolbox:
         verdict = await self._gate.decide(tool.spec, context)
         if not verdict.allowed:
             return ToolOutput(f"This call did not run: {verdict.reason}.", "denied")
+        if tool.spec.kind in FOREIGN and not self._foreign:
+            self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"
         try:
             return await tool.call(call.arguments, context)
         except Exception as error:  # noqa: BLE001  one of the core's two: a tool's failure is a result

@@ -144,6 +144,7 @@ class Turns:
 
     async def aclose(self, reason: str = "the server was stopped") -> None:
         self._closing = reason
+        self._runtime.approvals.stop()
         for turn in self.running:
             self._stop(turn, reason)
         tasks = [turn.task for turn in self._turns.values() if turn.task is not None]

@@ -33,6 +33,7 @@ HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "branches": list,
         "siblings": list,
         "summaries": list,
+        "grants": list,
         "whole": lambda: None,
     }
 )
@@ -41,6 +42,7 @@ REFUSED = frozenset(
     {"rename", "describe", "clear", "extend_turn", "pop", "rewind", "branch", "switch", "drop_branch"}
     | {"clear_outputs"}
     | {"claim_summary", "add_summary", "release_summary", "undo_summary", "remember"}
+    | {"grant"}
 )
 """Changes of one session: SessionNotFound when it is gone."""
 MADE = frozenset({"add_turn", "add_messages", "restore"})

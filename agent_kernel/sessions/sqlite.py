@@ -15,6 +15,7 @@ from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions import recovery, stored
 from agent_kernel.sessions.blobs import BlobFiles
 from agent_kernel.sessions.database import Database
+from agent_kernel.sessions.grant import Grant, Question
 from agent_kernel.sessions.model import (
     Bound,
     Branch,
@@ -35,6 +36,7 @@ from agent_kernel.sessions.tables import (
     bindings,
     blobs,
     branches,
+    grants,
     items,
     mending,
     openings,
@@ -58,6 +60,7 @@ Sessions: TypeAlias = list[Session]
 Turns: TypeAlias = list[Turn]
 Branches: TypeAlias = list[Branch]
 Summaries: TypeAlias = list[Summary]
+Granted: TypeAlias = list[Grant]
 Paths: TypeAlias = list[str]
 Faults: TypeAlias = list[Fault]
 Bindings: TypeAlias = list[Bound]
@@ -343,6 +346,27 @@ class SqliteStore:
 
     async def paths(self, root: str, session: SessionKey) -> Paths:
         return await self._database.read(lambda db: bindings.paths(db, root, session))
+
+    # ------------------------------------------------------------------------------------------- grants
+
+    async def grants(self, key: SessionKey) -> Granted:
+        return await self._database.read(lambda db: grants.listed(db, key))
+
+    async def grant(self, key: SessionKey, grant: Grant) -> None:
+        await self._database.write(lambda db: grants.add(db, key, grant))
+
+    async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
+        return await self._database.write(lambda db: grants.revoke(db, key, kind, tool))
+
+    async def ask(self, question: Question) -> None:
+        await self._database.write(lambda db: grants.ask(db, question))
+
+    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+        stored.text(question.message, "message")
+        return await self._database.write(lambda db: grants.answer(db, question, grant))
+
+    async def question(self, namespace: str, id: str) -> Question | None:
+        return await self._database.read(lambda db: grants.found(db, namespace, id))
 
     # ------------------------------------------------------------------------------------------- care
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message, Usage
+from agent_kernel.sessions.grant import Grant, Question
 from agent_kernel.sessions.model import (
     Bound,
     Branch,
@@ -338,6 +339,34 @@ class Care(Protocol):
         ...
 
 
+class Grants(Protocol):
+    """What people decided about calls. It goes with its session, when that is deleted or cleared, and is in no export,
+    fork or copy. A store of one's own may leave it out: then it lasts as long as the server's process."""
+
+    async def grants(self, key: SessionKey) -> list[Grant]:
+        """For the rest of the session; none of an unknown one."""
+        ...
+
+    async def grant(self, key: SessionKey, grant: Grant) -> None:
+        """Replaces the one of the same kind and tool. Raises SessionNotFound."""
+        ...
+
+    async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
+        """Takes back those of this kind and tool (None: all); how many there were."""
+        ...
+
+    async def ask(self, question: Question) -> None:
+        """Keeps a question that waits. ``close_turn`` ends those of its turn: as ``interrupted`` with the turn, and the
+        call's result then says that the question was not answered; else as ``cancelled``. Raises SessionNotFound."""
+        ...
+
+    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+        """The first answer counts, with its grant, in one transaction: the question as it is kept now is returned."""
+        ...
+
+    async def question(self, namespace: str, id: str) -> Question | None: ...
+
+
 class Unused(Protocol):
     """What a store needs so that sessions can go by age or by number (``sessions/retention.py``)."""
 
@@ -356,5 +385,5 @@ class SessionStore(Sessions, Turns, History, Branches, Summaries, Search, Openin
     async def aclose(self) -> None: ...
 
 
-class KeptStore(SessionStore, Care, Unused, Protocol):
+class KeptStore(SessionStore, Care, Grants, Unused, Protocol):
     """A store that outlives its process, and is looked after. Parts that a store of one's own may leave out."""

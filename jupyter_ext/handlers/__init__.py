@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jupyter_ext.handlers.approvals import ApprovalHandler, ApprovalsHandler, PermissionsHandler
 from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
 from jupyter_ext.handlers.branches import (
@@ -31,7 +32,6 @@ from jupyter_ext.handlers.sessions import (
 )
 from jupyter_ext.handlers.summaries import CompactHandler, UsageHandler
 from jupyter_ext.handlers.turns import (
-    ApprovalHandler,
     ClaimHandler,
     ClaimsHandler,
     TurnCancelHandler,
@@ -50,6 +50,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/turns/{ID}/versions", TurnVersionsHandler),
     (rf"{PREFIX}/turns/{ID}/claims", ClaimsHandler),
     (rf"{PREFIX}/turns/{ID}/claims/{ID}", ClaimHandler),
+    (rf"{PREFIX}/agent/approvals", ApprovalsHandler),
     (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
     (rf"{PREFIX}/search", SearchHandler),
     (rf"{PREFIX}/search/access", SearchAccessHandler),
@@ -62,6 +63,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
     (rf"{PREFIX}/sessions/{ID}/compact", CompactHandler),
     (rf"{PREFIX}/sessions/{ID}/usage", UsageHandler),
+    (rf"{PREFIX}/sessions/{ID}/permissions", PermissionsHandler),
     (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),
     (rf"{PREFIX}/sessions/{ID}/branches", BranchesHandler),
     (rf"{PREFIX}/sessions/{ID}/branches/{ID}", BranchHandler),

@@ -10,7 +10,9 @@ from agent_kernel.agent import Note, TurnRequest
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.files import Wanted
 from agent_kernel.messages import Media, Message, is_seen
+from agent_kernel.permissions import Answer
 from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
+from agent_kernel.sessions.grant import Remember
 from agent_kernel.sessions.model import Described, valid_id
 from agent_kernel.settings import Permission
 from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
@@ -124,6 +126,7 @@ class TurnBody(Body):
     rerun: Literal["append", "ask", "show"] = "append"
     alive: Annotated[list[Id], Field(max_length=1_000)] = []
     answers: list[str] = []
+    remembered: bool = True
     client_tools: Annotated[list[Name], Field(max_length=100)] = []
     tools: Annotated[list[Name], Field(max_length=200)] | None = None
     inputs: Annotated[list[Id], Field(max_length=100)] = []
@@ -176,6 +179,7 @@ class TurnBody(Body):
             epoch=epoch if where == "live" else "",
             permission=self.permission,
             answers=frozenset(self.answers),
+            remembered=self.remembered,
             sampling=self.sampling.sampling(),
             max_tool_rounds=self.max_tool_rounds,
             tool_choice=self.tool_choice,
@@ -246,8 +250,20 @@ CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {
 
 
 class ApprovalBody(Body):
+    """``remember_for_session`` is ``remember: session`` in other words, ``reason`` is ``message``. ``shown`` is the
+    hash of what the person saw."""
+
     decision: Literal["approve", "deny"]
-    reason: Annotated[str, Field(max_length=500)] = ""
+    remember: Remember = "once"
+    remember_for_session: bool = False
+    message: Annotated[str, Field(max_length=2_000)] = ""
+    reason: Annotated[str, Field(max_length=2_000)] = ""
+    shown: Annotated[str, Field(max_length=64)] = ""
+
+    def answer(self) -> Answer:
+        """Raises InvalidRequest."""
+        remember = "session" if self.remember_for_session and self.remember == "once" else self.remember
+        return Answer(self.decision, remember, self.message or self.reason, self.shown)
 
 
 class SessionBody(Body):

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import Any
 
-from agent_kernel.errors import NotFound, TurnNotFound
+from agent_kernel.errors import TurnNotFound
 from agent_kernel.events import TurnVersion
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import SessionKey, new_id
@@ -16,7 +16,6 @@ from jupyter_ext.archive import replay
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import (
     CLAIM_ACTIONS,
-    ApprovalBody,
     CancelBody,
     ClaimActionBody,
     ClaimBody,
@@ -59,6 +58,7 @@ class TurnsHandler(AgentHandler):
             kernel=kernel.id if kernel else "",
             by=caller.kernel.id if caller.kernel else "",
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
+            notebook=self.app.attached(kernel, place or "", by_user=caller.kernel is None),
             notice=self.app.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": sorted(body.client_tools)},
             again=body.rerun != "append",
@@ -197,15 +197,3 @@ class ClaimHandler(AgentHandler):
         else:
             offers.renew(turn.id, call, body.token)
         self.reply({})
-
-
-class ApprovalHandler(AgentHandler):
-    @guarded("execute")
-    async def post(self, approval: str) -> None:
-        body = self.parse(ApprovalBody)
-        turn = self.app.turns.get(self.app.runtime.approvals.turn_of(approval))
-        kernel = self.caller.kernel
-        if turn is None or turn.order.key.namespace != self.caller.namespace or (kernel and turn.order.by != kernel.id):
-            raise NotFound("This approval is unknown or was answered already.")
-        self.app.runtime.approvals.resolve(approval, body.decision, body.reason)
-        self.reply({"status": "resolved"})

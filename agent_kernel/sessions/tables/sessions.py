@@ -13,7 +13,10 @@ from agent_kernel.sessions.model import MAIN, Described, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, SESSION, pair, session_of, sql_limit
 
-_OF_ITEMS = ("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings")
+_OF_ITEMS = ("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings") + (
+    "grants",
+    "questions",
+)
 """Tables whose rows go when a session is cleared."""
 
 

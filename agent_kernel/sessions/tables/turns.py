@@ -15,7 +15,7 @@ from agent_kernel.events import TurnState
 from agent_kernel.messages import Message
 from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Item, Owner, SessionKey, Turn, new_id
-from agent_kernel.sessions.tables import items, segments, sessions
+from agent_kernel.sessions.tables import grants, items, segments, sessions
 from agent_kernel.sessions.tables.rows import HERE, TURN, pair, sql_limit, turn_of, turn_row
 from agent_kernel.sessions.tables.segments import Piece
 
@@ -183,7 +183,8 @@ def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: Closin
     lease = _leased(db, turn, owner)
     if lease is None:
         return False
-    items.insert(db, lease.place, pairs.answers(lease.pending, closing.reason), now)
+    results = grants.closing(db, turn, lease.pending, closing.state, closing.reason)
+    items.insert(db, lease.place, results, now)
     db.execute(
         "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
         (closing.state, closing.reason, stored.encode_json(closing.usage), now, *pair(turn.key), turn.id),

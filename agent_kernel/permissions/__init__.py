@@ -1,0 +1,9 @@
+"""The one permission gate: what may run, who is asked, and what is remembered."""
+
+from agent_kernel.permissions.admin import AdminPolicy
+from agent_kernel.permissions.answer import Answer, Verdict
+from agent_kernel.permissions.approvals import Approvals
+from agent_kernel.permissions.gate import Gate
+from agent_kernel.permissions.policy import DEFAULTS, Policy, strictest
+
+__all__ = ["DEFAULTS", "AdminPolicy", "Answer", "Approvals", "Gate", "Policy", "Verdict", "strictest"]

@@ -1,0 +1,166 @@
+"""The one gate every call passes, on every route: allowed, denied, or asked for.
+
+A client says in its request which kinds it can have answered (``answers``): a person at the notebook can answer all
+(``*``), a notebook that ran ``%agent allow live`` answers ``python.live``, a headless client none. An ask that nobody
+can answer is denied at once, with that reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+
+from agent_kernel.errors import StoreError
+from agent_kernel.events import ApprovalRequired, Body
+from agent_kernel.messages import ToolCall
+from agent_kernel.permissions.admin import NOBODY, AdminPolicy
+from agent_kernel.permissions.answer import Answer, Verdict, shown_hash
+from agent_kernel.permissions.approvals import Approvals
+from agent_kernel.permissions.policy import LIVE, Policy, Ruling
+from agent_kernel.protocols import ToolContext, ToolSpec
+from agent_kernel.sessions.grant import Decision, Grant, Question
+from agent_kernel.settings import Permission
+
+log = logging.getLogger(__name__)
+Asker: TypeAlias = Callable[[ApprovalRequired], "bool | Answer | Awaitable[bool | Answer]"]
+"""Answers in the place of a person: True and False, or an Answer; it may be a coroutine."""
+NEVER = "the person does not want to be asked for it again in this session"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Decides for the turns of one request, or of one in-process agent.
+
+    ``policy`` is instead of the defaults, by kind or by the name of a tool; ``server`` and ``request`` apply to every
+    call and only make it stricter, as ``admin`` does. ``remembered``: what was granted for the session counts.
+    ``timeout_s`` until silence is no, where no person is there to be waited for (0: none). ``ask`` answers here, in
+    this process. What lies in or above one of ``hidden`` is never opened for sandboxed code.
+    """
+
+    approvals: Approvals
+    server: Permission = "auto"
+    request: Permission = "auto"
+    answers: frozenset[str] = frozenset()
+    policy: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
+    admin: AdminPolicy = NOBODY
+    remembered: bool = True
+    timeout_s: float = 0.0
+    ask: Asker | None = None
+    hidden: tuple[Path, ...] = ()
+
+    @property
+    def rules(self) -> Policy:
+        return Policy(self.server, self.policy, self.admin)
+
+    async def decide(self, spec: ToolSpec, context: ToolContext) -> Verdict:
+        """Never raises what keeps a question or answers it: then it is no, and the reason says so."""
+        ruling = self.rules.ruling(spec, self.request)
+        if ruling.permission == "deny":
+            return Verdict(False, f"{spec.name} was denied by policy: {ruling.because}")
+        try:
+            return await self._permitted(spec, context, ruling)
+        except StoreError as error:
+            return Verdict(False, f"denied: the question could not be kept ({error.message})")
+
+    async def _permitted(self, spec: ToolSpec, context: ToolContext, ruling: Ruling) -> Verdict:
+        granted = await self._granted(spec, context)
+        if granted == "deny":
+            return Verdict(False, f"denied: {NEVER}", "never")
+        if ruling.permission == "auto":
+            return Verdict(True, f"allowed by {ruling.because}")
+        again = self._again(spec, context)
+        if granted == "approve" and self.remembered and not ruling.firm and not again:
+            return Verdict(True, "a person allowed it for this session", "session")
+        wanted = {"*"} if again else {spec.kind, "*"}
+        if self.ask is None and not self.answers & wanted:
+            return Verdict(False, f"{spec.name} ({spec.where}) needs a person's yes, and nobody can answer here{again}")
+        return await self._asked(spec, context, ruling, again)
+
+    async def _granted(self, spec: ToolSpec, context: ToolContext) -> Decision | None:
+        for grant in await self.approvals.grants.grants(context.key):
+            if (grant.kind, grant.tool) == (spec.kind, spec.name):
+                return grant.decision
+        return None
+
+    def _again(self, spec: ToolSpec, context: ToolContext) -> str:
+        """Why an earlier yes does not count: text of strangers may have brought this call about."""
+        return f" ({context.foreign})" if spec.kind in LIVE and context.foreign else ""
+
+    async def _asked(self, spec: ToolSpec, context: ToolContext, ruling: Ruling, again: str) -> Verdict:
+        question = asked_about(spec, context)
+        required = ApprovalRequired(
+            question.id,
+            question.call,
+            spec.name,
+            spec.kind,
+            spec.where,
+            shown_code(context.call),
+            dict(context.call.arguments),
+            source=spec.source,
+            label=spec.label or spec.name,
+            shown=question.shown,
+            remember=("never",) if ruling.firm or again else ("session", "never"),
+            until=self.until(question),
+            again=again.strip(" ()"),
+        )
+        return await self.put(question, required, context, lambda answer: granted_by(answer, spec))
+
+    def until(self, question: Question) -> float | None:
+        return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s
+
+    async def put(
+        self, question: Question, required: ApprovalRequired, context: ToolContext, grant: Callable[[Answer], Grant]
+    ) -> Verdict:
+        """Asks, and waits for the answer of this process if it has one, else of whoever follows the turn."""
+        tasks: list[asyncio.Task[None]] = []
+
+        def emit(body: Body) -> None:
+            context.emit(body)
+            if body is required and self.ask is not None:
+                tasks.append(asyncio.create_task(self._answer(question, required, self.ask)))
+
+        try:
+            return await self.approvals.ask(question, required, emit, grant)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _answer(self, question: Question, required: ApprovalRequired, ask: Asker) -> None:
+        """What ``ask`` says; it may block, so it is called in a thread. It is somebody else's code: one that fails, in
+        whatever way, has said no."""
+        try:
+            said = await asyncio.to_thread(ask, required)
+            if inspect.isawaitable(said):
+                said = await said
+            answer = said if isinstance(said, Answer) else Answer("approve" if said else "deny")
+            await self.approvals.answer(question.key.namespace, question.id, answer)
+        except Exception as error:
+            log.warning("the approval handler failed", exc_info=error)
+            self.approvals.fail(question.id, f"denied: the approval handler failed ({type(error).__name__})")
+
+
+def asked_about(spec: ToolSpec, context: ToolContext) -> Question:
+    call = context.call
+    shown = shown_hash(spec.name, spec.where, call.arguments)
+    id = f"appr_{secrets.token_hex(16)}"
+    return Question(id, context.key, context.turn, call.id, spec.kind, spec.name, shown, asked=time.time())
+
+
+def granted_by(answer: Answer, spec: ToolSpec) -> Grant:
+    return Grant(spec.kind, spec.name, answer.decision)
+
+
+def shown_code(call: ToolCall) -> str:
+    """Exactly what will run, for a person to read."""
+    code = call.arguments.get("code")
+    if isinstance(code, str):
+        return code
+    return "\n".join(f"{name} = {value!r}" for name, value in call.arguments.items())

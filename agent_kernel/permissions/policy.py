@@ -1,0 +1,93 @@
+"""What may run, must be asked for, or may not: the strictest of defaults, server, administrator and request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.permissions.admin import NOBODY, AdminPolicy
+from agent_kernel.protocols import ToolSpec
+from agent_kernel.settings import Permission
+
+STRICTNESS: tuple[Permission, ...] = ("auto", "ask", "deny")
+
+DEFAULTS: Mapping[str, Permission] = MappingProxyType(
+    {
+        "python.sandbox": "auto",
+        "python.draft": "auto",
+        "shell": "auto",
+        "files.read": "auto",
+        "files.write": "auto",
+        "skills": "auto",
+        "sessions.read": "auto",
+        "notebook.read": "auto",
+        "python.live": "ask",
+        "notebook.edit": "ask",
+        "notebook.run": "ask",
+        "mcp": "ask",
+        "dispatch": "ask",
+        "function": "auto",
+        "function.effects": "ask",
+        "web": "ask",
+        "path": "ask",
+    }
+)
+"""By kind of call; a kind that is not listed asks. ``files.write`` and ``skills`` stay in the work directory."""
+LIVE = frozenset({"python.live", "notebook.edit", "notebook.run"})
+"""Kinds that act on the person's own kernel and notebook."""
+FOREIGN = frozenset({"web", "mcp", "dispatch"})
+"""Kinds whose results are words of strangers: what asks for LIVE after one of them may not be the person's wish."""
+
+
+def strictest(*permissions: Permission) -> Permission:
+    return max(permissions, key=STRICTNESS.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """``because`` names what decided. A ``firm`` ask is asked each time: no grant stands in for the answer."""
+
+    permission: Permission
+    because: str
+    firm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``server`` is the setting ``permission``, ``own`` the setting ``policy``: by kind or by the name of a tool,
+    instead of the defaults. ``admin`` can only be made stricter."""
+
+    server: Permission = "auto"
+    own: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
+    admin: AdminPolicy = NOBODY
+
+    def ruling(self, spec: ToolSpec, request: Permission = "auto") -> Ruling:
+        voices = [*self._base(spec), *self.admin.rulings(spec.kind, spec.name)]
+        voices += [(self.server, "the setting permission"), (request, "this request")]
+        permission, because = max(voices, key=lambda voice: STRICTNESS.index(voice[0]))
+        firm = any(found == "ask" for found, _ in self.admin.rulings(spec.kind, spec.name))
+        return Ruling(permission, because, firm)
+
+    def table(self) -> Iterator[tuple[str, Ruling]]:
+        """Of every kind, and of every name that the settings or the administrator speak of."""
+        for name in sorted({*DEFAULTS, *self.own, *self.admin.policy}):
+            yield name, self.ruling(ToolSpec(name, "", {}, kind=name))
+
+    def _base(self, spec: ToolSpec) -> list[tuple[Permission, str]]:
+        """By name, else by kind, else the default. The name that a client gave its own tool makes nothing freer."""
+        kind = self._of_kind(spec.kind)
+        if spec.name in DEFAULTS or spec.name not in self.own:
+            return [kind]
+        named = (self.own[spec.name], f"the setting policy for {spec.name}")
+        return [kind, named] if spec.source == "external" else [named]
+
+    def _of_kind(self, kind: str) -> tuple[Permission, str]:
+        if kind in self.own:
+            return self.own[kind], f"the setting policy for {kind}"
+        return DEFAULTS.get(kind, "ask"), "the defaults"
+
+
+def to_json(ruling: Ruling) -> dict[str, Any]:
+    return {"permission": ruling.permission, "because": ruling.because, "firm": ruling.firm}

@@ -1,0 +1,83 @@
+"""What people decided about calls: questions, answers, and grants for the rest of a session."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent_kernel.messages import Message, Text
+from agent_kernel.sessions import pairs, stored
+from agent_kernel.sessions.grant import UNANSWERED, Grant, Question
+from agent_kernel.sessions.model import SessionKey, Turn
+from agent_kernel.sessions.tables import sessions
+from agent_kernel.sessions.tables.rows import HERE, pair
+
+QUESTION = "id, turn, call, kind, tool, shown, outcome, remember, message, asked, answered"
+
+
+def listed(db: sqlite3.Connection, key: SessionKey) -> list[Grant]:
+    rows = db.execute(f"SELECT kind, tool, decision, time FROM grants WHERE {HERE} ORDER BY kind, tool", pair(key))
+    return [Grant(*row) for row in rows]
+
+
+def add(db: sqlite3.Connection, key: SessionKey, grant: Grant) -> None:
+    sessions.found(db, key)
+    db.execute(
+        "INSERT OR REPLACE INTO grants (namespace, session, kind, tool, decision, time) VALUES (?, ?, ?, ?, ?, ?)",
+        (*pair(key), stored.text(grant.kind, "kind"), stored.text(grant.tool, "tool"), grant.decision, grant.time),
+    )
+
+
+def revoke(db: sqlite3.Connection, key: SessionKey, kind: str | None, tool: str | None) -> int:
+    where, given = [HERE], [*pair(key)]
+    for name, value in (("kind", kind), ("tool", tool)):
+        if value is not None:
+            where.append(f"{name} = ?")
+            given.append(value)
+    return db.execute(f"DELETE FROM grants WHERE {' AND '.join(where)}", given).rowcount
+
+
+def ask(db: sqlite3.Connection, question: Question) -> None:
+    sessions.found(db, question.key)
+    words = (question.kind, question.tool, question.shown, question.outcome, question.remember, question.message)
+    db.execute(
+        f"INSERT INTO questions (namespace, session, {QUESTION}) VALUES ({', '.join('?' * 13)})",
+        (*pair(question.key), question.id, question.turn, question.call, *words, question.asked, question.answered),
+    )
+
+
+def answer(db: sqlite3.Connection, question: Question, grant: Grant | None) -> Question:
+    """The first answer stays: what is stored now is returned."""
+    done = db.execute(
+        "UPDATE questions SET outcome = ?, remember = ?, message = ?, answered = ?"
+        " WHERE namespace = ? AND id = ? AND outcome = 'waiting'",
+        (question.outcome, question.remember, question.message, question.answered, question.key.namespace, question.id),
+    )
+    if done.rowcount and grant is not None:
+        add(db, question.key, grant)
+    return found(db, question.key.namespace, question.id) or question
+
+
+def found(db: sqlite3.Connection, namespace: str, id: str) -> Question | None:
+    row = db.execute(
+        f"SELECT session, {QUESTION} FROM questions WHERE namespace = ? AND id = ?", (namespace, id)
+    ).fetchone()
+    return Question(row[1], SessionKey(namespace, row[0]), *row[2:]) if row else None
+
+
+def closing(db: sqlite3.Connection, turn: Turn, pending: Mapping[str, str], state: str, reason: str) -> list[Message]:
+    """The results of the calls that a closing turn leaves without one; its questions end with it. A call that was
+    never answered for did not run, and says so when it was not the person who ended the turn."""
+    here = (*pair(turn.key), turn.id)
+    rows = db.execute(f"SELECT call FROM questions WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here).fetchall()
+    asked = {call for (call,) in rows}
+    if asked:
+        outcome = "interrupted" if state == "interrupted" else "cancelled"
+        db.execute(
+            f"UPDATE questions SET outcome = '{outcome}' WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here
+        )
+    results = pairs.answers(pending, reason)
+    if state != "interrupted":
+        return results
+    return [replace(said, parts=(Text(UNANSWERED),)) if said.call_id in asked else said for said in results]
