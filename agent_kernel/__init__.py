@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agent_kernel.sessions.observers import SessionObserver
     from agent_kernel.sessions.sqlite import SqliteStore
     from agent_kernel.settings import Settings
+    from agent_kernel.tools.functions import tool
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "TurnResult",
     "Usage",
     "load_ipython_extension",
+    "tool",
     "unload_ipython_extension",
 ]
 
@@ -56,6 +58,7 @@ _HOMES = {
     "sessions.observers": ("SessionObserver",),
     "sessions.sqlite": ("SqliteStore",),
     "settings": ("Settings",),
+    "tools.functions": ("tool",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

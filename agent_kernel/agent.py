@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,6 +60,8 @@ from agent_kernel.sessions.store import SessionStore
 from agent_kernel.toolbox import Place, Toolbox
 from agent_kernel.tools import source
 from agent_kernel.tools.attached import Attached
+from agent_kernel.tools.callbacks import Callback, CallbackTools
+from agent_kernel.tools.functions import as_tool
 from agent_kernel.tools.source import Occasion, Offered, ToolSource
 
 log = logging.getLogger(__name__)
@@ -137,13 +139,14 @@ class Running:
 class Agent:
     """One session's agent. ``session`` is made when it does not exist; ``max_tool_rounds`` 0 means no tools.
 
-    ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked. ``input_hook``
-    decides what the model sees of a conversation and what of a request is kept (``sessions/input_hook.py``);
-    ``history_limit`` is how many earlier items it sees at most, None: all that fit. ``observers`` are told of the
-    session. ``sources`` are asked for more tools at the beginning of each turn, ``files`` keeps what tools produce;
-    ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be used, ``notebook`` the
-    notebook itself. ``afterwards`` is what a
-    server has done when a turn was answered; without it older turns are summarised only when somebody asks.
+    ``tools`` may be typed functions; ``tool_callbacks`` (name and arguments -> text) run functions that a request
+    declares. ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked.
+    ``input_hook`` decides what the model sees of a conversation and what of a request is kept
+    (``sessions/input_hook.py``); ``history_limit`` is how many earlier items it sees at most, None: all that fit.
+    ``observers`` are told of the session. ``sources`` are asked for more tools at the beginning of each turn, ``files``
+    keeps what tools produce; ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be
+    used, ``notebook`` the notebook itself. ``afterwards`` is what a server has done when a turn was answered; without
+    it older turns are summarised only when somebody asks.
     """
 
     def __init__(
@@ -151,8 +154,9 @@ class Agent:
         store: SessionStore,
         engine: Engine,
         session: SessionKey | str,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | Callable[..., Any]] = (),
         *,
+        tool_callbacks: Mapping[str, Callback] | None = None,
         metadata: Mapping[str, Any] | None = None,
         gate: Gate | None = None,
         ledger: Ledger | None = None,
@@ -170,7 +174,7 @@ class Agent:
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
         self._store = store
         self._engine = engine
-        self._tools = tuple(tools)
+        self._tools = tuple(map(as_tool, tools))
         self._metadata = dict(metadata or {})
         self._gate = gate or Gate(Approvals())
         self._ledger = ledger or Ledger(store)
@@ -180,7 +184,7 @@ class Agent:
             store, self.key, clean=self._ledger.clean, hook=input_hook, limit=history_limit
         )
         self._max_tool_rounds = max_tool_rounds
-        self._sources = tuple(sources)
+        self._sources = (*sources, CallbackTools(tool_callbacks or {}))
         self._files = files
         self._notebook_dir = notebook_dir
         self._trusted = trusted

@@ -70,7 +70,17 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # Other frameworks' protocols; nothing of theirs is needed to import it.
     "agent_kernel.peers": ((*CORE, "agent_kernel.sessions"), set()),
     "agent_kernel.beneath": (("agent_kernel.errors",), set()),
-    "agent_kernel.tools": ((*CORE, "agent_kernel.request", "agent_kernel.beneath"), set()),
+    "agent_kernel.tools": (
+        (
+            *CORE,
+            "agent_kernel.beneath",
+            "agent_kernel.exits",
+            "agent_kernel.net",
+            "agent_kernel.request",
+            "agent_kernel.threads",
+        ),
+        set(),
+    ),
     "agent_kernel.threads": ((), set()),
     "agent_kernel.trust": (VALUES, {"filelock"}),
     "agent_kernel.tools.mcp": (
@@ -101,6 +111,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.tools.attached",
             "agent_kernel.tools.source",
         ),
+            "agent_kernel.tools.callbacks",
+            "agent_kernel.tools.functions",
         set(),
     ),
     "agent_kernel.assembly": ((*PARTS, "agent_kernel"), set()),
@@ -149,6 +161,8 @@ class Import:
     module: str
     level: int
     inside_function: bool
+    "agent_kernel/tools/returned.py": {"pydantic_core"},
+    "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     for_types: bool
 
     @property

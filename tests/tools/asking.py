@@ -1,0 +1,25 @@
+"""What tests of single tools share: an occasion, a context, and the events that were told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.events import Body
+from agent_kernel.messages import ToolCall
+from agent_kernel.protocols import ToolContext
+from agent_kernel.request import TurnRequest
+from agent_kernel.tools.source import Occasion
+from tests.turns import KEY
+
+
+def occasion(events: list[Body] | None = None, **request: Any) -> Occasion:
+    told = events if events is not None else []
+    return Occasion(KEY, TurnRequest("hello", **request), told.append)
+
+
+def context(
+    name: str = "tool", arguments: Mapping[str, Any] | None = None, events: list[Body] | None = None
+) -> ToolContext:
+    told = events if events is not None else []
+    return ToolContext(KEY, "turn-1", 1, ToolCall("call-1", name, arguments or {}), told.append)
