@@ -1,5 +1,6 @@
-"""An MCP server by the SDK with tools of every kind: ``everything.py [stdio|http PORT|sse PORT]``. EVERYTHING_LOG names a
-file that gets a line for whatever happens in it."""
+"""An MCP server by the SDK with tools of every kind: ``everything.py [stdio|http PORT|sse PORT]``.
+
+EVERYTHING_LOG names a file that gets a line for whatever happens in it."""
 
 from __future__ import annotations
 
