@@ -5,7 +5,9 @@ Names, formats and sizes follow mistral.rs's file objects, so that its clients r
 
 from __future__ import annotations
 
+import base64
 import mimetypes
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,13 @@ PREVIEW_BYTES = 1024
 INPUT_PREVIEW_CHARS = 4_096
 INPUTS_PREVIEW_CHARS = 32_768
 """Of one input file, and of all of a request."""
+PREVIEW_CHARS = INPUT_PREVIEW_CHARS
+"""What is kept of a text to show it without its bytes."""
+MAX_NAME = 255
 NOT_PRODUCED = "not_produced"
+ELIDED = "elided"
+"""The error of a file that came without its bytes: they were too large for what it came in."""
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 OCTETS = "application/octet-stream"
 _FORMATS = {
     "csv": "text/csv",
@@ -125,6 +133,16 @@ class Kept:
     wire: Mapping[str, Any]
 
 
+def with_body(facts: Mapping[str, Any], data: bytes, *, text: bool) -> dict[str, Any]:
+    """The JSON of a file with its bytes: as ``text`` where they are one, else ``data_base64``."""
+    if text:
+        try:
+            return {**facts, "text": data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {**facts, "data_base64": base64.b64encode(data).decode("ascii")}
+
+
 def format_of(name: str) -> str:
     """The extension in lower case; empty without one."""
     return Path(name).suffix.removeprefix(".").lower()
@@ -134,6 +152,13 @@ def mime_of(format: str) -> str:
     """Of a format in any case; ``application/octet-stream`` when it is not known."""
     known = _FORMATS.get(format.lower())
     return known or mimetypes.types_map.get(f".{format.lower()}", OCTETS)
+
+
+def clean_name(name: str) -> str:
+    """As it is kept and shown: on one line, valid Unicode, without characters that are not seen; at most MAX_NAME, of
+    which the end stays. Separators stay too: it is no path to open."""
+    cleaned = "".join("_" if unicodedata.category(char) in _UNSEEN else char for char in name).strip()
+    return cleaned[-MAX_NAME:] or "file"
 
 
 def is_text(mime: str) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from agent_kernel.files import ELIDED, File
 from agent_kernel.messages import Media, Message, Part, Text
 from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Described, Item, SessionKey, Turn, new_id
@@ -34,6 +35,7 @@ def admitted(
     come = _closed(replace(come, session=session, turns=tuple(replace(turn, key=key) for turn in come.turns)))
     come = replace(
         come,
+        files=tuple(_file(file, come.blobs, left_out, now) for file in come.files),
         items=tuple(replace(item, message=_with_known(item.message, come.blobs, left_out)) for item in come.items),
         summaries=tuple(replace(summary, key=key) for summary in come.summaries),
     )
@@ -141,6 +143,16 @@ def _with_known(message: Message, blobs: Mapping[str, bytes], left_out: dict[str
         return Text(f"[{part.mime} that did not come along]")
 
     return replace(message, parts=tuple(known(part) for part in message.parts))
+
+
+def _file(file: File, blobs: Mapping[str, bytes], left_out: dict[str, int], now: float) -> File:
+    """One whose bytes did not come along stays named, so that nobody looks for it in vain."""
+    file = replace(file, created=min(file.created, now) or now)
+    if file.error or file.hash in blobs:
+        return file
+    left_out["files without bytes"] = left_out.get("files without bytes", 0) + 1
+    message = f"its {file.size} bytes were too large for the document it came in"
+    return replace(file, size=0, hash="", error=ELIDED, message=message)
 
 
 def _checked(transcript: Transcript) -> tuple[str, ...]:

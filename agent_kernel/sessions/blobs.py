@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
@@ -38,13 +39,33 @@ class BlobFiles:
         path = self._path(namespace, digest)
         if _whole(path, digest) is not None:
             return
-        folders = (self.directory, path.parent.parent, path.parent)
-        for folder in folders:
-            folder.mkdir(mode=0o700, exist_ok=True)
+        folders = self._folders(path)
         partial = path.with_name(f"{digest}.{secrets.token_hex(4)}{PART}")
         os.replace(synced_file.written(partial, data), path)
         for folder in (*reversed(folders), self.directory.parent):
             synced_file.sync_directory(folder)
+
+    def take(self, namespace: str, digest: str, written: Path) -> None:
+        """As ``put``, of a file that is written and synced already and whose hash is known; it stays where it is, and
+        costs no copy on the same disk. Raises OSError."""
+        path = self._path(namespace, digest)
+        folders = self._folders(path)
+        partial = path.with_name(f"{digest}.{secrets.token_hex(4)}{PART}")
+        try:
+            _linked(written, partial)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)  # a rename to a link of the same file does nothing
+        for folder in (*reversed(folders), self.directory.parent):
+            synced_file.sync_directory(folder)
+
+    def find(self, namespace: str, digest: str, size: int) -> Path | None:
+        """The file, if it is there with this size; what is in it is not looked at."""
+        path = self._path(namespace, digest)
+        try:
+            return path if path.stat().st_size == size else None
+        except OSError:
+            return None
 
     def get(self, namespace: str, digest: str) -> bytes | None:
         """None when the file is missing, or is not what was written."""
@@ -62,6 +83,13 @@ class BlobFiles:
         """Where a file lies, relative to the directory."""
         return f"{hashlib.sha256(namespace.encode()).hexdigest()[:16]}/{digest[:2]}/{digest}"
 
+    def _folders(self, path: Path) -> tuple[Path, ...]:
+        """Made, from the outermost."""
+        folders = (self.directory, path.parent.parent, path.parent)
+        for folder in folders:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        return folders
+
     def _path(self, namespace: str, digest: str) -> Path:
         return self.directory / self.place(namespace, digest)
 
@@ -75,6 +103,26 @@ class Connection(sqlite3.Connection):
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]  # whatever sqlite3.connect passes on
         self.unnamed: set[tuple[str, str]] = set()
+
+
+def is_whole(path: Path, digest: str) -> bool:
+    """Whether the file's SHA-256 is ``digest``; in little memory."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == digest
+    except OSError:
+        return False
+
+
+def _linked(source: Path, target: Path) -> None:
+    """One file with two names; a copy where the disk has no such thing, or is another one."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        target.chmod(0o600)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def _whole(path: Path, digest: str) -> bytes | None:

@@ -68,7 +68,7 @@ def write(db: sqlite3.Connection, body: Mapping[str, Any]) -> None:
     """Raises what a document that is not as ``read`` wrote it brings about: sqlite3.Error, KeyError, TypeError,
     ValueError, InvalidRequest."""
     key = SessionKey(body["namespace"], body["id"])
-    for medium in body.get("media", ()):
+    for medium in (*body.get("media", ()), *(file for file in body.get("files", ()) if file["hash"])):
         place = (key.namespace, medium["hash"], medium["mime"], medium["size"])
         db.execute(
             "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, x'') ON CONFLICT DO NOTHING",

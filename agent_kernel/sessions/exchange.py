@@ -6,11 +6,12 @@ import asyncio
 import hashlib
 import io
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from agent_kernel.errors import Conflict, InvalidRequest, SessionNotFound
+from agent_kernel.files import File
 from agent_kernel.sessions import transcript
 from agent_kernel.sessions.admission import admitted, renamed
 from agent_kernel.sessions.fields import MAX_VALUES, check_size, loads
@@ -19,7 +20,7 @@ from agent_kernel.sessions.formats.message_reader import is_tagged
 from agent_kernel.sessions.model import Session, SessionKey, new_id
 from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.snapshot import snapshot
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store import FileStore, SessionStore
 from agent_kernel.sessions.transcript import Exported
 from agent_kernel.sessions.transcript_reader import is_own, of_fields
 from agent_kernel.sessions.whole import Transcript
@@ -35,7 +36,8 @@ Writer: TypeAlias = Callable[[Transcript, str | None, dict[str, int]], Exported]
 @dataclass(frozen=True, slots=True)
 class Preview:
     """What a document holds, and what of it would come in. ``begins`` is how the first message of a person begins;
-    ``left_out`` counts what stays out, by a word for it; ``media_bytes`` is without files beside the document."""
+    ``left_out`` counts what stays out, by a word for it; ``media_bytes`` is without files beside the document.
+    ``files`` counts those of the session."""
 
     format: str
     id: str
@@ -47,6 +49,7 @@ class Preview:
     media_bytes: int
     begins: str
     left_out: Mapping[str, int]
+    files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,9 @@ async def import_session(
     that is in use is a Conflict, nothing is written over. ``format`` None finds out. ``files`` are media beside the
     document by their hash.
 
-    Text and media come in, with branches, title, tags and times; no approval, permission, tool, setting or path, and
-    nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. ``redactor`` cleans what
-    comes in. Raises InvalidRequest that names the place.
+    Text, media and files come in, with branches, title, tags and times; no approval, permission, tool, setting or path,
+    and nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. ``redactor`` cleans
+    what comes in. Raises InvalidRequest that names the place.
     """
     read, name = await asyncio.to_thread(_read, document, format, files or {})
     trusted = trusted and name in OWN
@@ -115,8 +118,21 @@ async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey,
     if found is None:
         raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
     copy = renamed(replace(found, session=replace(found.session, title=title or found.session.title)))
+    large = [file for file in copy.files if file.hash and file.hash not in copy.blobs]
+    copy = replace(copy, files=tuple(file for file in copy.files if file not in large))
     copy = await asyncio.to_thread(admitted, copy, target, now=time.time(), trusted=True)
-    return await store.restore(copy, copy.blobs)
+    session = await store.restore(copy, copy.blobs)
+    return await _with_large(store, key, session, large)
+
+
+async def _with_large(store: SessionStore, key: SessionKey, copy: Session, large: Sequence[File]) -> Session:
+    """Files that are too large for a document go from one session to the other by themselves."""
+    keeps = cast(FileStore, store)
+    for file in large:
+        body = await keeps.file_body(key, file.id)
+        if body is not None:
+            await keeps.add_files(copy.key, [(file, body)])
+    return (await store.info(copy.key) or copy) if large else copy
 
 
 async def preview(
@@ -192,6 +208,7 @@ def _preview(read: Transcript, come: Transcript, format: str) -> Preview:
         sum(len(data) for digest, data in come.blobs.items() if digest in named),
         " ".join(first.split())[:SHOWN],
         dict(come.left_out),
+        len(come.files),
     )
 
 
@@ -202,7 +219,8 @@ def _own(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exp
 
 
 def _chat(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return replace(Exported(chat.write(found, branch, left_out)), left_out=left_out)
+    document = chat.write(found, branch, left_out)
+    return replace(Exported(document), left_out=_without_files(found, left_out))
 
 
 def _tagged(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
@@ -229,7 +247,11 @@ def _page(text: str, files: Mapping[str, bytes]) -> Exported:
 
 def _notebook(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
     document = notebook.write(found, branch, left_out)
-    return Exported(document, {}, "application/x-ipynb+json", ".ipynb", left_out)
+    return Exported(document, {}, "application/x-ipynb+json", ".ipynb", _without_files(found, left_out))
+
+
+def _without_files(found: Transcript, left_out: dict[str, int]) -> dict[str, int]:
+    return left_out | ({"files": len(found.files)} if found.files else {})
 
 
 FORMATS: Mapping[str, Writer] = {

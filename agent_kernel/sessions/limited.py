@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from agent_kernel.errors import InvalidRequest, SessionNotFound
+from agent_kernel.files import File
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.limits import Limits
 from agent_kernel.sessions.model import Hit, Item, Match, Owner, Query, Session, SessionKey, Turn
 from agent_kernel.sessions.retention import OnExpire, Retained, Retention
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store import FileStore, SessionStore
 from agent_kernel.sessions.whole import Whole
 
 T = TypeVar("T")
@@ -23,6 +24,8 @@ Turns: TypeAlias = list[Turn]
 Items: TypeAlias = list[Item]
 Hits: TypeAlias = list[Hit]
 Paths: TypeAlias = list[str]
+Keys: TypeAlias = list[SessionKey]
+Owned: TypeAlias = list[tuple[SessionKey, File]]
 
 HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
     {
@@ -35,12 +38,16 @@ HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "summaries": list,
         "grants": list,
         "whole": lambda: None,
+        "file": lambda: None,
+        "files": list,
+        "file_body": lambda: None,
+        "remove_file": lambda: False,
     }
 )
 """Reads of one session, and what they give when it is gone."""
 REFUSED = frozenset(
     {"rename", "describe", "clear", "extend_turn", "pop", "rewind", "branch", "switch", "drop_branch"}
-    | {"clear_outputs"}
+    | {"clear_outputs", "add_files"}
     | {"claim_summary", "add_summary", "release_summary", "undo_summary", "remember"}
     | {"grant"}
 )
@@ -209,6 +216,23 @@ class LimitedStore:
             if session is None or not await self.retention.remove(session):
                 return None
         return None
+
+    # ------------------------------------------------------------------------------------------- files
+
+    async def sessions_of_file(self, namespace: str, id: str) -> Keys:
+        found = await cast(FileStore, self._store).sessions_of_file(namespace, id)
+        return [key for key in found if await self.info(key) is not None]
+
+    async def all_files(
+        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+    ) -> Owned:
+        async def found(count: int | None) -> Owned:
+            return await cast(FileStore, self._store).all_files(namespace, count, sessions=sessions)
+
+        async def shown(one: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
+            return None if await self.info(one[0]) is None else one
+
+        return await _enough(limit, found, shown)
 
     # ------------------------------------------------------------------------------------------- bindings
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Session, SessionKey, Turn, new_id
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store import FileStore, SessionStore
 
 PREFIX = "private:"
 Turns: TypeAlias = list[Turn]
@@ -73,6 +73,10 @@ class PrivateStore:
 
     async def paths(self, root: str, session: SessionKey) -> Paths:
         return await (self._private if is_private(session.id) else self._kept).paths(root, session)
+
+    async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
+        kept = cast(FileStore, self._kept)
+        return [*await self._private.sessions_of_file(namespace, id), *await kept.sessions_of_file(namespace, id)]
 
     async def private_sessions(self, namespace: str) -> list[Session]:
         return await self._private.list(namespace, None)

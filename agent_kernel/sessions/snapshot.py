@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+from pathlib import Path
+from typing import cast
 
 from agent_kernel.errors import Conflict
+from agent_kernel.files import INLINE_BYTES
 from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store import FileStore, SessionStore
 from agent_kernel.sessions.whole import Transcript, Whole
 
 _ATTEMPTS = 20
+DOCUMENT_BYTES = 32 * 2**20
+"""Of all files of a session whose bytes go into a document; as base64 they leave room below the largest one."""
 
 
 async def snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
@@ -22,11 +28,24 @@ async def snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
         whole = await store.whole(key)
         if whole is None:
             return None
-        blobs = {digest: await store.blob(key, digest) for digest in whole.media}
+        blobs = {digest: await store.blob(key, digest) for digest in whole.media} | await _files(store, whole)
         if None not in blobs.values() or await store.info(key) == whole.session:
             known = {digest: data for digest, data in blobs.items() if data is not None}
             return transcript(whole, known)
     raise Conflict("The session changes too fast to be copied.", details={"session": key.id})
+
+
+async def _files(store: SessionStore, whole: Whole) -> dict[str, bytes | None]:
+    """The bytes of files that are small enough for a document, the newest first; of the others the facts must do."""
+    room = DOCUMENT_BYTES
+    found: dict[str, bytes | None] = {}
+    for file in reversed(whole.files):
+        if file.error or file.hash in whole.media or file.hash in found or file.size > min(room, INLINE_BYTES):
+            continue
+        body = await cast(FileStore, store).file_body(whole.session.key, file.id)
+        found[file.hash] = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
+        room -= file.size
+    return found
 
 
 def transcript(whole: Whole, blobs: dict[str, bytes]) -> Transcript:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from agent_kernel.events import TurnState
+from agent_kernel.files import File
 from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions import recovery, stored
 from agent_kernel.sessions.blobs import BlobFiles
@@ -36,6 +37,7 @@ from agent_kernel.sessions.tables import (
     bindings,
     blobs,
     branches,
+    files,
     grants,
     items,
     mending,
@@ -66,6 +68,9 @@ Faults: TypeAlias = list[Fault]
 Bindings: TypeAlias = list[Bound]
 Hits: TypeAlias = list[Hit]
 Pairs: TypeAlias = list[tuple[str, str]]
+Files: TypeAlias = list[File]
+Keys: TypeAlias = list[SessionKey]
+Owned: TypeAlias = list[tuple[SessionKey, File]]
 
 
 class SqliteStore:
@@ -309,6 +314,39 @@ class SqliteStore:
     async def restore(self, whole: Whole, blobs: Mapping[str, bytes]) -> Session:
         known = dict(blobs)
         return await self._growing(whole.session.key, lambda db: wholes.write(db, whole, known, self._clock()))
+
+    # ------------------------------------------------------------------------------------------- files
+
+    async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
+        batch = tuple(new)
+        size = sum(file.size for file, _ in batch)
+
+        def work(db: sqlite3.Connection) -> None:
+            self._guard.check(db, key, self._clock(), size)
+            files.add(db, key, batch, self._clock())
+
+        await self._database.write(work)
+
+    async def file(self, key: SessionKey, id: str) -> File | None:
+        return await self._database.read(lambda db: files.listed_one(db, key, id))
+
+    async def files(self, key: SessionKey) -> Files:
+        return await self._database.read(lambda db: files.listed(db, key))
+
+    async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
+        return await self._database.read(lambda db: files.body(db, key, id))
+
+    async def remove_file(self, key: SessionKey, id: str) -> bool:
+        return await self._database.write(lambda db: files.remove(db, key, id, self._clock()))
+
+    async def sessions_of_file(self, namespace: str, id: str) -> Keys:
+        return await self._database.read(lambda db: files.owners(db, namespace, id))
+
+    async def all_files(
+        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+    ) -> Owned:
+        stored.checked_limit(limit)
+        return await self._database.read(lambda db: files.everywhere(db, namespace, sessions, limit))
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)

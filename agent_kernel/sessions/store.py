@@ -8,9 +8,11 @@ negative = InvalidRequest. Errors are those of ``errors.py``; any operation may 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from agent_kernel.events import TurnState
+from agent_kernel.files import File
 from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions.grant import Grant, Question
 from agent_kernel.sessions.model import (
@@ -311,6 +313,41 @@ class Wholes(Protocol):
         ...
 
 
+class SessionFiles(Protocol):
+    """Files of sessions: what tools made and what people brought. A part that a store of one's own may leave out: then
+    files are not kept. They go with their session, and when it is cleared; a fork has those of its turns."""
+
+    async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
+        """All or none, each with its bytes, or a path where they are written and synced (a copy or link is made), or,
+        for a file with an error, None. Raises SessionNotFound, Conflict for an id that the session has, QuotaExceeded,
+        InvalidRequest for bytes that do not match."""
+        ...
+
+    async def file(self, key: SessionKey, id: str) -> File | None: ...
+
+    async def files(self, key: SessionKey) -> list[File]:
+        """Oldest first."""
+        ...
+
+    async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
+        """The bytes, or a path where they can be read until the file is removed; None: there are none."""
+        ...
+
+    async def remove_file(self, key: SessionKey, id: str) -> bool:
+        """True if it was there. Other sessions that have it keep it."""
+        ...
+
+    async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
+        """Those that have it, the first one first."""
+        ...
+
+    async def all_files(
+        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+    ) -> list[tuple[SessionKey, File]]:
+        """Newest first, of these sessions or (None) of all."""
+        ...
+
+
 class Care(Protocol):
     async def verify(self, namespace: str | None = None) -> list[Fault]:
         """What should not be: a call without a result in a closed turn, a result without a call, items of no turn,
@@ -383,6 +420,10 @@ class Unused(Protocol):
 
 class SessionStore(Sessions, Turns, History, Branches, Summaries, Search, Openings, Bindings, Wholes, Protocol):
     async def aclose(self) -> None: ...
+
+
+class FileStore(SessionStore, SessionFiles, Protocol):
+    """A store that keeps files."""
 
 
 class KeptStore(SessionStore, Care, Grants, Unused, Protocol):

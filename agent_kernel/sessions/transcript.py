@@ -21,6 +21,7 @@ from typing import Any
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions import transcript_reader
 from agent_kernel.sessions.fields import MAX_VALUES
+from agent_kernel.sessions.formats import kept_files
 from agent_kernel.sessions.formats.message_reader import PNG
 from agent_kernel.sessions.model import Branch, Item, Session, Summary, Turn
 from agent_kernel.sessions.whole import Transcript
@@ -48,10 +49,11 @@ class Exported:
 
 
 def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -> Exported:
-    """The whole session: every branch, turn and item. The same session gives the same bytes. Media of more than
-    ``inline_bytes`` (None: none) are files; one that ``blobs`` lacks is named without its bytes."""
+    """The whole session: every branch, turn, item and file. The same session gives the same bytes. Media and files of
+    more than ``inline_bytes`` (None: none) lie beside it; what ``blobs`` lacks is named without its bytes."""
     media = transcript.media
-    known = {digest: data for digest, data in transcript.blobs.items() if digest in media}
+    named = media.keys() | {file.hash for file in transcript.files}
+    known = {digest: data for digest, data in transcript.blobs.items() if digest in named}
     small = {digest: data for digest, data in known.items() if inline_bytes is None or len(data) <= inline_bytes}
     own = {
         "format": FORMAT,
@@ -63,7 +65,7 @@ def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -
         "messages": [message_body(item.message) for item in transcript.items],
         "images": list(_images(transcript.items, small)),
         "videos": [],
-        "files": [],
+        "files": [kept_files.write(file, small.get(file.hash)) for file in transcript.files],
     }
     text = _layout(document, levels=3) + "\n"
     return Exported(text.encode(), {digest: data for digest, data in known.items() if digest not in small})

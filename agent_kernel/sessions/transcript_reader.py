@@ -10,7 +10,7 @@ from typing import cast, get_args
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions.fields import MAX_VALUES, Fields, loads
-from agent_kernel.sessions.formats import tagged
+from agent_kernel.sessions.formats import kept_files, tagged
 from agent_kernel.sessions.formats.message_reader import MessageReader, decoded
 from agent_kernel.sessions.model import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, valid_id
 from agent_kernel.sessions.soundness import Soundness
@@ -53,8 +53,10 @@ def of_fields(document: Fields, namespace: str) -> Transcript:
     if len(found.items) != len(messages):
         own.refuse(f"{len(found.items)} items do not go with {len(messages)} messages")
     items = tuple(item(fact, message) for fact, message in zip(found.items, messages, strict=True))
-    blobs = reader.blobs | dict(_blobs(own, items))
-    return whole(own, found if format > 1 else _of_format_1(found, items), items, blobs)
+    kept = list(kept_files.read(document))
+    blobs = reader.blobs | dict(_blobs(own, items)) | {file.hash: data for file, data in kept if data is not None}
+    said = whole(own, found if format > 1 else _of_format_1(found, items), items, blobs)
+    return replace(said, files=tuple(file for file, _ in kept))
 
 
 def known_format(own: Fields) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent_kernel.errors import InvalidRequest
+from agent_kernel.files import File
 from agent_kernel.messages import Media
 from agent_kernel.sessions.model import Branch, Item, Session, Summary, Turn
 
@@ -61,6 +62,7 @@ class Whole:
     branches: tuple[Branch, ...] = ()
     summaries: tuple[Summary, ...] = ()
     tree: Tree = field(default_factory=Tree)
+    files: tuple[File, ...] = ()
 
     @property
     def media(self) -> dict[str, Media]:
@@ -88,15 +90,20 @@ class Transcript(Whole):
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Hashes that items name and ``blobs`` lacks, in order: files beside the document, if they exist."""
-        return tuple(digest for digest in self.media if digest not in self.blobs)
+        """Hashes that items and files name and ``blobs`` lacks, in order: files beside the document, if they exist."""
+        return tuple(digest for digest in self._sizes if digest not in self.blobs)
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        media = {digest: medium.size for digest, medium in self.media.items()}
+        return media | {file.hash: file.size for file in self.files if file.hash}
 
     def with_files(self, files: Mapping[str, bytes]) -> Transcript:
         """The absent media, read from files that bear their hashes. Raises InvalidRequest if one is something else."""
-        media = self.media
-        wanted = {digest: data for digest, data in files.items() if digest in media}
+        sizes = self._sizes
+        wanted = {digest: data for digest, data in files.items() if digest in sizes}
         for digest, data in wanted.items():
-            if hashlib.sha256(data).hexdigest() != digest or len(data) != media[digest].size:
+            if hashlib.sha256(data).hexdigest() != digest or len(data) != sizes[digest]:
                 raise InvalidRequest(f"The file {digest} is not the medium it is named after.")
         return replace(self, blobs={**self.blobs, **wanted})
 

@@ -4,6 +4,7 @@
     {"type":"segment"|"branch"|"turn"|"summary", ..., "sha256":"..."}
     {"type":"item","seq":...,"message":{...},"sha256":"..."}
     {"type":"medium","hash":...,"mime":...,"size":...,"data":BASE64,"sha256":"..."}
+    {"type":"file","file":{"id":...,"name":...,"text" or "data_base64":...},"sha256":"..."}
     {"type":"end","lines":N,"sha256":"..."}
 
 A reader needs one line at a time and knows at each whether it is what was written. The hash is over the hash of the
@@ -16,12 +17,14 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from agent_kernel.files import File
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions import transcript, transcript_reader
 from agent_kernel.sessions.fields import Fields, loads
+from agent_kernel.sessions.formats import kept_files
 from agent_kernel.sessions.formats.message_reader import MessageReader, medium
 from agent_kernel.sessions.whole import Transcript
 
@@ -70,6 +73,8 @@ def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
     yield from (_medium(named, whole.blobs.get(digest)) for digest, named in whole.media.items())
     for item in whole.items:
         yield {"type": "item", **transcript.item_body(item, by_id[item.turn]), "message": _message(item.message)}
+    for file in whole.files:
+        yield {"type": "file", "file": kept_files.write(file, whole.blobs.get(file.hash))}
     yield from ({"type": "summary", **transcript.summary_body(summary)} for summary in whole.summaries)
 
 
@@ -93,6 +98,7 @@ class _Found:
         self._own: dict[str, Any] = {name: [] for name in _LISTS.values()}
         self._reader = MessageReader(Fields({}, "document"))
         self._messages: list[Message] = []
+        self._files: dict[str, File] = {}
         self._blobs: dict[str, bytes] = {}
         self._digest = ""
         self._count = 0
@@ -124,6 +130,8 @@ class _Found:
                 if body.child("data").value is not None:
                     named = medium(body)
                     self._blobs[named.hash] = transcript_reader.checked(body, "data", named)
+            case "file":
+                self._keep(body)
             case "end":
                 self._ended = True
                 if body.get("lines", int) != self._count:
@@ -135,6 +143,14 @@ class _Found:
             case _:
                 body.refuse(f"no line of type {kind[:80]!r}")
 
+    def _keep(self, body: Fields) -> None:
+        file, data = kept_files.one(body.child("file"))
+        if file.id in self._files or len(self._files) == kept_files.MAX_FILES:
+            body.refuse(f"its id stands twice, or there are more than {kept_files.MAX_FILES} files")
+        self._files[file.id] = file
+        if data is not None:
+            self._blobs[file.hash] = data
+
     def transcript(self, namespace: str) -> Transcript:
         place = Fields(self._own, "document")
         if not self._ended:
@@ -143,6 +159,8 @@ class _Found:
         items = tuple(
             transcript_reader.item(fact, message) for fact, message in zip(found.items, self._messages, strict=True)
         )
-        named = {medium.hash for item in items for medium in item.message.media}
+        named = {medium.hash for item in items for medium in item.message.media} | {
+            file.hash for file in self._files.values()
+        }
         blobs = {digest: data for digest, data in self._blobs.items() if digest in named}
-        return transcript_reader.whole(place, found, items, blobs)
+        return replace(transcript_reader.whole(place, found, items, blobs), files=tuple(self._files.values()))

@@ -37,6 +37,7 @@ def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[
         for other in transcript.branches:
             if other.name != chosen:
                 lines += ["", f"## Branch {_code(other.name)}{_from(other)}", *page.branch(other.name)]
+    lines += page.kept()
     return "\n".join(lines).rstrip() + "\n", page.files
 
 
@@ -55,6 +56,13 @@ class _Page:
         if session.tags:
             facts.append("tags " + ", ".join(map(_code, session.tags)))
         return " · ".join(facts)
+
+    def kept(self) -> Iterator[str]:
+        """The files of the session, by name: what is in them stays where it is."""
+        if self._whole.files:
+            yield from ("", "## Files", "")
+        for file in self._whole.files:
+            yield f"- {_code(file.name)}, {file.message or f'{file.size} bytes'}"
 
     def branch(self, name: str) -> Iterator[str]:
         """Its turns that were not told yet, numbered as the branch counts them."""

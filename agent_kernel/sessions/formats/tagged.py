@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from agent_kernel.messages import Media, Message, Text
+from agent_kernel import files as values
+from agent_kernel.messages import Media, Message
 from agent_kernel.sessions.fields import Fields
+from agent_kernel.sessions.formats import kept_files
 from agent_kernel.sessions.formats.conversation import of_messages, visible
-from agent_kernel.sessions.formats.message_reader import PNG, MessageReader, decoded
+from agent_kernel.sessions.formats.message_reader import PNG, MessageReader
 from agent_kernel.sessions.whole import Transcript
-
-_TEXT = ("text/", "application/json", "application/xml", "application/yaml", "image/svg+xml")
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
-    """One branch. PNG images go to ``images``; every other medium is one of ``files``, with its bytes."""
+    """One branch. PNG images go to ``images``; every other medium is one of ``files``, with its bytes, before the files
+    of the session."""
     said = list(visible(transcript, branch, left_out))
     files = _Files(transcript, left_out)
     messages = [_tagged(_body(message, files)) for message in said]
@@ -33,7 +35,8 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
         for medium in message.media
         if files.is_image(medium)
     ]
-    document = {"messages": messages, "images": images, "videos": [], "files": files.listed}
+    kept = [kept_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
+    document = {"messages": messages, "images": images, "videos": [], "files": [*files.listed, *kept]}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -44,23 +47,10 @@ def read(document: Fields, namespace: str) -> Transcript:
     reader = MessageReader(document)
     said = [(place, reader.message(place)) for place in document.each("messages")]
     reader.end()
-    for file in document.each("files"):
-        said += [(file, message) for message in _attached(file, reader)]
-    return of_messages(said, reader.blobs, namespace, reader.left_out, strict=False)
-
-
-def _attached(file: Fields, reader: MessageReader) -> Iterator[Message]:
-    """A file is a medium of a message of its own: the document does not say where it belongs."""
-    name, mime = file.get("name", str, "file")[:200], file.get("mime_type", str, "application/octet-stream")
-    text, data = file.child("text"), file.child("data_base64")
-    if isinstance(text.value, str):
-        body = text.value.encode("utf-8", "surrogatepass")
-    elif data.value is not None:
-        body = decoded(data)
-    else:
-        reader.leave_out("files")
-        return
-    yield Message("user", (Text(f"[file {name}]"), reader.keep(file, mime, body)))
+    kept = list(kept_files.read(document))
+    blobs = reader.blobs | {file.hash: data for file, data in kept if data is not None}
+    come = of_messages(said, blobs, namespace, reader.left_out, strict=False)
+    return replace(come, files=tuple(file for file, _ in kept))
 
 
 class _Files:
@@ -96,12 +86,7 @@ def _file(medium: Media, data: bytes, role: str, created: int) -> dict[str, Any]
         "purpose": "user_data" if mine else "agent_output",
         "source": {"tool": "user_upload" if mine else "python", "round": 0, "turn": 0},
     }
-    if medium.mime.startswith(_TEXT):
-        try:
-            return body | {"text": data.decode()}
-        except UnicodeDecodeError:
-            pass
-    return body | {"data_base64": base64.b64encode(data).decode("ascii")}
+    return values.with_body(body, data, text=values.is_text(medium.mime))
 
 
 def _body(message: Message, files: _Files) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 -- Files of a session: what tools made and what people brought. Bytes are blobs, named by hash; a file that does not exist
--- has an error and no hash.
+-- has an error, no hash and no size. round and turn count from 0.
 
 CREATE TABLE files (
     namespace TEXT NOT NULL,
@@ -19,7 +19,20 @@ CREATE TABLE files (
     error TEXT NOT NULL,
     message TEXT NOT NULL,
     PRIMARY KEY (namespace, session, id)
-) WITHOUT ROWID;
+);
 
 CREATE INDEX files_by_id ON files (namespace, id);
 CREATE INDEX files_by_hash ON files (namespace, hash);
+
+-- They count for the quota, each time that a session has them.
+CREATE TRIGGER file_takes_space AFTER INSERT ON files BEGIN
+    UPDATE sessions SET bytes = bytes + NEW.size WHERE namespace = NEW.namespace AND id = NEW.session;
+END;
+
+CREATE TRIGGER file_gives_space AFTER DELETE ON files BEGIN
+    UPDATE sessions SET bytes = bytes - OLD.size WHERE namespace = OLD.namespace AND id = OLD.session;
+END;
+
+CREATE TRIGGER file_changes_space AFTER UPDATE OF size ON files BEGIN
+    UPDATE sessions SET bytes = bytes - OLD.size + NEW.size WHERE namespace = NEW.namespace AND id = NEW.session;
+END;

@@ -1,17 +1,21 @@
-"""Bytes of media: once per namespace, small ones in their row, large ones in a file that the row stands for.
+"""Bytes of media and files: once per namespace, small ones in their row, large ones in a file that the row stands for.
 
 A row without data whose size is not 0 has its bytes in a file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sqlite3
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.files import File
 from agent_kernel.messages import Media
-from agent_kernel.sessions.blobs import PART, BlobFiles, Connection
+from agent_kernel.sessions.blobs import PART, BlobFiles, Connection, is_whole
 
 log = logging.getLogger(__name__)
 GRACE_S = 3600.0
@@ -22,6 +26,43 @@ def keep(db: sqlite3.Connection, namespace: str, media: Iterable[Media]) -> None
     """Bytes must match their hashes. A file is on the disk before the row that names it is committed."""
     for medium in media:
         _insert(db, namespace, medium.hash, medium.mime, medium.data or b"")
+
+
+def keep_file(db: sqlite3.Connection, namespace: str, file: File, body: bytes | Path) -> None:
+    """``body`` must match hash and size of ``file``; of a path only the size is looked at. Raises InvalidRequest."""
+    files = beside(db)
+    if isinstance(body, bytes) or files is None or file.size <= files.in_row:
+        data = body if isinstance(body, bytes) else body.read_bytes()
+        if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.hash:
+            raise InvalidRequest("A file's bytes do not match its hash and size.")
+        _insert(db, namespace, file.hash, file.mime, data)
+        return
+    if body.stat().st_size != file.size:
+        raise InvalidRequest("A file's bytes do not match its hash and size.")
+    files.take(namespace, file.hash, body)
+    db.execute(
+        "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, x'') ON CONFLICT DO NOTHING",
+        (namespace, file.hash, file.mime, file.size),
+    )
+
+
+def of_file(db: sqlite3.Connection, namespace: str, file: File) -> bytes | Path | None:
+    """Its bytes, or where they lie; None when they are missing."""
+    row = db.execute("SELECT size, data FROM blobs WHERE namespace = ? AND hash = ?", (namespace, file.hash)).fetchone()
+    if row is None:
+        return None
+    if row[1] or not row[0]:
+        return bytes(row[1])
+    files = beside(db)
+    return files.find(namespace, file.hash, file.size) if files else None
+
+
+def is_sound(db: sqlite3.Connection, namespace: str, file: File) -> bool:
+    """Its bytes are there and are what was stored; reads all of them."""
+    body = of_file(db, namespace, file)
+    if isinstance(body, Path):
+        return is_whole(body, file.hash)
+    return body is not None and hashlib.sha256(body).hexdigest() == file.hash
 
 
 def read(db: sqlite3.Connection, namespace: str, digest: str) -> bytes | None:
@@ -49,11 +90,13 @@ def copy(db: sqlite3.Connection, source: str, target: str, digests: Iterable[str
 
 
 def forget(db: sqlite3.Connection, namespace: str, digests: Iterable[str]) -> None:
-    """Those that no item of the namespace names any more; their files go after the transaction (``sweep``)."""
+    """Those that no item or file of the namespace names any more; what is on the disk goes after the transaction
+    (``sweep``)."""
     for digest in digests:
         gone = db.execute(
             "DELETE FROM blobs WHERE namespace = :namespace AND hash = :hash"
-            " AND NOT EXISTS (SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash)",
+            " AND NOT EXISTS (SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash)"
+            " AND NOT EXISTS (SELECT 1 FROM files WHERE namespace = :namespace AND hash = :hash)",
             {"namespace": namespace, "hash": digest},
         )
         if gone.rowcount and isinstance(db, Connection) and db.files:
@@ -113,6 +156,16 @@ def damaged(db: sqlite3.Connection) -> list[tuple[str, str]]:
 
 def beside(db: sqlite3.Connection) -> BlobFiles | None:
     return db.files if isinstance(db, Connection) else None
+
+
+def named(db: sqlite3.Connection, namespace: str, digest: str) -> bool:
+    """An item or a file of the namespace names these bytes."""
+    row = db.execute(
+        "SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash"
+        " UNION ALL SELECT 1 FROM files WHERE namespace = :namespace AND hash = :hash",
+        {"namespace": namespace, "hash": digest},
+    ).fetchone()
+    return row is not None
 
 
 def _insert(db: sqlite3.Connection, namespace: str, digest: str, mime: str, data: bytes) -> None:

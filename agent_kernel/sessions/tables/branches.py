@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent_kernel.errors import Conflict, InvalidRequest
 from agent_kernel.messages import Message
 from agent_kernel.sessions.model import Item, Session, SessionKey
-from agent_kernel.sessions.tables import blobs, items, segments, sessions, turns
+from agent_kernel.sessions.tables import blobs, files, items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, pair
 from agent_kernel.sessions.tables.segments import END, Piece
 
@@ -76,6 +76,7 @@ def fork(db: sqlite3.Connection, key: SessionKey, target: SessionKey, count: int
     chosen = {turn.id for turn in kept}
     moved = [item for item in items.latest(db, key, way, None) if item.turn in chosen]
     _copy(db, key, target, [turn.id for turn in kept], [item.seq for item in moved])
+    files.copy(db, key, target, {turn.ordinal for turn in kept}, all=count is None)
     head = moved[-1].seq if moved else 0
     db.execute(
         "UPDATE sessions SET head = ?, turns = ?, tags = (SELECT tags FROM sessions WHERE namespace = ? AND id = ?)"

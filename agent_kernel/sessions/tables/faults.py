@@ -13,12 +13,12 @@ from agent_kernel.errors import AgentKernelError
 from agent_kernel.messages import Message
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import Fault, SessionKey
-from agent_kernel.sessions.tables import items, segments
+from agent_kernel.sessions.tables import blobs, files, items, segments
 from agent_kernel.sessions.tables.rows import HERE, pair
 
 OF_SESSION = (
     *("items", "turns", "media", "segments", "branches", "dropped_branches", "summaries", "summary_claims"),
-    *("openings", "bindings"),
+    *("openings", "bindings", "files"),
 )
 """Tables whose rows belong to a session."""
 JSON_OF_SESSION = ("tags", "metadata", "context")
@@ -70,10 +70,11 @@ def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[
 
 
 def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]:
-    """Media that nobody names any more."""
+    """Bytes that nobody names any more."""
     rows = db.execute(
         "SELECT namespace, hash, size FROM blobs AS b WHERE (?1 IS NULL OR namespace = ?1) AND NOT EXISTS"
-        " (SELECT 1 FROM media AS m WHERE m.namespace = b.namespace AND m.hash = b.hash)",
+        " (SELECT 1 FROM media AS m WHERE m.namespace = b.namespace AND m.hash = b.hash) AND NOT EXISTS"
+        " (SELECT 1 FROM files AS f WHERE f.namespace = b.namespace AND f.hash = b.hash)",
         (namespace,),
     ).fetchall()
     for space, digest, size in rows:
@@ -97,6 +98,7 @@ class Checked:
         yield from self._tree()
         yield from self._items()
         yield from self._media()
+        yield from self._files()
         yield from self._marks("summaries", "last", "summary")
         yield from self._marks("openings", "seq", "opening")
 
@@ -126,8 +128,10 @@ class Checked:
             "SELECT coalesce(sum(b.size), 0) FROM media AS m JOIN blobs AS b ON b.namespace = m.namespace"
             " AND b.hash = m.hash WHERE m.namespace = ? AND m.session = ?"
         )
-        if size != taken + media:
-            yield self._found("bytes", f"{size} bytes are counted, there are {taken + media}", bytes=taken + media)
+        ((kept,),) = self._rows(f"SELECT coalesce(sum(size), 0) FROM files WHERE {HERE}")
+        there = taken + media + kept
+        if size != there:
+            yield self._found("bytes", f"{size} bytes are counted, there are {there}", bytes=there)
 
     def _turns(self) -> Iterator[Found]:
         for rowid, id, usage, record in self._rows(f"SELECT rowid, id, usage, record FROM turns WHERE {HERE}"):
@@ -225,6 +229,12 @@ class Checked:
                 yield self._found("no_bytes", f"the bytes of medium {digest} are not there")
             elif hashlib.sha256(data).hexdigest() != digest:
                 yield self._found("wrong_bytes", f"the bytes of medium {digest} are others", hash=digest)
+
+    def _files(self) -> Iterator[Found]:
+        for file in files.listed(self._db, self._key):
+            if not file.error and not blobs.is_sound(self._db, self._key.namespace, file):
+                detail = f"the bytes of file {file.id} are not there, or are others"
+                yield self._found("file", detail, id=file.id, hash=file.hash)
 
     def _marks(self, table: str, column: str, kind: str) -> Iterator[Found]:
         """Rows that stand for the conversation up to an item that is not there. Call after ``_items``."""

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import MAIN, Fault, SessionKey
-from agent_kernel.sessions.tables import blobs, faults, search_texts, segments
+from agent_kernel.sessions.tables import blobs, faults, files, search_texts, segments
 from agent_kernel.sessions.tables.faults import Found
 from agent_kernel.sessions.tables.rows import HERE, pair
 
@@ -220,10 +220,18 @@ def _media_row(db: sqlite3.Connection, found: Found, now: float) -> str:
 
 def _blob(db: sqlite3.Connection, found: Found, now: float) -> str:
     space, digest = found.key.namespace, found.facts["hash"]
-    named = db.execute("SELECT 1 FROM media WHERE namespace = ? AND hash = ?", (space, digest)).fetchone()
-    if named and found.kind == "unused_bytes":  # an item was found to name it after all
+    if found.kind == "unused_bytes" and blobs.named(db, space, digest):  # an item was found to name it after all
         return ""
     return set_aside(db, found, "blobs", "namespace = ? AND hash = ?", (space, digest), now=now)
+
+
+def _file(db: sqlite3.Connection, found: Found, now: float) -> str:
+    """It stays, as one whose bytes were lost; what is there in their place is set aside unless others name it."""
+    files.lose(db, found.key, found.facts["id"])
+    space, digest = found.key.namespace, found.facts["hash"]
+    if not blobs.named(db, space, digest):
+        set_aside(db, found, "blobs", "namespace = ? AND hash = ?", (space, digest), now=now)
+    return "noted that its bytes were lost"
 
 
 def _mark(db: sqlite3.Connection, found: Found, now: float) -> str:
@@ -253,6 +261,7 @@ MENDS: Mapping[str, Mend] = MappingProxyType(
         "media_row": _media_row,
         "unused_bytes": _blob,
         "wrong_bytes": _blob,
+        "file": _file,
         "summary": _mark,
         "opening": _mark,
     }

@@ -17,7 +17,8 @@ FAR_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Of one namespace; 0 is none. ``bytes`` are those of messages, and of the media that they name, each time."""
+    """Of one namespace; 0 is none. ``bytes`` are those of messages, of the media that they name and of the files that
+    sessions have, each time."""
 
     sessions: int = 0
     bytes: int = 0
@@ -37,20 +38,20 @@ class Guard:
         self._quota = quota
         self._held: dict[str, _Held] = {}
 
-    def check(self, db: sqlite3.Connection, key: SessionKey, now: float) -> None:
-        """Before a session, or a turn of it, is made. Raises QuotaExceeded."""
+    def check(self, db: sqlite3.Connection, key: SessionKey, now: float, more: int = 0) -> None:
+        """Before a session, or a turn of it, is made, or ``more`` bytes of files are kept. Raises QuotaExceeded."""
         quota = self._quota
         if not quota.sessions and not quota.bytes:
             return
-        held = self._holds(db, key.namespace, now)
-        if quota.bytes and held.bytes >= quota.bytes:
-            raise _exceeded(f"{quota.bytes / 2**30:g} GiB of messages and media", "quota_gb", held)
+        held = self._holds(db, key.namespace, now, more)
+        if quota.bytes and (held.bytes >= quota.bytes or held.bytes + more > quota.bytes):
+            raise _exceeded(f"{quota.bytes / 2**30:g} GiB of messages, media and files", "quota_gb", held)
         if quota.sessions and held.sessions >= quota.sessions and not _exists(db, key):
             raise _exceeded(f"{quota.sessions} sessions", "quota_sessions", held)
 
-    def _holds(self, db: sqlite3.Connection, namespace: str, now: float) -> _Held:
+    def _holds(self, db: sqlite3.Connection, namespace: str, now: float, more: int) -> _Held:
         quota, held = self._quota, self._held.get(namespace)
-        fresh = held is not None and 0 <= now - held.at < FRESH_S
+        fresh = held is not None and 0 <= now - held.at < FRESH_S and not more
         if held is not None and fresh:
             far_sessions = not quota.sessions or quota.sessions - held.sessions > FAR_SESSIONS
             if far_sessions and (not quota.bytes or quota.bytes - held.bytes > FAR_BYTES):

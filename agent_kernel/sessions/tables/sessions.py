@@ -13,9 +13,9 @@ from agent_kernel.sessions.model import MAIN, Described, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, SESSION, pair, session_of, sql_limit
 
-_OF_ITEMS = ("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings") + (
-    "grants",
-    "questions",
+_OF_ITEMS = (
+    *("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings"),
+    *("files", "grants", "questions"),
 )
 """Tables whose rows go when a session is cleared."""
 
@@ -188,7 +188,8 @@ def _first_branch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
 
 
 def _remove_items(db: sqlite3.Connection, key: SessionKey) -> None:
-    hashes = [digest for (digest,) in db.execute(f"SELECT DISTINCT hash FROM media WHERE {HERE}", pair(key))]
+    named = f"SELECT hash FROM media WHERE {HERE} UNION SELECT hash FROM files WHERE {HERE}"
+    hashes = [digest for (digest,) in db.execute(named, (*pair(key), *pair(key)))]
     search_texts.forget_all(db, key)
     for table in _OF_ITEMS:
         db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))

@@ -31,6 +31,7 @@ def stats(db: sqlite3.Connection, namespace: str | None) -> dict[str, Any]:
         "bytes": size,
         "media": media,
         "media_bytes": media_bytes,
+        "files": _count(db, "files", where, values),
         "bindings": _count(db, "bindings", where, values),
         "set_aside": _count(db, "quarantine", where, values),
         "first_made": created,

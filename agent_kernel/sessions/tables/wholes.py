@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from agent_kernel.errors import Conflict
+from agent_kernel.errors import Conflict, InvalidRequest
+from agent_kernel.files import File
 from agent_kernel.messages import Media, Message, Text
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import MAIN, Item, Session, SessionKey, Summary
-from agent_kernel.sessions.tables import items, segments, sessions, turns
+from agent_kernel.sessions.tables import files, items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, TURN, item_of, pair, turn_row
 from agent_kernel.sessions.whole import Segment, Tree, Whole
 
@@ -23,7 +24,8 @@ def read(db: sqlite3.Connection, key: SessionKey) -> Whole | None:
         return None
     said, opened = items.everything(db, key), turns.everything(db, key)
     branches = tuple(segments.listed(db, key))
-    return Whole(session, tuple(opened), tuple(said), branches, _summaries(db, key), _tree(db, key))
+    kept = tuple(files.listed(db, key))
+    return Whole(session, tuple(opened), tuple(said), branches, _summaries(db, key), _tree(db, key), kept)
 
 
 def write(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now: float) -> Session:
@@ -35,6 +37,7 @@ def write(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now:
     _write_tree(db, whole)
     _write_turns(db, whole)
     _write_items(db, whole, blobs)
+    files.add(db, key, [(file, _bytes_of(file, blobs)) for file in whole.files], now)
     db.executemany(
         "INSERT INTO summaries (namespace, session, segment, last, text, model, usage, reason, time)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -144,6 +147,14 @@ def _with_data(message: Message, blobs: Mapping[str, bytes]) -> Message:
 
     parts = tuple(filled(part) if isinstance(part, Media) else part for part in message.parts)
     return replace(message, parts=parts)
+
+
+def _bytes_of(file: File, blobs: Mapping[str, bytes]) -> bytes | None:
+    if file.error:
+        return None
+    if file.hash not in blobs:
+        raise InvalidRequest(f"The bytes of file {file.id} are missing.")
+    return blobs[file.hash]
 
 
 def _write_session(db: sqlite3.Connection, session: Session, now: float) -> None:

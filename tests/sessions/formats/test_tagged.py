@@ -64,12 +64,33 @@ async def test_files_are_whole_objects_with_text_or_bytes() -> None:
     assert set(text["source"]) == {"tool", "round", "turn"}
 
 
-async def test_what_was_written_comes_in_with_its_pictures_and_files() -> None:
+async def test_what_was_written_comes_in_with_its_pictures() -> None:
     messages = await imported(json.dumps(await exported()).encode())
-    assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant", "user", "user"]
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"]
     assert messages[0].media == messages[2].media == (PNG,)
     assert (messages[1].reasoning, messages[2].call_id) == ("hm", "call-1")
-    assert [message.media for message in messages[4:]] == [(CSV,), (ZIP,)]
+
+
+async def test_files_come_in_as_files_of_the_session_and_go_out_again() -> None:
+    files = [
+        *(await exported())["files"],
+        {"id": "file_ab12_r0_1", "name": "big.bin", "bytes": 9 << 20, "created_at": 5, "source": {}, "preview": "be"},
+        {"id": "no id of a file", "name": "gone\n.txt", "code": "not_produced", "message": "not produced"},
+    ]
+    store = MemoryStore()
+    come = await import_session(store, "local", json.dumps({"messages": [], "files": files}).encode())
+    kept = {file.name: file for file in await store.files(come.session.key)}
+    assert [await store.file_body(come.session.key, file.id) for file in kept.values() if not file.error] == [
+        CSV.data,
+        ZIP.data,
+    ]
+    big, gone = kept["big.bin"], kept["gone_.txt"]
+    assert (big.id, big.error, big.size, big.preview) == ("file_ab12_r0_1", "elided", 0, "be")
+    assert (gone.error, gone.message, gone.id[:5]) == ("not_produced", "not produced", "file-")
+    again = json.loads((await export_session(store, come.session.key, "mistralrs")).document)["files"]
+    bodies = [file.get("text", file.get("data_base64")) for file in again]
+    assert {"a,b\n", base64.b64encode(ZIP.data or b"").decode()} <= set(bodies)
+    await store.aclose()
 
 
 async def test_the_frames_of_a_video_come_in_as_pictures() -> None:

@@ -1,0 +1,109 @@
+"""Files of sessions: facts in rows, bytes as blobs that several files may share."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.errors import Conflict, InvalidRequest
+from agent_kernel.files import File
+from agent_kernel.sessions import stored
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.tables import blobs, sessions
+from agent_kernel.sessions.tables.rows import HERE, pair, sql_limit
+
+FILE = "id, name, mime, size, created, format, purpose, tool, round, turn, hash, preview, error, message"
+GONE = "gone"
+"""The error of a file whose bytes were lost."""
+
+
+def add(db: sqlite3.Connection, key: SessionKey, files: Sequence[tuple[File, bytes | Path | None]], now: float) -> None:
+    sessions.found(db, key)
+    for file, body in files:
+        _checked(file, body)
+        if listed_one(db, key, file.id) is not None:
+            raise Conflict(f"There is a file {file.id!r} already.", details={"file": file.id})
+        if body is not None:
+            blobs.keep_file(db, key.namespace, file, body)
+        insert(db, key, [file])
+    sessions.changed(db, key, now)
+
+
+def insert(db: sqlite3.Connection, key: SessionKey, files: Sequence[File]) -> None:
+    """The bytes are there, or come in the same transaction."""
+    db.executemany(
+        f"INSERT INTO files (namespace, session, {FILE}) VALUES ({', '.join('?' * 16)})",
+        [(*pair(key), *_row(file)) for file in files],
+    )
+
+
+def listed_one(db: sqlite3.Connection, key: SessionKey, id: str) -> File | None:
+    row = db.execute(f"SELECT {FILE} FROM files WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
+    return File(*row) if row else None
+
+
+def listed(db: sqlite3.Connection, key: SessionKey) -> list[File]:
+    """Oldest first."""
+    rows = db.execute(f"SELECT {FILE} FROM files WHERE {HERE} ORDER BY created, rowid", pair(key))
+    return [File(*row) for row in rows]
+
+
+def everywhere(
+    db: sqlite3.Connection, namespace: str, among: Collection[str] | None, limit: int | None
+) -> list[tuple[SessionKey, File]]:
+    """Newest first."""
+    rows = db.execute(
+        f"SELECT session, {FILE} FROM files WHERE namespace = ? ORDER BY created DESC, rowid DESC", (namespace,)
+    )
+    found = [(SessionKey(namespace, row[0]), File(*row[1:])) for row in rows if among is None or row[0] in among]
+    return found[: None if limit is None else sql_limit(limit)]
+
+
+def owners(db: sqlite3.Connection, namespace: str, id: str) -> list[SessionKey]:
+    rows = db.execute(
+        "SELECT session FROM files WHERE namespace = ? AND id = ? ORDER BY created, rowid", (namespace, id)
+    )
+    return [SessionKey(namespace, session) for (session,) in rows]
+
+
+def body(db: sqlite3.Connection, key: SessionKey, id: str) -> bytes | Path | None:
+    file = listed_one(db, key, id)
+    return blobs.of_file(db, key.namespace, file) if file is not None and not file.error else None
+
+
+def remove(db: sqlite3.Connection, key: SessionKey, id: str, now: float) -> bool:
+    file = listed_one(db, key, id)
+    if file is None:
+        return False
+    db.execute(f"DELETE FROM files WHERE {HERE} AND id = ?", (*pair(key), id))
+    blobs.forget(db, key.namespace, [file.hash])
+    sessions.changed(db, key, now)
+    return True
+
+
+def copy(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ordinals: Collection[int], *, all: bool) -> None:
+    """Those of the turns with these ordinals (from 1); with ``all`` also what people brought at any time."""
+    chosen = [file for file in listed(db, key) if file.turn + 1 in ordinals or (all and file.purpose != "agent_output")]
+    blobs.copy(db, key.namespace, target.namespace, sorted({file.hash for file in chosen if file.hash}))
+    insert(db, target, chosen)
+
+
+def lose(db: sqlite3.Connection, key: SessionKey, id: str) -> None:
+    """Its bytes are not there any more, and it says so."""
+    db.execute(
+        f"UPDATE files SET hash = '', size = 0, error = ?, message = 'its bytes were lost' WHERE {HERE} AND id = ?",
+        (GONE, *pair(key), id),
+    )
+
+
+def _checked(file: File, body: bytes | Path | None) -> None:
+    for text in (file.id, file.name, file.mime, file.format, file.purpose, file.tool, file.preview, file.message):
+        stored.text(text, "file's fact")
+    if (body is None) != (not file.hash) or bool(file.error) != (body is None):
+        raise InvalidRequest("A file has bytes or an error.")
+
+
+def _row(file: File) -> tuple[Any, ...]:
+    return tuple(getattr(file, name) for name in FILE.split(", "))

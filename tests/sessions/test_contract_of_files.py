@@ -1,0 +1,32 @@
+"""Our own session stores keep files as they promise; also behind limits, and for private sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.contracts.session_files import *  # noqa: F403
+from agent_kernel.sessions.files import FilesStore
+from agent_kernel.sessions.limited import limited
+from agent_kernel.sessions.limits import Limits
+from agent_kernel.sessions.memory import MemoryStore
+from agent_kernel.sessions.private import with_private
+from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.store import SessionStore
+from tests.sessions.talk import Clock
+
+
+@pytest.fixture(params=["memory", "sqlite", "files", "limited"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[SessionStore]:
+    far = Limits(ttl=100 * 365 * 86_400, max_sessions=1_000_000, max_history_turns=1_000_000)
+    kinds: dict[str, Callable[[], SessionStore]] = {
+        "memory": lambda: MemoryStore(clock=clock),
+        "sqlite": lambda: SqliteStore(tmp_path / "s.db", clock=clock),
+        "files": lambda: FilesStore(tmp_path / "files", clock=clock),
+        "limited": lambda: limited(with_private(MemoryStore(clock=clock)), far, clock=clock),
+    }
+    made = kinds[request.param]()
+    yield made
+    await made.aclose()
