@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+MARK = "__agent_tool__"
+"""The attribute in which the decorator leaves what it made of a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +33,34 @@ class Registered:
 
 @dataclass(slots=True)
 class Functions:
-    """By name; the same name again takes the place of the earlier one, as running its cell again means."""
+    """By name; the same name again takes the place of the earlier one, as running its cell again means. Beside those
+    that were added: the functions of ``namespace`` that ``@agent_kernel.tool`` marks, as they are there now."""
 
-    registered: dict[str, Registered] = field(default_factory=dict)
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    added: dict[str, Registered] = field(default_factory=dict)
+
+    @property
+    def registered(self) -> dict[str, Registered]:
+        return {**{function.name: function for function in marked(self.namespace)}, **self.added}
 
     def add(self, function: Registered) -> None:
-        self.registered[function.name] = function
+        self.added[function.name] = function
 
     def remove(self, name: str) -> bool:
-        return self.registered.pop(name, None) is not None
+        return self.added.pop(name, None) is not None
 
     def to_json(self) -> list[dict[str, Any]]:
         """As ``functions`` of a turn."""
         return [function.to_json() for function in self.registered.values()]
+
+
+def marked(namespace: Mapping[str, Any]) -> list[Registered]:
+    """What ``@agent_kernel.tool`` marks. Nothing but functions is looked at: a look at other values may run code."""
+    found = []
+    for value in list(namespace.values()):
+        made = vars(value).get(MARK) if type(value) is types.FunctionType else None
+        if made is not None:
+            spec = made.spec
+            effects = spec.kind != "function"
+            found.append(Registered(spec.name, made.invoke, spec.description, spec.parameters, effects))
+    return found

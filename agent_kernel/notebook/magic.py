@@ -43,7 +43,7 @@ class AgentMagics(Magics):
         self._consent = Consent()
         self._code = LiveCode(shell)
         self._executions = Executions(shell)
-        self.functions = Functions()
+        self.functions = Functions(shell.user_ns)
         self._abilities = Abilities(shell, self._code, self._executions, self.functions)
         self._in_turn = False
         self._cells = Cells(shell)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 from agent_kernel.protocols import ToolOutput
@@ -45,15 +44,6 @@ class Bounded:
         self._late.append(ended)
         return ToolOutput(f"It did not end within {self._timeout_s:g} s, and may still run.", "timeout")
 
-    def here(self, **kwargs: Any) -> ToolOutput:
-        """In this thread, without a limit of time: an interrupt reaches it. An async function gets a loop of its own,
-        as that of this thread may be running."""
-        value = self._function(**kwargs)
-        if inspect.isawaitable(value):
-            with ThreadPoolExecutor(1) as thread:
-                value = thread.submit(asyncio.run, _waited(value)).result()
-        return output_of(value, self._name)
-
     async def _output(self, ended: threading.Event, *args: Any, **kwargs: Any) -> ToolOutput:
         """``ended`` is set when nothing of the call runs any more."""
         if _is_async(self._function):
@@ -75,7 +65,3 @@ class Bounded:
 
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-async def _waited(value: Awaitable[Any]) -> Any:
-    return await value

@@ -64,6 +64,7 @@ class Function:
         effects: bool = False,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
+        self._function = function
         self._signature = Signature.of(function)
         name = name or getattr(function, "__name__", type(function).__name__)
         if not NAME.fullmatch(name):
@@ -83,11 +84,12 @@ class Function:
             given[self._signature.context] = context
         return await self._call(**given)
 
-    def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        """In this thread, as a cell calls it, without a limit of time. Raises what the function raises."""
+    def invoke(self, **arguments: Any) -> Any:
+        """As a cell calls it: here and now, with the value as it is, awaitable if the function is async. Raises
+        InvalidRequest, and what the function raises."""
         if self._signature.context:
             raise InvalidRequest(f"{self.spec.name} wants a ToolContext, which there is only in a server.")
-        return self._call.here(**self._signature.arguments(arguments))
+        return self._function(**self._signature.arguments(arguments))
 
 
 class FunctionTools:

@@ -252,26 +252,24 @@ async def test_a_function_may_see_its_call() -> None:
     def who(word: str, context: ToolContext) -> str:
         return f"{word} {context.key.id} {context.call.id}"
 
-    tool = as_tool(who)
+    tool = Function(who)
     assert list(tool.spec.parameters["properties"]) == ["word"]
     assert (await tool.call({"word": "hi"}, context())).text == "hi s1 call-1"
     with pytest.raises(InvalidRequest, match="only in a server"):
-        tool.run({"word": "hi"})  # type: ignore[attr-defined]
+        tool.invoke(word="hi")
 
 
-def test_in_a_cell_a_function_runs_in_the_thread_that_asks_for_it() -> None:
-    def here(n: int) -> int:
-        assert threading.current_thread() is threading.main_thread()
-        return n + 1
+async def test_in_a_cell_a_function_is_called_here_with_arguments_as_it_wants_them() -> None:
+    def here(unit: Unit) -> tuple[Unit, bool]:
+        return unit, threading.current_thread() is threading.main_thread()
 
-    async def later(n: int) -> int:
-        await asyncio.sleep(0)
-        return n + 2
+    async def later(n: int = 1) -> int:
+        return n
 
-    async def under_a_running_loop() -> tuple[str, str]:
-        return Function(here).run({"n": 1}).text, Function(later).run({"n": 1}).text
-
-    assert asyncio.run(under_a_running_loop()) == ("2", "3")
+    assert Function(here).invoke(unit="kelvin") == (Unit.KELVIN, True)
+    assert await Function(later).invoke() == 1
+    with pytest.raises(InvalidRequest, match="unit: "):
+        Function(here).invoke(unit="miles")
 
 
 def _positional(*args: int) -> None: ...
