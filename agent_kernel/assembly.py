@@ -197,7 +197,12 @@ class Runtime:
     @classmethod
     def build(cls, settings: Settings) -> Runtime:
         """Raises InvalidRequest for settings that name nothing."""
-        sandbox = LinuxSandbox(settings.data_dir / "work", SandboxPolicy(), hidden=[settings.data_dir])
+        sandbox = LinuxSandbox(
+            settings.data_dir / "work",
+            SandboxPolicy.of(settings),
+            hidden=[settings.data_dir],
+            exits=Exits(settings.local_only),
+        )
         engine: Engine = engine_of(settings, _local) or named(ENGINES, settings.engine, settings)
         return cls(settings, engine, named(STORES, settings.store, settings), sandbox)
 

@@ -16,6 +16,7 @@ from traitlets import Bool, Dict, Float, Int, Unicode, default
 from agent_kernel.assembly import Runtime
 from agent_kernel.settings import Settings
 from jupyter_ext.access import Access
+from jupyter_ext.attached import AttachedNotebook
 from jupyter_ext.binds import Binds
 from jupyter_ext.callers import namespace_of
 from jupyter_ext.changes import Changes
@@ -23,9 +24,10 @@ from jupyter_ext.choices import Choices
 from jupyter_ext.cleared import Cleared
 from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.handlers import ROUTES
-from jupyter_ext.kernels import Kernels
+from jupyter_ext.jobs import Jobs
+from jupyter_ext.kernels import Kernel, Kernels
 from jupyter_ext.neighbours import Neighbours
-from jupyter_ext.notebooks import Notebooks
+from jupyter_ext.notebooks import KERNEL, Notebooks
 from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.reunion import Reunion
@@ -130,6 +132,7 @@ class AgentKernel(ExtensionApp):
     shell_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one shell script may take.")
     policy = Dict(None, allow_none=True, config=True, help="{kind or name of a tool: auto, ask or deny}.")
     approval_timeout_s = Float(None, allow_none=True, config=True, help="Seconds until silence means no; 0: never.")
+    python_in = Unicode(None, allow_none=True, config=True, help="live, draft or sandbox, for cells that do not say.")
     web = Unicode(None, allow_none=True, config=True, help="off, duckduckgo, searxng:URL or package.module:function.")
     web_hosts = Unicode(None, allow_none=True, config=True, help="Private hosts that may be fetched from.")
     skills_dir = Unicode(None, allow_none=True, config=True, help="Where skills are kept.")
@@ -160,9 +163,11 @@ class AgentKernel(ExtensionApp):
             server.kernel_manager,
             self.url,
             self._namespace,
-            self.turns.cancel_kernel,
-            self.private.kernel_gone,
+            self._kernel_life_ended,
+            self._kernel_gone,
+            python_in=self.runtime.settings.python_in,
         )
+        self.jobs = Jobs(server.kernel_manager.get_kernel)
         self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)
         contents: Any = server.contents_manager
         local = isinstance(contents, FileContentsManager)
@@ -216,6 +221,7 @@ class AgentKernel(ExtensionApp):
         self.watch.close()
         await self.neighbours.aclose()
         await self.turns.aclose()
+        await self.jobs.aclose()
         await self.private.aclose()
         await self.pulls.aclose()
         await self.sidecars.aclose()
@@ -269,6 +275,24 @@ class AgentKernel(ExtensionApp):
         """Runs in the save: only notes that there is something to write."""
         if model["type"] == "notebook":
             self.sidecars.mark(self._namespace(), os_path)
+
+    def attached(self, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
+        """The notebook of a turn; None for a turn without a kernel. Only what a person asks for may make the server
+        run code in a kernel: a kernel's own turns run theirs there."""
+        if kernel is None:
+            return None
+        assert self.serverapp is not None
+        path = "" if place.startswith(KERNEL) else place
+        runs = by_user and self.kernels.runs_ipykernel(kernel.id)
+        return AttachedNotebook(path, kernel.id, self.jobs, self.serverapp.contents_manager, self.notebooks, runs=runs)
+
+    def _kernel_life_ended(self, kernel: str, reason: str) -> None:
+        self.turns.cancel_kernel(kernel, reason)
+        self.jobs.life_ended(kernel, reason)
+
+    def _kernel_gone(self, kernel: Kernel) -> None:
+        self.jobs.forget(kernel.id)
+        self.private.kernel_gone(kernel)
 
     def _turn_ended(self, order: Order) -> None:
         self.sidecars.turn_ended(order.key)

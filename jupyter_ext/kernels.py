@@ -43,7 +43,7 @@ class Kernel:
 class Kernels:
     """``url`` gives this server's address as a kernel on this machine reaches it, ``namespace`` that of the request
     being served, ``on_end`` hears of each life's end: restart, shutdown or death; ``on_gone`` of kernels that will have
-    no other life."""
+    no other life. ``python_in`` is the setting of that name, which their magic goes by."""
 
     def __init__(
         self,
@@ -52,12 +52,15 @@ class Kernels:
         namespace: Callable[[], str],
         on_end: OnEnd,
         on_gone: Callable[[Kernel], None] = lambda kernel: None,
+        *,
+        python_in: str = "",
     ) -> None:
         self._manager = manager
         self._url = url
         self._namespace = namespace
         self._on_end = on_end
         self._on_gone = on_gone
+        self._python_in = python_in
         self._credentials = Credentials()
         self._kernels: dict[str, Kernel] = {}
         self._prepare = manager.pre_start_kernel
@@ -83,6 +86,9 @@ class Kernels:
         managers = {kernel: self._manager.get_kernel(kernel) for kernel in self._manager.list_kernel_ids()}
         return {kernel for kernel, manager in managers.items() if getattr(manager, "execution_state", "") == "busy"}
 
+    def runs_ipykernel(self, kernel: str) -> bool:
+        return kernel in self._manager and runs_ipykernel(self._manager.get_kernel(kernel))
+
     def close(self) -> None:
         """Kernels that start from now on are none of ours."""
         self._manager.pre_start_kernel = self._prepare  # type: ignore[method-assign]
@@ -103,6 +109,7 @@ class Kernels:
             "AGENT_KERNEL_URL": self._url(),
             "AGENT_KERNEL_ID": kernel,
             "AGENT_KERNEL_TOKEN": self._credentials.issue(kernel),
+            "AGENT_KERNEL_PYTHON_IN": self._python_in,
         }
 
     def _watch(self, manager: Any, kernel: Kernel, *, credential: bool) -> None:

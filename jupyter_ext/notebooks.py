@@ -93,6 +93,10 @@ class Notebooks:
         """A file was saved under this name: it is no old name of another one."""
         self._renames.pop(path, None)
 
+    def present_path(self, path: str) -> str:
+        """What a notebook is called now that had this path a while ago."""
+        return self._renamed(path)
+
     def _renamed(self, path: str) -> str:
         for _ in range(len(self._renames)):
             following = next((old for old in self._renames if path == old or path.startswith(old + "/")), None)

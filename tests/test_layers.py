@@ -42,6 +42,8 @@ PARTS = (
     "agent_kernel.trust",
 )
 
+JAIL = tuple(f"agent_kernel.sandbox.{name}" for name in ("credentials", "landlock", "seccomp", "syscalls", "view"))
+
 # part: (what it may import of ours, which libraries). The longest name that fits a module is its part; a part may
 # always import itself. The standard library is free for all.
 LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
@@ -88,7 +90,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         {"jsonschema"},
     ),
     "agent_kernel.net": ((*VALUES, "agent_kernel.exits", "agent_kernel.threads"), set()),
-    "agent_kernel.sandbox": (CORE, set()),
+    "agent_kernel.sandbox": ((*CORE, "agent_kernel.exits", "agent_kernel.net"), set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
     "agent_kernel.context": ((*CORE, "agent_kernel.sessions.responses"), set()),
     "agent_kernel.request": ((*CORE, "agent_kernel.sessions.reconcile"), set()),
@@ -109,10 +111,10 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.sessions.redacted_events",
             "agent_kernel.toolbox",
             "agent_kernel.tools.attached",
-            "agent_kernel.tools.source",
-        ),
             "agent_kernel.tools.callbacks",
             "agent_kernel.tools.functions",
+            "agent_kernel.tools.source",
+        ),
         set(),
     ),
     "agent_kernel.assembly": ((*PARTS, "agent_kernel"), set()),
@@ -121,8 +123,17 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places"), set()),
     # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
+    # In a fork of that kernel: what jails a process, which is standard library as well.
+    "agent_kernel.notebook.draft_jail": (JAIL, set()),
     "jupyter_ext": (
-        (*PARTS, "agent_kernel", "agent_kernel.assembly"),
+        (
+            *PARTS,
+            "agent_kernel",
+            "agent_kernel.assembly",
+            # Sent into kernels as they are.
+            "agent_kernel.notebook.inspection",
+            "agent_kernel.notebook.variables",
+        ),
         {"filelock", "jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado"}
         | {"traitlets"},
     ),
@@ -150,6 +161,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/peers/selectools.py": {"selectools"},
     "agent_kernel/sessions/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction.py": {"regex"},
+    "agent_kernel/tools/returned.py": {"pydantic_core"},
+    "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
 
@@ -161,8 +174,6 @@ class Import:
     module: str
     level: int
     inside_function: bool
-    "agent_kernel/tools/returned.py": {"pydantic_core"},
-    "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     for_types: bool
 
     @property
@@ -314,5 +325,5 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
         f"import sys, {', '.join(modules)}; print(*(name for name in sys.modules if name.startswith('agent_kernel')))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    allowed = {"agent_kernel", *VALUES}
+    allowed = {"agent_kernel", "agent_kernel.sandbox", *JAIL, *VALUES}
     assert not {name for name in done.stdout.split() if not name.startswith("agent_kernel.notebook")} - allowed

@@ -17,7 +17,7 @@ from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.attached import Attached, Document, NotebookSide
 from agent_kernel.tools.cells import cells_of, chosen, mapped, read
 from agent_kernel.tools.offers import Offers
-from agent_kernel.tools.source import Occasion, Offered
+from agent_kernel.tools.source import Occasion, Offered, side_of
 
 GROUP = "notebook"
 EXECUTIONS = "executions"
@@ -168,25 +168,20 @@ class NotebookTools:
     async def offer(self, occasion: Occasion) -> Offered:
         notebook = occasion.notebook
         tools: list[Tool] = []
-        ran = self._side(occasion, EXECUTIONS)
+        ran = side_of(occasion, EXECUTIONS, self._offers)
         if ran is not None or (notebook is not None and notebook.path):
             tools += [CellMap(notebook, ran), ReadCells(notebook, ran)]
         tools += [
             InNotebook(spec, side)
             for spec in (VARIABLES, LAST_ERROR)
-            if (side := self._side(occasion, spec.name)) is not None
+            if (side := side_of(occasion, spec.name, self._offers)) is not None
         ]
-        side = self._side(occasion, RUN_CELL.name)
+        side = side_of(occasion, RUN_CELL.name, self._offers)
         if side is not None and notebook is not None and notebook.path:
             tools.append(RunCell(notebook, side))
         if notebook is not None and notebook.jobs is not None:
             tools.append(InNotebook(RUNNING, notebook.jobs))
         return Offered(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)))
-
-    def _side(self, occasion: Occasion, name: str) -> NotebookSide | None:
-        if name in occasion.request.client_tools:
-            return self._offers
-        return occasion.notebook.kernel if occasion.notebook is not None else None
 
     async def aclose(self) -> None: ...
 

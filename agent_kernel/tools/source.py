@@ -11,7 +11,7 @@ from agent_kernel.events import Emit
 from agent_kernel.protocols import Tool
 from agent_kernel.request import Note, TurnRequest
 from agent_kernel.sessions.model import SessionKey
-from agent_kernel.tools.attached import Attached
+from agent_kernel.tools.attached import Attached, NotebookSide
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,14 @@ class ToolSource(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+def side_of(occasion: Occasion, name: str, clients: NotebookSide) -> NotebookSide | None:
+    """Who runs a call of this name in the notebook's kernel: its clients, if the one that asks declared it, else the
+    server where it may; None: nobody."""
+    if name in occasion.request.client_tools:
+        return clients
+    return occasion.notebook.kernel if occasion.notebook is not None else None
 
 
 async def gather(sources: Sequence[ToolSource], occasion: Occasion) -> Offered:

@@ -1,0 +1,119 @@
+"""The notebook of a turn as this server reaches it: the file through the contents manager, the kernel by jobs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError
+
+from agent_kernel.errors import AgentKernelError, InvalidRequest, NotFound
+from agent_kernel.notebook import inspection, variables
+from agent_kernel.protocols import ToolContext, ToolOutput
+from agent_kernel.tools.attached import Document
+from jupyter_ext.jobs import Jobs
+from jupyter_ext.notebooks import Notebooks
+
+MAX_NOTEBOOK_BYTES = 50 << 20
+LOOK_WITHIN_S = 15.0
+ANSWER = """
+def _answer(what, arguments):
+    from IPython import get_ipython
+    shell = get_ipython()
+    ran = getattr(shell.magics_manager.registry.get("AgentMagics"), "executions", None)
+    if what == "variables":
+        return variables(shell, str(arguments.get("name", "")))
+    if what == "last_error":
+        return last_error(shell, ran)
+    return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
+"""
+"""The kernel's end of an inspection; its own AgentMagics knows more than the shell, where it has them."""
+
+
+class LiveKernel:
+    """Runs a turn's calls in one kernel, by their names."""
+
+    def __init__(self, jobs: Jobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        name, arguments = context.call.name, context.call.arguments
+        if name in ("python", "run_cell"):
+            return await self._jobs.run(self._kernel, str(arguments["code"]), context)
+        if name in ("variables", "last_error", "executions"):
+            try:
+                return await self._jobs.evaluate(self._kernel, looking(name, arguments), LOOK_WITHIN_S)
+            except AgentKernelError as error:
+                return ToolOutput(str(error), "error")
+        return ToolOutput(f"This server runs no {name} in a kernel.", "error")
+
+
+class StartedJobs:
+    """What the agent started in one kernel."""
+
+    def __init__(self, jobs: Jobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        return await self._jobs.look(self._kernel, context)
+
+
+class AttachedNotebook:
+    """``path`` is empty for a kernel without a notebook. ``runs``: the server itself may run code in the kernel for
+    this turn: a person asked for it, not the kernel's own credential, and the kernel runs IPython."""
+
+    def __init__(self, path: str, kernel: str, jobs: Jobs, contents: Any, notebooks: Notebooks, *, runs: bool) -> None:
+        self._path = path
+        self._contents = contents
+        self._notebooks = notebooks
+        self.kernel = LiveKernel(jobs, kernel) if runs else None
+        self.jobs = StartedJobs(jobs, kernel) if runs or jobs.of(kernel) else None
+
+    @property
+    def path(self) -> str:
+        """As it is called now: a rename during the turn is followed."""
+        return self._notebooks.present_path(self._path) if self._path else ""
+
+    async def document(self) -> Document:
+        path = self.path
+        try:
+            model = await ensure_async(self._contents.get(path, content=False))
+            if (model.get("size") or 0) > MAX_NOTEBOOK_BYTES:
+                raise InvalidRequest(f"{path} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB.")
+            model = await ensure_async(self._contents.get(path, content=True, type="notebook"))
+        except HTTPError as error:
+            raise NotFound(f"{path} can not be read: {error.log_message or error.reason or error}.") from error
+        saved = model.get("last_modified")
+        return Document(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
+
+
+def looking(what: str, arguments: Mapping[str, Any]) -> str:
+    """An expression that comes to what is asked, in a kernel that may have nothing of ours; no name is left there."""
+    name = {"__name__": "agent_kernel_inspection"}
+    return (
+        f"(lambda names: (__import__('builtins').exec({_source()!r}, names), "
+        f"names['_answer']({what!r}, {dict(arguments)!r}))[1])({name!r})"
+    )
+
+
+@cache
+def _source() -> str:
+    """The modules that look, as one, without what they import of each other."""
+    return "\n".join(["from __future__ import annotations", *map(_portable, (variables, inspection)), ANSWER])
+
+
+def _portable(module: ModuleType) -> str:
+    lines = inspect.getsource(module).splitlines()
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("__future__", "agent_kernel"):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return "\n".join(lines)
