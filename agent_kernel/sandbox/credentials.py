@@ -46,9 +46,12 @@ def no_new_privileges() -> str:
     return "set-user-id programs gain nothing"
 
 
-def die_with_parent(signal: int) -> None:
-    """Cleared by the kernel when the uid changes: call it after ``become``."""
+def die_with_parent(signal: int, parent: int = 0) -> None:
+    """Cleared by the kernel when the uid changes: call it after ``become``. ``parent``: who it was when this process
+    began, if that can be told; one that has ended meanwhile ends this one now."""
     prctl(_PR_SET_PDEATHSIG, signal)
+    if parent and os.getppid() != parent:
+        os._exit(1)
 
 
 def adopt_orphans() -> None:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.sandbox import credentials, landlock, limits, mounts, namespaces, seccomp, view
+from agent_kernel.sandbox import credentials, landlock, limits, mounts, namespaces, network, seccomp, view
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How far this system lets us go. ``namespaces``: root, user or none. ``drop``: run as another user (root only)."""
+    """How far this system lets us go. ``namespaces``: root, user or none; off is a plain process, with limits only.
+    ``drop``: run as another user (root only)."""
 
     namespaces: str
     drop: bool
 
     @classmethod
-    def candidates(cls, *, root: bool) -> list[Plan]:
+    def candidates(cls, *, root: bool, off: bool = False) -> list[Plan]:
         """Best first."""
+        if off:
+            return [cls("off", False)]
         if not root:
             return [cls("user", False), cls("none", False)]
         return [cls("root", True), cls("user", False), cls("none", True), cls("none", False)]
@@ -42,6 +46,13 @@ class Spec:
     required: Sequence[str]
     read: Sequence[str] = ()
     hidden: Sequence[str] = ()
+    write: Sequence[str] = ()
+    tools: Sequence[str] = ()
+    """Read-only and whole, where ``read`` shows no dot entries and sidecars."""
+    network: str = "none"
+    env: Mapping[str, str] = field(default_factory=dict)
+    counted: Mapping[str, str] = field(default_factory=dict)
+    """Layers that a control group sees to, and how."""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Spec:
@@ -58,40 +69,68 @@ class Jail:
     tree: mounts.FileTree | None = None
     shared: list[mounts.SharedDirectory] = field(default_factory=list)
     readable: list[str] = field(default_factory=list)
+    writable: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
+    listener: socket.socket | None = None
+    """For the server's proxy, in the jail's network."""
 
     @property
     def isolated(self) -> bool:
-        return self.spec.plan.namespaces != "none"
+        return self.spec.plan.namespaces not in ("none", "off")
+
+    @property
+    def open(self) -> bool:
+        """Nothing is isolated, because it was said so."""
+        return self.spec.plan.namespaces == "off"
+
+    @property
+    def network(self) -> str:
+        """What code has of it in fact."""
+        return self.spec.network if self.isolated else "host" if self.open else ""
 
     def prepare(self) -> None:
         """In the supervisor: the work directory, the namespaces and the file tree. Raises OSError."""
         spec = self.spec
         home = os.path.realpath(os.path.expanduser("~"))
         self.hidden = sorted({os.path.realpath(path) for path in spec.hidden})
-        read = {path: os.path.realpath(path) for path in spec.read}
-        read = {path: real for path, real in read.items() if view.shareable(real, self.hidden, home)}
         os.makedirs(spec.workdir, mode=0o700, exist_ok=True)
         if spec.plan.drop:
             _give(spec.workdir, spec.uid)
+        if self.open:
+            return
+        read = self._shareable(spec.read, home)
+        write = self._shareable(spec.write, home)
         self.readable = [*view.existing([*view.SYSTEM, *view.interpreter()])]
         if not self.isolated:
             reason = "not possible on this system" if os.getuid() else "this process lacks the rights"
             for name in ("namespaces", "mounts", "pids"):
                 self._note(name, False, reason)
+            self.readable += [path for path in spec.tools if not view.holds(os.path.realpath(path), self.hidden)]
             self.readable += [entry.path for real in read.values() for entry in view.entries(real, self.hidden)]
+            self.writable = [entry.path for real in write.values() for entry in view.entries(real, self.hidden)]
             return
         self._note("namespaces", True, namespaces.enter(as_user=spec.plan.namespaces == "user"))
-        self.tree = self._build(read)
-        self.readable += read.values()
+        if spec.network != "none":
+            network.loopback_up()
+        if spec.network == "full":
+            self.listener = network.listener()
+        self.tree = self._build(read, write)
+        self.readable += [*spec.tools, *read.values()]
+        self.writable = list(write.values())
 
-    def _build(self, read: Mapping[str, str]) -> mounts.FileTree:
+    def _shareable(self, paths: Sequence[str], home: str) -> dict[str, str]:
+        """As they are named -> where they lead; nothing hidden, and nothing that holds the home directory."""
+        found = {path: os.path.realpath(path) for path in paths}
+        return {path: real for path, real in found.items() if view.shareable(real, self.hidden, home)}
+
+    def _build(self, read: Mapping[str, str], write: Mapping[str, str]) -> mounts.FileTree:
         # What is shown of a directory must be known while the old tree is still where its paths say.
         visible = {
             real: view.entries(real, self.hidden, apart=True)
-            for real in sorted(set(read.values()))
+            for real in sorted(set(read.values()) - set(write.values()))
             if os.path.isdir(real)
         }
+        private = [path for real in write.values() for path in view.private_below(real)]
         tree = mounts.FileTree("/tmp")
         for path in ("/tmp", "/dev/shm", "/var/tmp"):
             tree.temporary(path, self.spec.limits["tmp_mb"])
@@ -99,11 +138,16 @@ class Jail:
             directory = mounts.SharedDirectory(real, number)
             directory.update(found, "/new")
             self.shared.append(directory)
-        for path in self.readable:
+        for path in (*self.readable, *self.spec.tools):
             tree.show(path)
         for path, real in read.items():
+            if real not in visible and real not in write.values():
+                tree.show(real)
             tree.link(path, real)
-        tree.hide(self.hidden)
+        for path, real in write.items():
+            tree.show(real, write=True)
+            tree.link(path, real)
+        tree.hide([*self.hidden, *private], but=os.path.realpath(self.spec.workdir))
         for path in view.existing(["/old" + device for device in view.DEVICES]):
             tree.device(path.removeprefix("/old"))
         os.symlink("/proc/self/fd", "/new/dev/fd")
@@ -130,29 +174,53 @@ class Jail:
             inside = directory.directory
             directory.update([view.Entry(inside + entry.path.removeprefix(source), entry.key) for entry in found])
 
-    def confine(self) -> list[str]:
+    def confine(self, parent: int = 0) -> list[str]:
         """In the worker, last: everything that only this process and its children are under. Returns the required
-        layers that are missing; code must not run then."""
+        layers that are missing; code must not run then. ``parent``: the process whose end ends this one, if it can be
+        told from here."""
         spec = self.spec
         others = 0 if spec.plan.drop else limits.tasks_of(os.getuid())
-        readable, writable = self._paths()
         if spec.plan.drop:
             self._try("uid", lambda: credentials.become(spec.uid))
-        else:
+        elif not self.open:
             self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
         self._try("limits", lambda: limits.apply(spec.limits, others=others))
         if not self.isolated:
-            credentials.die_with_parent(signal.SIGKILL)
-        self._try("no_new_privs", credentials.no_new_privileges)
-        self._try("landlock", lambda: landlock.restrict(readable, writable))
-        self._try("capabilities", credentials.drop_capabilities)
-        self._try("seccomp", lambda: seccomp.install(isolated=self.isolated, pid=os.getpid()))
+            credentials.die_with_parent(signal.SIGKILL, parent)
+        if not self.open:
+            self._lock()
+        self._count()
         for name, layer in self.layers.items():
             layer["required"] = name in spec.required
         return [name for name in spec.required if not self.layers.get(name, {}).get("active")]
 
+    def _lock(self) -> None:
+        readable, writable = self._paths()
+        wanted = seccomp.rules(
+            isolated=self.isolated,
+            pid=os.getpid(),
+            network=self.network or "none",
+            counted="memory" in self.spec.counted,
+            scoped=landlock.scopes_signals(),
+        )
+        tcp = self.network not in ("", "none")
+        self._try("no_new_privs", credentials.no_new_privileges)
+        self._try("landlock", lambda: landlock.restrict(readable, writable, tcp=tcp))
+        self._try("capabilities", credentials.drop_capabilities)
+        self._try("seccomp", lambda: seccomp.install(wanted, self.network))
+
+    def _count(self) -> None:
+        """What is said of the network, and of what holds for all processes together."""
+        spec = self.spec
+        if not self.open:
+            self._note("network", spec.network in ("none", self.network), _told(spec.network, self.network))
+        most = f"{spec.limits['session_memory_mb']} MB for all processes together"
+        self._note("memory", True, f"{most}, {spec.counted.get('memory', 'looked at every moment')}")
+        by = "by the limit of the user" if os.getuid() else "looked at every moment"
+        self._note("processes", True, spec.counted.get("processes") or f"{spec.limits['procs']}, {by}")
+
     def _paths(self) -> tuple[list[str], list[str]]:
-        writable = [self.spec.workdir, *view.DEVICES]
+        writable = [self.spec.workdir, *self.writable, *view.DEVICES]
         if self.isolated:
             return [*self.readable, "/proc"], [*writable, "/tmp", "/var/tmp", "/dev/shm"]
         own = [f"/proc/{os.getpid()}", *(f"/proc/{name}" for name in view.PROC_FILES)]
@@ -166,6 +234,16 @@ class Jail:
 
     def _note(self, name: str, active: bool, detail: str) -> None:
         self.layers[name] = {"required": False, "active": active, "detail": detail}
+
+
+def _told(asked: str, given: str) -> str:
+    if given == "":
+        return "none at all" if asked == "none" else f"none at all: {asked} needs a network namespace"
+    return {
+        "none": "none: its own, without any device",
+        "loopback": "loopback: its own, which leads nowhere",
+        "full": "full: other machines, through a proxy that never leads to this one or to private addresses",
+    }[given]
 
 
 def _give(directory: str, uid: int) -> None:

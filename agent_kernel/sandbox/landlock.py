@@ -48,15 +48,17 @@ def abi() -> int:
         return 0
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str]) -> str:
-    """Only ``readable`` (and execute) and ``writable`` paths with all below them, no TCP (ABI 4), no signal and no
-    abstract unix socket out of the jail (ABI 6). Paths that do not exist are skipped. Needs no_new_privs first.
-    Returns what is in force, raises OSError."""
+def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False) -> str:
+    """Only ``readable`` (and execute) and ``writable`` paths with all below them, no TCP (ABI 4) unless ``tcp``, no
+    signal and no abstract unix socket out of the jail (ABI 6). Paths that do not exist are skipped. Needs no_new_privs
+    first. Returns what is in force, raises OSError."""
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock (5.13 or later with CONFIG_SECURITY_LANDLOCK)")
     handled = (1 << _HANDLED_BY_ABI.get(version, 16)) - 1
-    attributes = struct.pack("=QQQ", handled, _TCP, _SCOPES)[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    attributes = struct.pack("=QQQ", handled, 0 if tcp else _TCP, _SCOPES)[
+        : 24 if version >= 6 else 16 if version >= 4 else 8
+    ]
     ruleset = syscall("landlock_create_ruleset", attributes, len(attributes), 0)
     try:
         for path in readable:
@@ -66,7 +68,13 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> str:
         syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
-    return f"ABI {version}: files" + (", TCP" if version >= 4 else "") + (", signals" if version >= 6 else "")
+    said = [f"ABI {version}: files", *(["TCP"] if version >= 4 and not tcp else [])]
+    return ", ".join([*said, *(["signals"] if scopes_signals() else [])])
+
+
+def scopes_signals() -> bool:
+    """Whether a process can be kept from signalling others than those it started."""
+    return abi() >= 6
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

@@ -1,4 +1,5 @@
-"""Resource limits of the jailed process and all it starts (each process has its own memory and CPU time)."""
+"""Resource limits of the jailed process and all it starts (each process has its own memory). CPU time is
+limited run by run (``processor_time``)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ def apply(limits: Mapping[str, int], *, others: int) -> str:
     """``others``: tasks of the same user that count against the process limit already. Raises OSError, ValueError."""
     wanted = {
         resource.RLIMIT_AS: limits["memory_mb"] * _MB,
-        resource.RLIMIT_CPU: limits["cpu_s"],
         resource.RLIMIT_FSIZE: limits["file_mb"] * _MB,
         resource.RLIMIT_NOFILE: limits["fds"],
         resource.RLIMIT_NPROC: limits["procs"] + others,
@@ -23,8 +23,7 @@ def apply(limits: Mapping[str, int], *, others: int) -> str:
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))
-    note = " (processes not limited for root)" if os.getuid() == 0 else ""
-    return f"{limits['memory_mb']} MB, {limits['procs']} processes, files of {limits['file_mb']} MB" + note
+    return f"each process {limits['memory_mb']} MB, {limits['fds']} open files, files of {limits['file_mb']} MB"
 
 
 def tasks_of(uid: int) -> int:

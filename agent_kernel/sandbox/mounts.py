@@ -60,11 +60,18 @@ class FileTree:
     def device(self, path: str) -> None:
         _bind("/old" + path, "/new" + path, write=True, device=True)
 
-    def hide(self, paths: Iterable[str]) -> None:
-        """Covers what lies inside something shown."""
+    def hide(self, paths: Iterable[str], *, but: str) -> None:
+        """Covers what lies inside something shown: an empty directory, or a file that nobody can open. A directory
+        above ``but`` can be added to still."""
         for path in paths:
-            if self._covered(path) and os.path.isdir("/new" + path):
+            if not self._covered(path) or os.path.islink("/new" + path):
+                continue
+            if os.path.isdir("/new" + path):
                 _mount("tmpfs", "/new" + path, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")
+                if not but.startswith(path + "/"):
+                    _restrict("/new" + path, _ATTR_RDONLY, below=0)
+            elif os.path.exists("/new" + path):
+                _bind("/old/dev/null", "/new" + path, write=False)
 
     def temporary(self, path: str, size_mb: int) -> None:
         os.makedirs("/new" + path, exist_ok=True)

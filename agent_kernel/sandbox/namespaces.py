@@ -1,4 +1,4 @@
-"""Namespaces: the jail's own network (without any device), processes, IPC, host name and file tree.
+"""Namespaces: the jail's own network, processes, IPC, host name and file tree.
 
 As root they are made directly, otherwise inside a user namespace of our own, where the system allows that.
 """
@@ -23,4 +23,4 @@ def enter(*, as_user: bool) -> str:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    return "own network (no device), processes, IPC" + (", user" if as_user else "")
+    return "own network, processes, IPC, host name" + (", user" if as_user else "")

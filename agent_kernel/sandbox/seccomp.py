@@ -10,13 +10,13 @@ import errno
 import platform
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent_kernel.sandbox.syscalls import numbers, prctl
 
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN, _JUMP = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06, 0x05
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _X32_BIT = 0x40000000
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
@@ -49,6 +49,7 @@ NEVER = [
     "kexec_load",
     "keyctl",
     "lookup_dcookie",
+    "memfd_secret",
     "migrate_pages",
     "modify_ldt",
     "mount",
@@ -83,6 +84,8 @@ NEVER = [
     "userfaultfd",
     "vhangup",
 ]
+_UNCOUNTED = ["memfd_create", "msgget", "shmget"]
+"""Memory of no process: only a control group counts it."""
 _SHARED_WITH_HOST = [
     "connect",
     "ioprio_set",
@@ -92,10 +95,6 @@ _SHARED_WITH_HOST = [
     "msgget",
     "msgrcv",
     "msgsnd",
-    "pidfd_open",
-    "pidfd_send_signal",
-    "rt_sigqueueinfo",
-    "rt_tgsigqueueinfo",
     "sched_setaffinity",
     "sched_setattr",
     "sched_setparam",
@@ -109,10 +108,11 @@ _SHARED_WITH_HOST = [
     "shmctl",
     "shmget",
     "socket",
-    "tkill",
     "truncate",
 ]
 """Without namespaces these reach processes, sockets and memory of the same user outside the jail."""
+_SIGNALS = ["pidfd_open", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tkill"]
+"""The same, where Landlock does not keep signals inside (before its ABI 6)."""
 _PRETEND = [
     "chmod",
     "chown",
@@ -129,6 +129,8 @@ _PRETEND = [
     "lsetxattr",
     "removexattr",
     "removexattrat",
+    "setpgid",
+    "setsid",
     "setxattr",
     "setxattrat",
     "utime",
@@ -136,12 +138,17 @@ _PRETEND = [
     "utimes",
 ]
 """Not covered by Landlock; without read-only mounts they succeed without effect, since libraries do not expect them
-to fail on their own files (``shutil.copy``)."""
+to fail on their own files (``shutil.copy``). And all processes stay in one group, so that all can be ended at once."""
+_SOCKETS = {"none": (socket.AF_UNIX,), "loopback": (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)}
+_SOCKETS["full"] = _SOCKETS["loopback"]
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_EVERYBODY = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Of the low 32 bits of an argument. ``among``: equal to one of the values; ``bits``: any of them set."""
+    """Of the low 32 bits of an argument. ``among``: equal to one of the values; ``none_of``: to none of them; ``bits``:
+    any of them set."""
 
     __test__ = False
     argument: int
@@ -152,28 +159,31 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Fails ``call`` with ``code`` (0 = pretends success) when ``test`` is None, or not met for ``among``, or met for
-    ``bits``."""
+    """Fails ``call`` with ``code`` (0 = pretends success) when ``test`` is None, or not met for ``among`` and
+    ``none_of``, or met for ``bits``."""
 
     call: str
     code: int = errno.EPERM
     test: Test | None = None
 
 
-def rules(*, isolated: bool, pid: int) -> list[Rule]:
-    """``isolated``: namespaces and mounts are in force. ``pid`` is the one process that may be signalled otherwise."""
-    found = [Rule(name) for name in NEVER]
+def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = True, scoped: bool = False) -> list[Rule]:
+    """``isolated``: namespaces and mounts are in force; without them ``pid`` is the one process that may be signalled,
+    unless signals are ``scoped`` by Landlock. ``counted``: a control group counts all memory."""
+    found = [Rule(name) for name in (*NEVER, *(() if counted else _UNCOUNTED))]
     found += [Rule("clone3", errno.ENOSYS), Rule("clone", test=Test(0, "bits", (_NEW_NAMESPACES,)))]
+    found.append(Rule("ioctl", test=Test(1, "none_of", (_TIOCSTI, _TIOCLINUX))))
     if isolated:
-        return [*found, Rule("socket", test=Test(0, "among", (int(socket.AF_UNIX),)))]
+        return [*found, Rule("socket", test=Test(0, "among", tuple(int(family) for family in _SOCKETS[network])))]
     found += [Rule(name) for name in _SHARED_WITH_HOST] + [Rule(name, 0) for name in _PRETEND]
-    return [
-        *found,
+    found += [
         Rule("socketpair", test=Test(1, "among", (int(socket.SOCK_STREAM),), mask=0xF)),
-        Rule("kill", test=Test(0, "among", (0, pid))),
-        Rule("tgkill", test=Test(0, "among", (pid,))),
         Rule("prlimit64", test=Test(0, "among", (0, pid))),
     ]
+    if scoped:
+        return [*found, Rule("kill", test=Test(0, "none_of", (_EVERYBODY,)))]
+    found += [Rule(name) for name in _SIGNALS]
+    return [*found, Rule("kill", test=Test(0, "among", (0, pid))), Rule("tgkill", test=Test(0, "among", (pid,)))]
 
 
 def program(wanted: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
@@ -198,6 +208,10 @@ def _body(rule: Rule) -> list[tuple[int, int, int, int]]:
     if test.kind == "bits":
         return [*load, (_ANY_BIT, 0, 1, test.values[0]), refuse, again]
     count = len(test.values)
+    if test.kind == "none_of":
+        # A value that is met jumps to the refusal, which comes after the way on.
+        compare = [(_EQUAL, count - index + 1, 0, value) for index, value in enumerate(test.values)]
+        return [*load, *compare, again, (_JUMP, 0, 0, 1), refuse]
     compare = [(_EQUAL, count - index, 0, value) for index, value in enumerate(test.values)]
     return [*load, *compare, refuse, again]
 
@@ -206,12 +220,19 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
-def install(*, isolated: bool, pid: int) -> str:
+def install(wanted: Sequence[Rule], network: str) -> str:
     """Needs no_new_privs first. Raises OSError."""
-    wanted = rules(isolated=isolated, pid=pid)
     machine = platform.machine()
     code = program(wanted, machine, numbers())
     buffer = ctypes.create_string_buffer(code, len(code))
     filter_ = _Program(len(code) // 8, ctypes.addressof(buffer))
     prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))
-    return f"{len(wanted)} rules; no sockets" + (" but unix ones inside the jail" if isolated else "")
+    return f"{len(wanted)} rules; {_TOLD[network]}"
+
+
+_TOLD = {
+    "": "no sockets",
+    "none": "no sockets but unix ones inside the jail",
+    "loopback": "sockets: unix, IP inside the jail",
+    "full": "sockets: unix, IP inside the jail",
+}

@@ -3,7 +3,8 @@ that nothing outlives it. Trusted; standard library only; started by ``process.J
 
 Its control channel carries one JSON object per line. From the server: the ``Spec``, then ``{"do": "interrupt"}`` or
 ``{"do": "refresh"}``; end of file ends everything. To the server: ``{"warm": pid}``, ``{"refreshed": true}``,
-``{"failed": reason}``, ``{"exit": status}`` (status as ``waitstatus_to_exitcode``: negative = signal).
+``{"failed": reason}``, ``{"group": pid}`` (of the processes, where there is no namespace that ends them), ``{"exit":
+status, "why": reason}`` (status as ``waitstatus_to_exitcode``: negative = signal; why if the supervisor ended it).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -18,13 +20,18 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from agent_kernel.sandbox import credentials, mounts, worker
+from agent_kernel.sandbox import credentials, mounts, network, worker
 from agent_kernel.sandbox.jail import Jail, Spec
+from agent_kernel.sandbox.usage import over, usage
 
 REFUSED = 97
+LOOK_S = 1.0
+LOOK_CLOSELY_S = 0.25
+"""Between two looks at what a session uses; closely when it is an eighth of what it may."""
 
 
-def main(protocol_fd: int, control_fd: int) -> None:
+def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
+    """``way_fd``: where a socket for the server's proxy is handed over."""
     control = Control(socket.socket(fileno=control_fd))
     control.send({"warm": os.getpid()})
     request = control.wait()
@@ -39,12 +46,17 @@ def main(protocol_fd: int, control_fd: int) -> None:
     except OSError as error:
         control.send({"failed": str(error)})
         return
+    _hand_over(jail, way_fd)
     # Before the fork, so that the end of a child that fails at once is not missed.
     wakeup = _wake_on_child()
+    mine = os.getpid()
     child = os.fork()
     if child == 0:
         control.close()
-        _first_process(jail, protocol_fd) if jail.isolated else _worker(jail, protocol_fd)
+        _first_process(jail, protocol_fd) if jail.isolated else _worker(jail, protocol_fd, mine)
+    if not jail.isolated:
+        _lead(child)
+        control.send({"group": child})
     _let_go(protocol_fd)
     Watch(control, jail, child, wakeup).run()
 
@@ -71,8 +83,27 @@ def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
             os._exit(code if code >= 0 else 128 - code)
 
 
-def _worker(jail: Jail, protocol_fd: int) -> NoReturn:
+def _lead(pid: int) -> None:
+    """A group of its own, in which all that it starts stays and can be ended at once."""
+    try:
+        os.setpgid(pid, 0)
+    except OSError:
+        return  # the other side of the fork was first, or it has ended
+
+
+def _hand_over(jail: Jail, way_fd: int) -> None:
+    if way_fd < 0:
+        return
+    with socket.socket(fileno=way_fd) as way:
+        if jail.listener is not None:
+            socket.send_fds(way, [b"."], [jail.listener.fileno()])
+            jail.listener.close()
+
+
+def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
     _default_signals()
+    if not jail.isolated:
+        _lead(0)
     if jail.isolated:
         try:
             mounts.leave_sources()
@@ -80,13 +111,16 @@ def _worker(jail: Jail, protocol_fd: int) -> NoReturn:
             jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
             worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
             os._exit(REFUSED)
-    missing = jail.confine()
+    missing = jail.confine(parent)
     if missing:
         reasons = "; ".join(f"{name}: {jail.layers.get(name, {}).get('detail', 'absent')}" for name in missing)
         worker.refuse(protocol_fd, reasons, jail.layers)
         os._exit(REFUSED)
     for name in [name for name in sys.modules if name.split(".")[0] == "agent_kernel"]:
         del sys.modules[name]  # a stand-in without the real package's contents; user code may import that one
+    os.environ.update(jail.spec.env)
+    if jail.network == "full":
+        os.environ.update(network.variables())
     worker.main(protocol_fd, jail.spec.workdir, dict(jail.spec.limits), jail.layers)
     os._exit(0)
 
@@ -130,13 +164,15 @@ class Watch:
 
     def __init__(self, control: Control, jail: Jail, child: int, wakeup: socket.socket) -> None:
         self.control, self.jail, self.child, self.wakeup = control, jail, child, wakeup
+        self._why = ""
+        self._most_free = 0
 
     def run(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self.control.channel, selectors.EVENT_READ)
             selector.register(self.wakeup, selectors.EVENT_READ)
             while True:
-                ready = [key.fileobj for key, _ in selector.select()]
+                ready = [key.fileobj for key, _ in selector.select(self._look())]
                 if self.wakeup in ready:
                     self.wakeup.recv(4096)
                     ended = _collect(self.child)
@@ -144,10 +180,39 @@ class Watch:
                         _end_all()
                         # Process 1 ends as a shell does: 128 + signal.
                         by_signal = self.jail.isolated and ended > 128
-                        return self.control.send({"exit": 128 - ended if by_signal else ended})
+                        return self.control.send({"exit": 128 - ended if by_signal else ended, "why": self._why})
                 if self.control.channel in ready and not self._obey():
-                    os.kill(self.child, signal.SIGKILL)
+                    self._stop()
                     return _end_all()
+
+    def _look(self) -> float:
+        """Seconds until the next look at what the session uses; ends a session that uses too much."""
+        limits, counted = self.jail.spec.limits, self.jail.spec.counted
+        if self._why:
+            return LOOK_S
+        used = usage(os.getpid(), everybody=self.jail.isolated)
+        self._why = over(used, limits, counted) or self._disk(limits["disk_reserve_mb"])
+        if self._why:
+            self._stop()
+        much = 8 * used.memory_mb > limits["session_memory_mb"] or 8 * used.tasks > limits["procs"]
+        return LOOK_CLOSELY_S if much else LOOK_S
+
+    def _disk(self, reserve_mb: int) -> str:
+        """Also between runs, when nobody else looks. A disk that was nearly full before is left to the runs."""
+        try:
+            free = shutil.disk_usage(self.jail.spec.workdir).free >> 20
+        except OSError:
+            return ""
+        self._most_free = max(self._most_free, free)
+        return (
+            f"it left less than {reserve_mb} MB free on the disk"
+            if free < min(reserve_mb, self._most_free) // 2
+            else ""
+        )
+
+    def _stop(self) -> None:
+        """Process 1 of a namespace takes all others with it; without one they are one group, ended in one step."""
+        (os.kill if self.jail.isolated else os.killpg)(self.child, signal.SIGKILL)
 
     def _obey(self) -> bool:
         for request in self.control.ready():

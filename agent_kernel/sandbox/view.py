@@ -55,12 +55,21 @@ def interpreter() -> list[str]:
     return _outermost(path for path in paths if path and path != "/" and not _within(home, os.path.realpath(path)))
 
 
+SECRETS = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc", ".npmrc"),
+    *(".config", ".huggingface", ".cache/huggingface/token", ".local/share/keyrings", ".password-store", ".mozilla"),
+    *(".bash_history", ".python_history", ".cargo/credentials.toml", ".condarc", ".databrickscfg", ".pgpass"),
+)
+"""Of a home directory: keys, passwords and what was typed."""
+
+
 def hidden_by_default() -> list[str]:
-    """Jupyter's and IPython's own directories: connection files, tokens, settings, history."""
+    """Jupyter's and IPython's own directories: connection files, tokens, settings, history. And keys and passwords."""
     home = os.path.expanduser("~")
     data = os.environ.get("JUPYTER_DATA_DIR") or os.path.join(home, ".local/share/jupyter")
     named = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")
-    paths = [data, os.path.join(home, ".jupyter"), os.path.join(home, ".ipython"), os.path.join(home, ".ssh")]
+    paths = [data, os.path.join(home, ".jupyter"), os.path.join(home, ".ipython")]
+    paths += [os.path.join(home, name) for name in SECRETS]
     return paths + [os.environ[name] for name in named if os.environ.get(name)]
 
 
@@ -80,6 +89,25 @@ class Entry:
 def shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
     """Nothing of a directory (absolute, resolved) is shown when it holds the home directory or lies in a hidden one."""
     return not _within(home, directory) and not any(_within(directory, path) for path in hidden)
+
+
+def holds(path: str, hidden: Sequence[str]) -> bool:
+    """Whether something hidden lies at or below ``path``."""
+    return any(_within(secret, path) for secret in hidden)
+
+
+def private_below(directory: str) -> list[str]:
+    """Dot entries and sidecars, down to the first on each way, as far as MAX_ENTRIES."""
+    found: list[str] = []
+    seen = 0
+    for base, folders, files in os.walk(directory):
+        mine = [name for name in (*folders, *files) if private(name)]
+        found += [os.path.join(base, name) for name in mine]
+        folders[:] = [name for name in folders if name not in mine]
+        seen += len(folders) + len(files)
+        if seen > MAX_ENTRIES:
+            break
+    return found
 
 
 def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> list[Entry]:

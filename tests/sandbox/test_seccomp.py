@@ -30,6 +30,8 @@ def decide(program: bytes, number: int, args: tuple[int, ...], arch: int) -> str
             value = int(struct.unpack_from("=I", data, k)[0])
         elif code == 0x54:
             value &= k
+        elif code == 0x05:
+            at += k
         elif code == 0x06:
             return {0x7FFF0000: ALLOW, 0x80000000: "kill", 0x00050000: PRETEND}.get(k, k & 0xFFFF)
         else:

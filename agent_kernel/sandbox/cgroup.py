@@ -1,0 +1,186 @@
+"""Control groups: one per session, where this process may make them, so that its memory and the number of its processes
+are bounded together, whoever they run as.
+
+Sources: ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/`` of the kernel. A group is made beside ours only
+if nothing limits ours: a session must not get away from a limit that somebody set for this server. Version 1 knows no
+delegation, so there only the top of a hierarchy is used, and never a group that another program manages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PREFIX = "agent-kernel-"
+CONTROLLERS = ("memory", "pids")
+OURS = ("memory.max", "memory.high", "pids.max", "cpu.max")
+REMOVE_S = 1.0
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """Where groups can be made: controller -> (directory, version)."""
+
+    parents: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
+
+    @classmethod
+    def found(cls, proc: Path = Path("/proc")) -> Cgroups:
+        """Looks, writes nothing. Empty where there are none, or none that are ours to use."""
+        try:
+            mounts = list(_mounts(proc))
+            own = list(_own(proc))
+        except OSError:
+            return cls()
+        parents: dict[str, tuple[Path, int]] = {}
+        for controllers, top, root, version in mounts:
+            path = next((path for names, path in own if set(names) == set(controllers)), None)
+            if path is None or not _within(path, root):
+                continue
+            group = top / os.path.relpath(path, root) if path != root else top
+            if version == 2 and (parent := _delegated(group, top)):
+                parents |= dict.fromkeys(CONTROLLERS, (parent, 2))
+            elif version == 1 and path == "/" and os.access(group, os.W_OK):
+                parents |= {name: (group, 1) for name in controllers if name in CONTROLLERS}
+        return cls(parents)
+
+    def sweep(self) -> None:
+        """Removes what servers that are dead left: empty groups."""
+        for directory in {parent for parent, _ in self.parents.values()}:
+            for path in directory.glob(PREFIX + "*"):
+                server = path.name.removeprefix(PREFIX).partition("-")[0]
+                if server.isdigit() and not os.path.exists(f"/proc/{server}"):
+                    with suppress(OSError):
+                        path.rmdir()
+
+    def scope(self, *, memory_mb: int, procs: int) -> Scope:
+        """A new group with these limits (``procs`` counts threads). Controllers that refuse are left out."""
+        name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
+        scope = Scope({})
+        for controller, (parent, version) in self.parents.items():
+            directory = parent / name
+            files = _limits(controller, version, memory_mb, procs)
+            try:
+                directory.mkdir(exist_ok=True)
+                for file, value in files:
+                    (directory / file).write_text(value)
+                scope.directories[controller] = directory
+            except OSError:
+                if directory not in scope.directories.values():
+                    with suppress(OSError):
+                        directory.rmdir()
+        return scope
+
+
+@dataclass(slots=True)
+class Scope:
+    """The group of one session, from its first process until ``aclose``."""
+
+    directories: dict[str, Path]
+
+    def add(self, pid: int) -> None:
+        """What it starts is in the group as well. A controller that does not take it counts as missing."""
+        for controller, directory in list(self.directories.items()):
+            try:
+                (directory / "cgroup.procs").write_text(str(pid))
+            except OSError:
+                del self.directories[controller]
+                with suppress(OSError):
+                    directory.rmdir()
+
+    def kill(self) -> None:
+        """Every process in the group, also those that nobody else knows of."""
+        for directory in set(self.directories.values()):
+            with suppress(OSError):
+                (directory / "cgroup.kill").write_text("1")
+            with suppress(OSError):
+                for pid in (directory / "cgroup.procs").read_text().split():
+                    with suppress(ProcessLookupError):
+                        os.kill(int(pid), 9)
+
+    def remove(self) -> bool:
+        """True when nothing of it is left. False while a process in it is not buried yet."""
+        self.kill()
+        for controller, directory in list(self.directories.items()):
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                continue
+            del self.directories[controller]
+        return not self.directories
+
+    def close(self) -> None:
+        """Waits REMOVE_S at most; what is left then is swept by the next server."""
+        end = time.monotonic() + REMOVE_S
+        while not self.remove() and time.monotonic() < end:
+            time.sleep(0.01)
+
+
+def _limits(controller: str, version: int, memory_mb: int, procs: int) -> list[tuple[str, str]]:
+    if controller == "pids":
+        return [("pids.max", str(procs))]
+    return [("memory.max" if version == 2 else "memory.limit_in_bytes", str(memory_mb << 20))]
+
+
+def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
+    """(controllers, where it is mounted, which part of it, version). Fields: proc(5), mountinfo."""
+    known = {"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "perf_event"}
+    known |= {"net_cls", "net_prio", "rdma", "misc"}
+    for line in (proc / "self" / "mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        kind, _, options = right.split(" ", 2)
+        root, top = left.split(" ")[3:5]
+        if kind == "cgroup2":
+            yield (), Path(top), root, 2
+        elif kind == "cgroup":
+            yield tuple(name for name in options.split(",") if name in known), Path(top), root, 1
+
+
+def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
+    for line in (proc / "self" / "cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        yield tuple(name for name in names.split(",") if name), path
+
+
+def _delegated(group: Path, top: Path) -> Path | None:
+    """The nearest group, from ours up to ``top``, in which others with limits can be made."""
+    for directory in (group, *group.parents):
+        # Only the very top may have both processes and groups with limits; it has no type.
+        free = directory != group or not (directory / "cgroup.type").exists()
+        if free and _usable(directory):
+            return directory
+        if directory == top or _limited(directory):
+            return None
+    return None
+
+
+def _usable(directory: Path) -> bool:
+    try:
+        enabled = (directory / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
+    writable = os.access(directory, os.W_OK) and os.access(directory / "cgroup.procs", os.W_OK)
+    return writable and set(CONTROLLERS) <= set(enabled)
+
+
+def _limited(directory: Path) -> bool:
+    for name in OURS:
+        try:
+            if not (directory / name).read_text().startswith("max"):
+                return True
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def _within(path: str, root: str) -> bool:
+    return root in ("/", path) or path.startswith(root + "/")
