@@ -26,6 +26,7 @@ Surface = Literal["on", "off"]
 SandboxMode = Literal["off", "auto", "on"]
 Profile = Literal["developer", "restricted"]
 Network = Literal["", "none", "loopback", "full"]
+PythonIn = Literal["", "live", "draft", "sandbox"]
 APP = "agent-kernel"
 ON = ("true", "1", "on", "yes")
 OFF = ("false", "0", "off", "no")
@@ -48,6 +49,7 @@ CHOICES = {
     "sandbox": get_args(SandboxMode),
     "sandbox_profile": get_args(Profile),
     "sandbox_network": get_args(Network),
+    "python_in": get_args(PythonIn),
     "backend": ("", "openvino", "transformers", "generate"),
     "precision": ("", "fp32", "bf16", "fp16", "int8", "nf4"),
     "tool_protocol": ("", "fence", "native", "auto"),
@@ -103,7 +105,9 @@ class Settings:
 
     ``policy`` makes kinds or names of tools stricter or freer: ``{mcp: auto, shell: ask}``; as a variable a JSON
     object. An administrator's file (``/etc/agent-kernel/policy.toml``) can only be made stricter.
-    ``approval_timeout_s``: a client of the API is waited for so long, then it is no (0 = as long as it takes).
+    ``python_in`` is where python of a notebook's turns runs when a cell does not say: live (in the person's kernel,
+    after asking), draft (in a copy of it that changes nothing) or sandbox; if empty a draft, where one can be made, else
+    live. ``approval_timeout_s``: a client of the API is waited for so long, then it is no (0 = as long as it takes).
 
     ``web``: off, duckduckgo, searxng:URL, or package.module:function. ``web_hosts``: private hosts that may be fetched
     from all the same. ``skills_dir``: where skills are kept. ``mcp_config``: a JSON file of MCP servers. ``functions``:
@@ -171,6 +175,7 @@ class Settings:
     shell_timeout_s: float = 600.0
     policy: Mapping[str, str] = field(default_factory=dict)
     approval_timeout_s: float = 300.0
+    python_in: PythonIn = ""
     web: str = "off"
     web_hosts: str = ""
     skills_dir: str = ""

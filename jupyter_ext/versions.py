@@ -75,13 +75,13 @@ class Versions:
 
     async def stored(self, key: SessionKey, cell: str, asked: str, alive: Collection[str] = ()) -> Turn | None:
         """The turn whose answer still holds: committed, on the current branch, of the same ``asked``. What came before
-        it is then what came before it at the time. A turn that ran code in the kernel holds only while its id is in
-        ``alive``: the variables it made are still there."""
+        it is then what came before it at the time. A turn that ran code in the kernel, or in a draft that may have been
+        kept there, holds only while its id is in ``alive``: the variables it made are still there."""
         place = await self.find(key, cell)
         if place is None or place.turn.state != "committed" or place.turn.record.get(ASKED) != asked:
             return None
         turn = place.turn
-        if turn.where == "live" and turn.id not in alive and any(map(ran, await self.said(turn))):
+        if turn.where in ("live", "draft") and turn.id not in alive and any(map(ran, await self.said(turn))):
             return None
         return turn
 

@@ -12,13 +12,15 @@ from agent_kernel.errors import NotFound
 from agent_kernel.notebook.client import NO_SERVER, Server, quoted
 from agent_kernel.notebook.consent import Consent
 from agent_kernel.notebook.conversation import HELP as CONVERSATION
-from agent_kernel.notebook.conversation import Conversation, Show, Words
+from agent_kernel.notebook.conversation import Conversation, Say, Show, Words
 from agent_kernel.notebook.exchange import HELP as EXCHANGE
 from agent_kernel.notebook.exchange import Exchange
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.pull import MB, ModelPull
+from agent_kernel.notebook.python import HELP as PYTHON
+from agent_kernel.notebook.python import Python
 from agent_kernel.notebook.render import Bundle, json_bundle, line_bundle, moment, place, table_bundle
 from agent_kernel.notebook.search import ASKED, Search
 from agent_kernel.notebook.search import HELP as SEARCH
@@ -33,7 +35,7 @@ HELP = {
     "allow": "live|ask: run python in this kernel without asking, for this session; ask again",
     "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
     "unload": "give back the memory of the model; the next turn loads it again",
-    "where": "live|sandbox: where python runs when a cell does not say",
+    **PYTHON,
     **CONVERSATION,
     **EXCHANGE,
     "compact": "the model goes on from a summary of the older turns, which stay; compact undo",
@@ -46,16 +48,25 @@ COMPACT_TIMEOUT_S = 900.0
 
 
 class Commands:
-    """``where`` is what a cell without ``--in`` uses; empty: the server decides."""
+    """``python`` makes the commands about the python of turns."""
 
-    def __init__(self, shell: Any, server: Server | None, person: Person, consent: Consent, show: Show) -> None:
+    def __init__(
+        self,
+        shell: Any,
+        server: Server | None,
+        person: Person,
+        consent: Consent,
+        show: Show,
+        *,
+        python: Callable[[Callable[[], Server], Say], Python],
+    ) -> None:
         self._shell = shell
         self._server = server
         self._person = person
         self._consent = consent
         self._conversation = Conversation(lambda: self.server, person, self._say, show)
         self._exchange = Exchange(lambda: self.server, person, self._say)
-        self.where = ""
+        self._python = python(lambda: self.server, self._say)
 
     @property
     def last_turn(self) -> str:
@@ -77,7 +88,8 @@ class Commands:
         command: Callable[[str], None] | None = None
         if name in {*HELP, ""}:
             owned: Callable[[str], None] | None = getattr(self, f"_{name or 'status'}", None)
-            command = owned or (getattr(self._conversation, name) if name in CONVERSATION else None)
+            command = owned or self._python.table.get(name)
+            command = command or (getattr(self._conversation, name) if name in CONVERSATION else None)
         if command is None:
             near = difflib.get_close_matches(name, HELP, 1)
             meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
@@ -122,7 +134,7 @@ class Commands:
                     ("branch", session["branch"] if session else ""),
                     ("notebook", binding["notebook"] or "none: the session belongs to this kernel"),
                     ("model", f"{model['model']}, {place(model['local'], model['host'])}, {model['state']}"),
-                    ("python runs", self.where or "in your kernel, unless a cell says --in sandbox"),
+                    ("python runs", self._python.described),
                     ("your kernel", "allowed for this session" if live else "asks before code runs"),
                     ("server", f"agent-kernel {server['version']} at {server['url']}"),
                     *(("note", note) for note in binding["notes"]),
@@ -353,13 +365,6 @@ class Commands:
         ]
         if tools:
             self._say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
-
-    def _where(self, rest: str) -> None:
-        if rest not in ("", "live", "sandbox"):
-            raise AgentError("%agent where is live or sandbox.")
-        self.where = rest or self.where
-        place = {"sandbox": "in the sandbox"}.get(self.where, "in this kernel")
-        self._say(line_bundle(f"Python runs {place} when a cell does not say otherwise (--in live|sandbox)."))
 
     def _help(self, rest: str) -> None:
         lines = [f"  %agent {name:<10}{text}" for name, text in HELP.items()]

@@ -12,6 +12,7 @@ from agent_kernel.errors import AgentKernelError
 from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.commands import HELP
 from agent_kernel.notebook.options import BY_FLAG
+from agent_kernel.notebook.place import CHOICES
 
 MAGICS = ("%agent", "%%agent")
 ASK_S = 0.5
@@ -63,8 +64,8 @@ class Completion:
                 return ["--here", "--all", "--json"]
             case ["allow"]:
                 return ["live", "ask"]
-            case ["where"]:
-                return ["live", "sandbox"]
+            case ["where"] | ["in"]:
+                return [*CHOICES, "default"]
             case ["model"]:
                 return ["pull", "unload", "reset", *self._models(), *self._engines()]
             case ["model", "pull"]:

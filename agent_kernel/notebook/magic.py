@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -17,14 +17,19 @@ from agent_kernel.notebook.client import Server, server_of_this_kernel
 from agent_kernel.notebook.commands import Commands, interrupted
 from agent_kernel.notebook.completion import Completion
 from agent_kernel.notebook.consent import LIVE, Consent, answers
+from agent_kernel.notebook.conversation import Say
+from agent_kernel.notebook.draft import Drafts
 from agent_kernel.notebook.executions import Executions
 from agent_kernel.notebook.functions import Functions
 from agent_kernel.notebook.images import attached
+from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.live import LiveCode
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.options import Request, parsed, usage
 from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.place import Place
 from agent_kernel.notebook.pull import ModelPull, missing_model
+from agent_kernel.notebook.python import Python
 from agent_kernel.notebook.render import Summary, Version
 from agent_kernel.notebook.screen import Screen, screen_for
 from agent_kernel.notebook.touched import Touched
@@ -42,14 +47,17 @@ class AgentMagics(Magics):
         self._person = Person(shell)
         self._consent = Consent()
         self._code = LiveCode(shell)
-        self._executions = Executions(shell)
+        self.executions = Executions(shell)
         self.functions = Functions(shell.user_ns)
-        self._abilities = Abilities(shell, self._code, self._executions, self.functions)
+        self._abilities = Abilities(shell, self._code, self.executions, self.functions)
         self._in_turn = False
         self._cells = Cells(shell)
         self._arrivals = Arrivals(shell)
         self._touched = Touched(shell)
-        self._commands = Commands(shell, server, self._person, self._consent, self._show)
+        self._drafts = Drafts(shell)
+        self._keep = Keep(shell, self._drafts, self._person, self._code, self._touched)
+        self._place = Place(shell, self._drafts)
+        self._commands = Commands(shell, server, self._person, self._consent, self._show, python=self._python)
         self.completion = Completion(server)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
@@ -88,7 +96,8 @@ class AgentMagics(Magics):
 
     def close(self) -> None:
         self._arrivals.close()
-        self._executions.close()
+        self.executions.close()
+        self._drafts.close()
         self._code.close()
 
     def _turn(self, request: Request, prompt: str, cell: str) -> None:
@@ -116,11 +125,22 @@ class AgentMagics(Magics):
         summary = Summary(started["turn"], started["session"], cell=cell, private=started["private"])
         if started["stored"]:
             summary.stored, summary.version = started["answered"], _version(started["version"])
-        return CellTurn(around, summary).follow()
+        end = CellTurn(around, summary).follow()
+        if end.state == "committed" and not started["stored"]:
+            self._keep.after(started["turn"], body["prompt"], screen)
+        return end
 
     def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> Surroundings:
         return Surroundings(
-            self._commands.server, screen, self._person, self._consent, self._abilities, self._touched, allowed, ask
+            self._commands.server,
+            screen,
+            self._person,
+            self._consent,
+            self._abilities,
+            self._touched,
+            self._keep,
+            allowed,
+            ask,
         )
 
     def _show(self, told: Mapping[str, Any]) -> None:
@@ -143,7 +163,7 @@ class AgentMagics(Magics):
         }
         optional = {
             "session": session,
-            "where": request.where or self._commands.where,
+            "where": self._place.of(request.where, live_is_allowed=self._is_allowed(session)),
             "permission": request.permission,
             "model": request.model,
             "media": attached(request.images, self._shell.user_ns),
@@ -160,14 +180,23 @@ class AgentMagics(Magics):
         facts = "\n".join(summary(name, namespace[name]) for name in names)
         return [{"title": "Variables", "text": facts}] if facts else []
 
+    def _python(self, server: Callable[[], Server], say: Say) -> Python:
+        return Python(self._shell, self._place, self._keep, say)
+
+    def _is_allowed(self, session: str) -> bool:
+        """Whether the person lets code of this session run in their kernel unasked."""
+        return bool(self._consent) and self._consent.allows(session or self._bound())
+
+    def _bound(self) -> str:
+        return str((self._commands.bound() or {}).get("id", ""))
+
     def _answers(self, request: Request, session: str) -> list[str]:
         """Without a person only what was allowed beforehand can be answered."""
         if self._person.is_there or request.permission == "ask":
             return answers(self._person.is_there, ())
         kinds = {LIVE} if request.where == "live" else set()
         if self._consent:
-            bound = session or (self._commands.bound() or {}).get("id", "")
-            kinds |= self._consent.kinds(bound)
+            kinds |= self._consent.kinds(session or self._bound())
         return answers(False, kinds)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.notebook.oneline import AgentError
+from agent_kernel.notebook.place import CHOICES
 
 WORD = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|\S+)")
 
@@ -52,13 +53,19 @@ def _names(value: str) -> tuple[str, ...]:
 
 OPTIONS = (
     Option(
-        ("--in",), "where", "run python in your kernel, or in the sandbox", "live|sandbox", choices=("live", "sandbox")
+        ("--in",),
+        "where",
+        "run python in your kernel, in a draft that changes nothing of it, or in the sandbox",
+        "live|draft|sandbox",
+        choices=CHOICES,
     ),
     Option(("-s", "--session"), "session", "talk in another session of this notebook", "ID"),
     Option(("--new",), "new", "begin a new session first", constant=True),
     Option(("--fresh",), "fresh", "ask again where Run All would show the stored answer", constant=True),
     Option(("-m", "--model"), "model", "the model that answers", "NAME"),
-    Option(("-v", "--vars"), "variables", "tell the model of these variables", "df,cfg", _names),
+    Option(
+        ("-v", "--vars"), "variables", "tell the model of these variables; the sandbox gets copies", "df,cfg", _names
+    ),
     Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),
     Option(("--ask",), "permission", "ask before every call in this turn", constant="ask"),
     Option(("--deny",), "permission", "let nothing run in this turn", constant="deny"),
@@ -114,10 +121,10 @@ def _unknown(flag: str) -> Option:
 def usage() -> str:
     lines = [
         "%%agent [options] [prompt]",
-        "prompt, as many lines as you like; {name} tells the model of a variable",
+        "prompt, as many lines as you like; {name} tells the model of a variable, the sandbox gets a copy",
         "",
     ]
     for option in OPTIONS:
         left = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
-        lines.append(f"  {left:<24}{option.help}")
+        lines.append(f"  {left:<24} {option.help}")
     return "\n".join(lines)

@@ -18,7 +18,13 @@ from agent_kernel.notebook.markdown import safe_markdown
 TURN_MIME = "application/vnd.agent-kernel.turn+json"
 MAX_SHOWN = 16_000
 """Characters of output in a card; of more, head and tail."""
-PLACES = {"live": "in your kernel", "sandbox": "in the sandbox", "server": "on the server", "client": "in the notebook"}
+PLACES = {
+    "live": "in your kernel",
+    "draft": "in a draft (sees your variables, changes nothing)",
+    "sandbox": "in the sandbox",
+    "server": "on the server",
+    "client": "in the notebook",
+}
 QUIET = "color:var(--jp-ui-font-color2,inherit);font-size:var(--jp-ui-font-size1,90%)"
 BOX = "border-left:3px solid var(--jp-border-color1,#9e9e9e);margin:4px 0;padding:2px 0 2px 10px"
 PRE = "margin:4px 0;padding:4px 8px;white-space:pre-wrap;max-height:400px;overflow:auto;background:transparent"

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.notebook.abilities import Abilities, Ability
+from agent_kernel.notebook.capture import Listener, Show
 from agent_kernel.notebook.claim import Claim
 from agent_kernel.notebook.client import Server
+from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.live import Outcome
 from agent_kernel.notebook.render import Card
 from agent_kernel.notebook.screen import Screen
@@ -23,11 +25,12 @@ class Running:
     screen: Screen
     abilities: Abilities
     ran: Callable[[str, str], None]
+    keep: Keep
 
     def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
         """In this thread, which is the kernel's main thread: an interrupt reaches what runs. None when somebody else
         runs it, or nobody here can."""
-        ability = self.abilities.find(name)
+        ability = self.abilities.find(name) if card.where != "draft" else self._drafted(turn, card)
         if ability is None:
             Claim.decline(self.server, turn, card.call, f"this kernel has no {name}")
             return None
@@ -37,6 +40,19 @@ class Running:
         return (
             self._look(claim, ability, arguments) if ability.looks else self._do(claim, turn, card, ability, arguments)
         )
+
+    def _drafted(self, turn: str, card: Card) -> Ability:
+        """Python in a draft of the kernel; what a draft may not do is offered to the person there."""
+
+        def prepared(arguments: Mapping[str, Any]) -> str:
+            return self.keep.drafts.prepared(str(arguments.get("code", "")))
+
+        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> Outcome:
+            drafted = self.keep.drafts.run(turn, card.code, listener, show)
+            real = self.keep.for_real(turn, card, self.screen) if drafted.refused else None
+            return real or drafted.outcome
+
+        return Ability(run, code=prepared)
 
     def _look(self, claim: Claim, ability: Ability, arguments: Mapping[str, Any]) -> Outcome:
         with claim:

@@ -30,6 +30,7 @@ from agent_kernel.notebook.abilities import Abilities
 from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.consent import LIVE, Consent
 from agent_kernel.notebook.follow import Following
+from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.oneline import AgentInterrupted
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.render import Card, Summary, Version, moment
@@ -62,6 +63,7 @@ class Surroundings:
     consent: Consent
     abilities: Abilities
     touched: Touched
+    keep: Keep
     allowed: frozenset[str] = frozenset()
     ask: bool = False
 
@@ -73,7 +75,7 @@ class CellTurn:
         self._around = around
         self._screen = around.screen
         self._summary = summary
-        self._running = Running(around.server, around.screen, around.abilities, around.touched.ran)
+        self._running = Running(around.server, around.screen, around.abilities, around.touched.ran, around.keep)
         self._cards: dict[str, Card] = {}
         self._mine: set[str] = set()
         self._words = 0
@@ -161,11 +163,15 @@ class CellTurn:
         code = arguments.get("code")
         if not isinstance(code, str):
             return "\n".join(f"{key} = {value!r}" for key, value in arguments.items())
+        if (name, where) == ("python", "draft"):
+            return self._around.keep.drafts.prepared(code)
         ability = self._around.abilities.find(name) if where == "live" else None
         return ability.code(arguments) if ability else code
 
     def _ask(self, asked: ApprovalRequired) -> None:
-        """The card shows exactly what will run; the question stands under it."""
+        """The card shows exactly what will run, also where the call only named it; the question stands under it."""
+        if (card := self._cards.get(asked.call)) and "code" in asked.arguments:
+            card.code = self._shown(asked.name, asked.target, asked.arguments)
         decision, reason = self._decision(asked)
         body = {"decision": decision, "reason": reason}
         self._around.server.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)

@@ -28,6 +28,14 @@ LIVE = ToolSpec(
     kind="python.live",
     where="live",
 )
+DRAFT = ToolSpec(
+    "python",
+    "Run Python code on a copy of the person's notebook kernel: it sees their variables. What it changes stays in the "
+    "copy until they keep it. Printed text, the value of the last expression and figures come back.",
+    PARAMETERS,
+    kind="python.draft",
+    where="draft",
+)
 SANDBOXED = ToolSpec(
     "python",
     "Run Python code in an isolated session: no network, files only in its work directory. Variables persist between "
@@ -42,6 +50,18 @@ class LivePython:
     """Runs in the kernel of the notebook the turn came from, by one of that notebook's clients."""
 
     spec = LIVE
+
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._offers.offer(context)
+
+
+class DraftPython:
+    """Runs in a copy of that kernel, which only the kernel itself can make: by its own magic."""
+
+    spec = DRAFT
 
     def __init__(self, offers: Offers) -> None:
         self._offers = offers
@@ -84,6 +104,8 @@ class PythonTools:
             return Offered()
         if occasion.request.where == "live":
             return Offered((LivePython(self._offers),))
+        if occasion.request.where == "draft":
+            return Offered((DraftPython(self._offers),))
         read = [occasion.notebook_dir] if occasion.notebook_dir else []
         return Offered((SandboxPython(self._sandbox, read, self._timeout_s),))
 

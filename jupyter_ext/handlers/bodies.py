@@ -176,7 +176,7 @@ class TurnBody(Body):
             notes=tuple(Note(note.title, note.text) for note in self.context),
             where=where,
             cell=self.cell,
-            epoch=epoch if where == "live" else "",
+            epoch=epoch if where in ("live", "draft") else "",
             permission=self.permission,
             answers=frozenset(self.answers),
             remembered=self.remembered,

@@ -11,9 +11,11 @@ from tests.server import AgentServer
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """One server for the module, playing its SCRIPT. Rounds are played once, so each test has words of its own."""
+    """One server for the module, playing its SCRIPT, with its TRAITS; python runs live unless they say otherwise.
+    Rounds are played once, so each test has words of its own."""
     directory = tmp_path_factory.mktemp("server")
-    server = AgentServer(directory, request.module.SCRIPT, getattr(request.module, "TRAITS", {}))
+    traits = {"python_in": "live", **getattr(request.module, "TRAITS", {})}
+    server = AgentServer(directory, request.module.SCRIPT, traits)
     asyncio.run(server.start())
     yield server
     server.sweep()

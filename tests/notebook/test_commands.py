@@ -137,7 +137,7 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
         ("%agent use", "Agent: %agent use needs the id of a session; %agent sessions lists them."),
         ("%agent use nothing", "Agent: There is no session nothing."),
         ("%agent model pull nothing", "Agent: There is no model 'nothing'; there are: default, coder-1.5b, tiny"),
-        ("%agent where there", "Agent: %agent where is live or sandbox."),
+        ("%agent where there", "Agent: %agent in is live, draft, sandbox or default."),
         ("%%agent\n  \n", "Agent: what shall I do? Write the prompt below %%agent."),
         ("%%agent -v missing\nhello", "Agent: there is no variable 'missing' in this kernel."),
         ("%%agent --seed x\nhello", "Agent: --seed needs a number, not 'x'."),
@@ -163,7 +163,7 @@ async def test_completion_offers_commands_options_sessions_and_models_alone(note
     assert await notebook.complete("%agent allow ") == ["ask", "live"]
     assert await notebook.complete("%agent model pull ") == ["coder-1.5b", "default", "tiny"]
     assert session in await notebook.complete("%agent use ")
-    assert await notebook.complete("%%agent --in ") == ["live", "sandbox"]
+    assert await notebook.complete("%%agent --in ") == ["draft", "live", "sandbox"]
     assert "--max-tokens" in await notebook.complete("%%agent --")
     assert "%agent" in await notebook.complete("%age")
 

@@ -1,0 +1,108 @@
+"""Which variables a piece of code made or changed, by looking before and after; no value is compared in full."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "pop", "popitem", "remove", "reverse"}
+MUTATORS |= {"setdefault", "sort", "update"}
+"""Methods of lists, dictionaries, sets and arrays that change the object itself."""
+MAX_NAMES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Names of the person's namespace. ``changed`` existed before: bound anew, or changed in place, as far as that can
+    be told from its shape and from the code."""
+
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.changed or self.deleted)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.new, *self.changed, *self.deleted)
+
+
+class Before:
+    """A namespace as it was. Holds its values, so that no other object takes the address of one that is gone."""
+
+    def __init__(self, namespace: Mapping[str, Any], hidden: Iterable[str]) -> None:
+        self._hidden = frozenset(hidden)
+        self._values = {name: value for name, value in namespace.items() if self._counts(name, value)}
+        self._shapes = {name: shape(value) for name, value in self._values.items()}
+
+    def changes(self, namespace: Mapping[str, Any], code: str) -> Changes:
+        """``code`` is plain Python that ran since."""
+        touched = in_place(code)
+        new, changed = [], []
+        for name, value in namespace.items():
+            if name not in self._values:
+                new += [name] if self._counts(name, value) else []
+            elif value is not self._values[name] or name in touched or shape(value) != self._shapes[name]:
+                changed.append(name)
+        deleted = [name for name in self._values if name not in namespace]
+        return Changes(tuple(new[:MAX_NAMES]), tuple(changed[:MAX_NAMES]), tuple(deleted[:MAX_NAMES]))
+
+    def _counts(self, name: str, value: Any) -> bool:
+        return not name.startswith("_") and name not in self._hidden and not isinstance(value, types.ModuleType)
+
+
+def shape(value: Any) -> object:
+    """What is cheap to look at of an object: its size, columns, types. None where nothing is."""
+    try:
+        if type(value).__name__ in ("DataFrame", "GeoDataFrame"):
+            return tuple(value.shape), tuple(map(str, value.columns)), tuple(map(str, value.dtypes))
+        if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
+            return tuple(value.shape), str(value.dtype)
+        if type(value) in (list, dict, set, bytearray):
+            return len(value)
+    except Exception:  # noqa: BLE001  a person's object may raise anything
+        return None
+    return None
+
+
+def names_in(code: str) -> set[str]:
+    """Every name that stands in plain Python, read or made; empty if it is none."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def in_place(code: str) -> set[str]:
+    """Names whose objects the code changes where they are: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
+    ``inplace=True``."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    return {name for node in ast.walk(tree) for target in _targets(node) if (name := _root(target))}
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            return [target for target in targets if isinstance(target, ast.Subscript | ast.Attribute)]
+        case ast.AugAssign(target=target):
+            return [target]
+        case ast.AnnAssign(target=ast.Subscript() | ast.Attribute() as target):
+            return [target]
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr), keywords=keywords):
+            kept = any(word.arg == "inplace" and getattr(word.value, "value", False) is True for word in keywords)
+            return [owner] if attr in MUTATORS or kept else []
+    return []
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

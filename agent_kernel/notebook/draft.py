@@ -1,0 +1,243 @@
+"""Drafts: the agent's code on a copy of the person's kernel, which sees every variable and changes none.
+
+One copy lives as long as the kernel stays what it is: calls, and turns that follow each other, see what earlier ones
+made in it. Any other code that runs in the kernel ends it, and so does IDLE_S without a call.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.messages import shortened
+from agent_kernel.notebook import draft_safety
+from agent_kernel.notebook.capture import Listener, Show
+from agent_kernel.notebook.changed_names import Changes, names_in
+from agent_kernel.notebook.draft_process import DraftEnded, DraftProcess
+from agent_kernel.notebook.imports import missing_imports
+from agent_kernel.notebook.live import MAX_IMAGES, RESULT_CHARS, Outcome, interruptible
+from agent_kernel.notebook.safe_output import PICTURES, safe_bundle, safe_metadata
+from agent_kernel.notebook.touched import NOTHING, Mark
+
+IDLE_S = 1800.0
+STATUSES = ("success", "error", "timeout", "interrupted")
+MAX_NAME = 200
+OWN_MAGICS = ("%agent", "%%agent")
+NOT_HERE = (
+    "(A draft writes nowhere but in its temporary directory, reads no hidden files, and has no network, no input, no "
+    "widgets. This code has to run in the person's kernel: only they can say so.)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A call that ran in a draft. ``read`` are the person's variables that it names, as they were."""
+
+    turn: str
+    code: str
+    changes: Changes
+    failed: bool = False
+    names: frozenset[str] = frozenset()
+    read: Mapping[str, Mark] = field(default_factory=dict)
+
+    def moved_on(self, namespace: Mapping[str, object]) -> list[str]:
+        """Variables that it read and that are others now."""
+        return [name for name, mark in self.read.items() if not mark.fits(namespace.get(name, NOTHING))]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOutcome:
+    """``refused``: it failed for want of something that only the kernel itself has."""
+
+    outcome: Outcome
+    refused: bool = False
+
+
+class Drafts:
+    """Of one kernel. ``done`` are the calls of the copy that lives, or of the last one, in order."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._process: DraftProcess | None = None
+        self._lock = threading.Lock()
+        self._idle: threading.Timer | None = None
+        self._made: set[str] = set()
+        self._unfit = ""
+        self._proved = False
+        self.done: list[Drafted] = []
+        shell.events.register("pre_run_cell", self._cell_runs)
+
+    def unfit(self) -> str:
+        """Why no draft can be made of this kernel now, in words that end a sentence; empty if one can. The first time
+        one is made, to see."""
+        if reason := self._unfit or ("" if self._process else draft_safety.unsafe()):
+            return reason
+        if not self._proved:
+            try:
+                self._alive()
+            except DraftEnded as error:
+                self._unfit = str(error)
+        return self._unfit
+
+    def prepared(self, code: str) -> str:
+        """What will run: the code, after the imports it leaves out."""
+        known = dict.fromkeys(self._made) | self._shell.user_ns
+        return "\n".join([*missing_imports(self._shell.transform_cell(code), known), code])
+
+    def run(self, turn: str, code: str, listener: Listener, show: Show) -> DraftOutcome:
+        """In the copy that lives, or in a new one. Never raises what the code raises; an interrupt ends the copy."""
+        said = _Heard(listener)
+        with self._lock, interruptible() as interrupt:
+            try:
+                answer = self._alive().run(code, said.hear, lambda bundle: _shown(bundle, show, id(self)))
+            except KeyboardInterrupt:
+                self._forget()
+                return DraftOutcome(Outcome("interrupted", said.told("KeyboardInterrupt"), "", (), True))
+            except DraftEnded as error:
+                return DraftOutcome(self._ended(error, said, interrupt.is_set()))
+            self._rest_later()
+        return self._noted(turn, code, answer, said)
+
+    def needed(self, names: Iterable[str]) -> list[Drafted]:
+        """The calls that made or changed these names, and those that these needed, in order."""
+        wanted, found = set(names), list[Drafted]()
+        for call in reversed(self.done):
+            if wanted & set(call.changes.names):
+                found.append(call)
+                wanted |= call.names
+        return found[::-1]
+
+    def names(self, code: str) -> frozenset[str]:
+        """All that stand in code."""
+        return frozenset(names_in(self._shell.transform_cell(code)))
+
+    def kept(self, calls: Sequence[Drafted]) -> None:
+        """They ran in the kernel itself."""
+        self.done = [call for call in self.done if not any(call is one for one in calls)]
+
+    def drop(self) -> None:
+        """Ends the copy; what it did can still be kept."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        self._shell.events.unregister("pre_run_cell", self._cell_runs)
+        self.drop()
+
+    def _alive(self) -> DraftProcess:
+        if self._process is None:
+            self._process = DraftProcess.start(self._shell)
+            self._proved = True
+            self._made.clear()
+            self.done.clear()
+        return self._process
+
+    def _forget(self) -> None:
+        process, self._process = self._process, None
+        if self._idle is not None:
+            self._idle.cancel()
+        if process is not None:
+            process.end()
+
+    def _rest_later(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = threading.Timer(IDLE_S, self.drop)
+        self._idle.daemon = True
+        self._idle.start()
+
+    def _ended(self, error: DraftEnded, said: _Heard, interrupted: bool) -> Outcome:
+        self._forget()
+        if error.hung:
+            self._unfit = "a draft of this kernel hung"
+        status = "interrupted" if interrupted else "timeout" if error.timeout else "error"
+        reason = f"The draft is gone, with the variables it made: {error}. The person's kernel is as it was."
+        return Outcome(status, said.told(reason), reason, (), interrupted)
+
+    def _noted(self, turn: str, code: str, answer: Mapping[str, Any], said: _Heard) -> DraftOutcome:
+        status = answer.get("status") if answer.get("status") in STATUSES else "error"
+        changes = Changes(*(_names(answer.get(kind)) for kind in ("new", "changed", "deleted")))
+        names = self.names(code)
+        namespace: Mapping[str, object] = self._shell.user_ns
+        read = {name: Mark(namespace[name]) for name in names - self._made if name in namespace}
+        self.done.append(Drafted(turn, code, changes, status != "success", names, read))
+        self._made |= set(changes.names)
+        refused = answer.get("refused") is True
+        text = "\n".join(part for part in (_text(answer, "text"), _of_changes(changes), NOT_HERE * refused) if part)
+        outcome = Outcome(str(status), text, _text(answer, "traceback"), _media(answer.get("media")), False)
+        return DraftOutcome(outcome, refused)
+
+    def _cell_runs(self, info: Any) -> None:
+        """Code that is not ours changes what a copy was made of."""
+        if not str(getattr(info, "raw_cell", "") or "").lstrip().startswith(OWN_MAGICS):
+            self.drop()
+
+
+class _Heard:
+    """What came before a draft ended, for the model."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._parts: list[str] = []
+        self._size = 0
+
+    def hear(self, stream: str, text: str) -> None:
+        if self._size < 4 * RESULT_CHARS:
+            self._parts.append(text)
+            self._size += len(text)
+        self._listener(stream, text)
+
+    def told(self, reason: str) -> str:
+        return shortened("".join([*self._parts, "\n" * bool(self._parts), reason]), RESULT_CHARS)
+
+
+def _shown(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
+    """As far as it is harmless, under display ids of the draft's own."""
+    data, metadata, transient = (bundle.get(name) for name in ("data", "metadata", "transient"))
+    display = transient.get("display_id") if isinstance(transient, Mapping) else None
+    named = {"display_id": f"draft-{draft:x}-{display}"[:MAX_NAME]} if isinstance(display, str) else {}
+    show(
+        safe_bundle(data if isinstance(data, Mapping) else {}),
+        safe_metadata(metadata if isinstance(metadata, Mapping) else {}),
+        named,
+        bundle.get("update") is True and bool(named),
+    )
+
+
+def _of_changes(changes: Changes) -> str:
+    parts = [f"{_listed(changes.new)} new"] if changes.new else []
+    parts += [f"{_listed(changes.changed)} changed"] if changes.changed else []
+    return f"(Draft: {', '.join(parts)}. It is so in this draft only, until the person keeps it.)" if parts else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    some = ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")
+    return f"{some} {'is' if len(names) == 1 else 'are'}"
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    found = value if isinstance(value, list) else []
+    return tuple(name for name in found if isinstance(name, str) and name.isidentifier() and len(name) < MAX_NAME)
+
+
+def _text(answer: Mapping[str, Any], name: str) -> str:
+    value = answer.get(name)
+    return shortened(value, 4 * RESULT_CHARS) if isinstance(value, str) else ""
+
+
+def _media(value: Any) -> tuple[dict[str, str], ...]:
+    found: list[dict[str, str]] = []
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, Mapping) and item.get("mime") in PICTURES and isinstance(item.get("data"), str):
+            with contextlib.suppress(binascii.Error, ValueError):
+                base64.b64decode(item["data"], validate=True)
+                found.append({"mime": str(item["mime"]), "data": item["data"]})
+    return tuple(found[:MAX_IMAGES])

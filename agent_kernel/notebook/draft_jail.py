@@ -1,0 +1,191 @@
+"""What holds a draft: it reads what the sandbox would see and the person's files, writes nowhere but in a directory of
+its own, and reaches no network, no process and no memory outside itself.
+
+Runs in the fork, before any code of the agent. Nothing here can be undone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import signal
+import site
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_kernel.sandbox import credentials, landlock, seccomp, view
+from agent_kernel.sandbox.syscalls import checked, libc, numbers
+
+MEMORY_MB = 4096
+FILE_MB = 512
+FIXED = 0x10
+"""MAP_FIXED on both architectures."""
+COPIED_MB = 512
+"""Of shared memory that belongs to no file."""
+PROC = ("cgroup", "cmdline", "exe", "fd", "limits", "maps", "mountinfo", "stat", "statm", "status")
+"""Of the draft itself. Not environ: it still has what the kernel was started with."""
+SECRETS = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh"),
+    *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/agent-kernel"),
+)
+"""For a kernel of root, which may read them."""
+OF_HOME = (".cache/matplotlib", ".config/matplotlib", ".cache/fontconfig", ".fonts", ".fonts.conf")
+
+
+def missing() -> str:
+    """Why this system can not hold a draft; empty if it can."""
+    if sys.platform != "linux":
+        return "drafts need Linux"
+    if not landlock.abi():
+        return "this system has no Landlock, so a draft could change files"
+    try:
+        numbers()
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def confine(directory: str) -> str:
+    """``directory`` is where it may write. Returns what is in force. Raises OSError if anything of it can not be."""
+    unshare_memory()
+    readable, writable = readable_paths(), [directory, *view.DEVICES]
+    _limit()
+    credentials.no_new_privileges()
+    held = landlock.restrict([*readable, directory], writable)
+    if os.getuid() == 0:
+        credentials.drop_capabilities()
+    refused = seccomp.rules(isolated=False, pid=os.getpid(), scoped=landlock.scopes_signals())
+    return f"Landlock {held}; {seccomp.install(refused, '')}"
+
+
+def follow_parent(parent: int) -> None:
+    """Ends with the kernel, however that ends. Raises OSError."""
+    credentials.die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def readable_paths() -> list[str]:
+    """Everything but what is nobody's business: dot entries of the home directory and of the notebook's directory,
+    sidecars, Jupyter's and IPython's own directories, other processes."""
+    hidden = {os.path.realpath(path) for path in (*view.hidden_by_default(), *SECRETS)}
+    home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
+    named = [path for path in (*view.interpreter(), *sys.path, *site.getsitepackages()) if path and path != "/"]
+    found = [path for path in map(os.path.realpath, named) if not _holds(path, {home, here, *hidden})]
+    found += [os.path.join(home, name) for name in OF_HOME]
+    found += [*view.existing(view.SYSTEM)]
+    found += [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in view.PROC_FILES]
+    return [*found, *_below("/", home, here, hidden)]
+
+
+def _below(directory: str, home: str, here: str, hidden: Iterable[str]) -> list[str]:
+    """The largest subtrees of ``directory`` in which nothing is hidden."""
+    found, private = [], {home, here}
+    for name in _names(directory):
+        path = os.path.join(directory, name)
+        unseen = path in hidden or (directory == "/" and name in ("proc", "dev", "run"))
+        unseen |= directory in private and view.private(name)
+        if unseen or os.path.islink(path):
+            continue
+        found += _below(path, home, here, hidden) if _holds(path, {*private, *hidden}) else [path]
+    return found
+
+
+def _holds(path: str, others: Iterable[str]) -> bool:
+    """Whether one of ``others`` is this directory or lies in it."""
+    return any(other == path or other.startswith(path.rstrip("/") + "/") for other in others)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _limit() -> None:
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
+    wanted = {
+        resource.RLIMIT_AS: used + (MEMORY_MB << 20),
+        resource.RLIMIT_FSIZE: FILE_MB << 20,
+        resource.RLIMIT_CORE: 0,
+    }
+    for kind, value in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (most, most))
+
+
+# ---------------------------------------------------------------------------------------------------- shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A shared mapping of this process, as /proc/self/maps tells it."""
+
+    start: int
+    length: int
+    protection: int
+    path: str
+    inode: int
+    offset: int
+
+    @classmethod
+    def of_line(cls, line: str) -> Shared | None:
+        span, rights, offset, _, inode, *path = line.split(None, 5)
+        if rights[3] != "s":
+            return None
+        start, end = (int(word, 16) for word in span.split("-"))
+        protection = (rights[0] == "r") * mmap.PROT_READ | (rights[1] == "w") * mmap.PROT_WRITE
+        return cls(start, end - start, protection, path[0] if path else "", int(inode), int(offset, 16))
+
+    def of_file(self) -> bool:
+        """Becomes the same part of the same file, privately. False where there is no file, or not any more."""
+        if not self.path.startswith("/") or self.path.startswith("/dev/"):
+            return False
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            if os.fstat(fd).st_ino != self.inode:
+                return False
+            self._map(self.protection, mmap.MAP_PRIVATE, fd)
+        finally:
+            os.close(fd)
+        return True
+
+    def copied(self) -> None:
+        """Becomes memory of this process alone, with the same in it."""
+        data = ctypes.string_at(self.start, self.length)
+        self._map(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+        ctypes.memmove(self.start, data, self.length)
+        assert libc is not None
+        size = ctypes.c_size_t(self.length)
+        checked(libc.mprotect(ctypes.c_void_p(self.start), size, self.protection), "mprotect")
+
+    def _map(self, protection: int, flags: int, fd: int) -> None:
+        assert libc is not None
+        libc.mmap.restype = ctypes.c_void_p
+        at, size, offset = ctypes.c_void_p(self.start), ctypes.c_size_t(self.length), ctypes.c_long(self.offset)
+        if libc.mmap(at, size, protection, flags | FIXED, fd, offset) != self.start:
+            code = ctypes.get_errno()
+            raise OSError(code, f"mmap: {os.strerror(code)}")
+
+
+def unshare_memory() -> None:
+    """Shared mappings become private ones, so that what is written through them stays here: a ``memmap`` that is
+    opened for writing, shared arrays. Raises OSError for what can not be made private."""
+    copied = 0
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    for shared in filter(None, map(Shared.of_line, maps.splitlines())):
+        if shared.of_file():
+            continue
+        copied += shared.length
+        if copied > COPIED_MB << 20 or not shared.protection & mmap.PROT_READ:
+            raise OSError(f"{copied >> 20} MB of its memory are shared with other programs")
+        shared.copied()

@@ -1,0 +1,195 @@
+"""The fork as its kernel sees it: started, given code, listened to, ended. What comes from it is not trusted."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import itertools
+import operator
+import os
+import random
+import select
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from agent_kernel.notebook import draft_frames as frames
+from agent_kernel.notebook.draft_child import Ends, become_draft
+from agent_kernel.notebook.draft_watch import Watch
+
+START_S = 20.0
+TIMEOUT_S = 600.0
+"""Of one call; code that takes longer is for the kernel itself."""
+GRACE_S = 3.0
+LOOK_S = 1.0
+CHUNK = 1 << 16
+MAX_SHOWN = 96 << 20
+"""Bytes of pictures and values of one call; more of them are left out."""
+
+OnText: TypeAlias = Callable[[str, str], None]
+OnShow: TypeAlias = Callable[[Mapping[str, Any]], None]
+
+
+class DraftEnded(Exception):
+    """The process is gone; ``str()`` says why, in words for a model and a person."""
+
+    def __init__(self, reason: str, *, hung: bool = False, timeout: bool = False) -> None:
+        super().__init__(reason)
+        self.hung = hung
+        self.timeout = timeout
+
+
+class DraftProcess:
+    """Made by ``start``. One call at a time, from the kernel's main thread."""
+
+    def __init__(self, pid: int, requests: int, results: int, raw: Mapping[int, str], directory: str) -> None:
+        self.pid = pid
+        self.directory = directory
+        self._requests = requests
+        self._results = results
+        self._raw = dict(raw)
+        self._decoders = {fd: codecs.getincrementaldecoder("utf-8")("replace") for fd in raw}
+        self._frames = frames.Frames()
+
+    @classmethod
+    def start(cls, shell: Any) -> DraftProcess:
+        """Forks. Raises DraftEnded when that, or the jail around it, is not possible."""
+        directory = tempfile.mkdtemp(prefix="agent-draft-")
+        pipes = [os.pipe() for _ in range(4)]
+        (their_requests, requests), (results, their_results), (out, their_out), (err, their_err) = pipes
+        ends = Ends(their_requests, their_results, their_out, their_err, directory, os.getpid(), random.getstate())
+        try:
+            pid = _forked(shell, ends)
+        except OSError as error:
+            for fd in (fd for pair in pipes for fd in pair):
+                os.close(fd)
+            shutil.rmtree(directory, ignore_errors=True)
+            raise DraftEnded(f"the kernel can not be copied: {error.strerror}") from error
+        for fd in (their_requests, their_results, their_out, their_err):
+            os.close(fd)
+        draft = cls(pid, requests, results, {out: "stdout", err: "stderr"}, directory)
+        try:
+            ready = draft._answer(frames.READY, lambda stream, text: None, lambda shown: None, START_S)
+        except BaseException:
+            draft.end()
+            raise
+        if refused := ready.get("refused"):
+            draft.end()
+            raise DraftEnded(f"the copy of the kernel can not be jailed: {refused}")
+        return draft
+
+    def run(self, code: str, on_text: OnText, on_show: OnShow, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+        """What the call ended with. Raises DraftEnded when the process did not survive it; an interrupt ends it."""
+        try:
+            frames.write_all(self._requests, frames.of_json(frames.RUN, {"code": code}))
+            return self._answer(frames.DONE, on_text, on_show, timeout_s)
+        except OSError as error:
+            raise DraftEnded(self._how_it_ended() or str(error)) from error
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Kills it and all that it started, and takes its files away. Harmless when it has ended."""
+        if self.pid == 0:
+            return
+        for _ in range(3):  # a process that was being made escapes one signal, not the next
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.waitpid(self.pid, 0)
+        self._close()
+
+    def _close(self) -> None:
+        self.pid = 0
+        for fd in (self._requests, self._results, *self._raw):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._raw = {}
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _answer(self, wanted: bytes, on_text: OnText, on_show: OnShow, timeout_s: float) -> dict[str, Any]:
+        deadline, shown, watch = time.monotonic() + timeout_s, 0, Watch(self.pid)
+        stopping = False
+        while True:
+            ready = select.select([self._results, *self._raw], [], [], LOOK_S)[0]
+            for kind, body in self._read(ready, on_text):
+                if kind == wanted:
+                    self._rest(on_text)
+                    return {**frames.mapping(body), **({"status": "timeout"} if stopping else {})}
+                shown += len(body) if kind == frames.SHOW else 0
+                if kind == frames.SHOW and shown <= MAX_SHOWN:
+                    on_show(frames.mapping(body))
+            now = time.monotonic()
+            if ready:
+                watch.alive()
+            elif watch.hangs():
+                raise DraftEnded("it hung: it waits for a thread of your kernel, which a copy does not have", hung=True)
+            if now > deadline + GRACE_S:
+                raise DraftEnded(f"it took longer than {timeout_s:g} s and did not stop", timeout=True)
+            if now > deadline and not stopping:
+                stopping = True
+                os.kill(self.pid, signal.SIGINT)
+
+    def _read(self, ready: list[int], on_text: OnText) -> Iterator[tuple[bytes, bytes]]:
+        """Printed text goes out in one piece for each stream. Raises DraftEnded at the end of the process."""
+        for fd in ready:
+            if fd != self._results:
+                self._raw_text(fd, on_text)
+        if self._results not in ready:
+            return
+        data = os.read(self._results, CHUNK)
+        if not data:
+            raise DraftEnded(self._how_it_ended())
+        try:
+            found = self._frames.feed(data)
+        except frames.BadFrame as error:
+            raise DraftEnded(f"what it sent can not be read: {error}") from error
+        for kind, bodies in itertools.groupby(found, key=operator.itemgetter(0)):
+            if (stream := frames.STREAMS.get(kind)) is not None:
+                on_text(stream, b"".join(body for _, body in bodies).decode(errors="replace"))
+            else:
+                yield from bodies
+
+    def _raw_text(self, fd: int, on_text: OnText) -> None:
+        """Written by C code or by programs that the code started."""
+        data = os.read(fd, CHUNK)
+        if text := self._decoders[fd].decode(data):
+            on_text(self._raw[fd], text)
+        if not data:
+            os.close(fd)
+            del self._raw[fd]
+
+    def _rest(self, on_text: OnText) -> None:
+        while ready := select.select([*self._raw], [], [], 0)[0]:
+            for fd in ready:
+                self._raw_text(fd, on_text)
+
+    def _how_it_ended(self) -> str:
+        try:
+            _, status = os.waitpid(self.pid, 0)
+        except OSError:
+            return "it ended"
+        code = os.waitstatus_to_exitcode(status)
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._close()
+        if code < 0:
+            return f"it was ended by {signal.Signals(-code).name}"
+        return "it ended itself"
+
+
+def _forked(shell: Any, ends: Ends) -> int:
+    with warnings.catch_warnings():
+        # Python warns of what is true: the other threads are not copied. What waits for them is watched for.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        become_draft(shell, ends)
+    return pid

@@ -1,0 +1,111 @@
+"""Why a kernel can not be copied by a fork. A copy has one thread; what waits for the others waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from agent_kernel.notebook import draft_jail
+
+MAX_THREADS = 32
+"""Of Python. Each may hold a lock that is never given back in a copy."""
+RESERVE_MB = 256
+POOLS: Mapping[str, str] = MappingProxyType({"polars": "polars-", "duckdb": "duckdb"})
+"""Libraries whose own threads can be told by name: they matter once they run."""
+NEVER = ("tensorflow", "jax", "mpi4py.MPI", "ray._raylet", "pyspark")
+"""Their threads begin with the import, or a copy of theirs talks to the same other processes."""
+OPENMP = re.compile(r"\S*/libgomp[^/\s]*\.so[^/\s]*")
+OTHER_DEVICES = re.compile(r"/dev/(?!shm/|zero|mqueue)(\S+)")
+SOFT = 1
+
+
+def unsafe() -> str:
+    """Why the kernel must not be forked now, in words that end a sentence; empty if it may. Looks at what the process
+    has loaded and runs; calls nothing of it but OpenMP, which gives its idle threads back."""
+    if reason := draft_jail.missing():
+        return reason
+    if threading.current_thread() is not threading.main_thread():
+        return "this is not the kernel's main thread"
+    loaded = next((name for name in NEVER if name in sys.modules), "")
+    if loaded:
+        return f"your kernel has loaded {loaded.partition('.')[0]}, which does not work in a copy"
+    return _of_devices() or _of_threads() or _of_memory()
+
+
+def _of_devices() -> str:
+    cuda = sys.modules.get("torch.cuda")
+    if cuda is not None and getattr(cuda, "_initialized", False):
+        return "your kernel uses CUDA, which does not work in a copy"
+    for line in _lines("/proc/self/maps"):
+        words = line.split(None, 5)
+        if len(words) > 5 and words[1].endswith("s") and (device := OTHER_DEVICES.match(words[5])):
+            return f"your kernel uses the device {device[1]}"
+    return ""
+
+
+def _of_threads() -> str:
+    if sys.gettrace() is not None and "pydevd" in sys.modules:
+        return "the debugger is on"
+    if threading.active_count() > MAX_THREADS:
+        return f"your kernel runs {threading.active_count()} threads"
+    names = set(_thread_names())
+    for library, begins in POOLS.items():
+        if library in sys.modules and any(name.startswith(begins) for name in names):
+            return f"your kernel has used {library}, which hangs in a copy"
+    numba = sys.modules.get("numba.np.ufunc.parallel")
+    if getattr(numba, "_is_initialized", False):
+        return "your kernel has used numba's threads, which do not work in a copy"
+    return _of_openmp()
+
+
+def _of_openmp() -> str:
+    """GNU OpenMP's idle threads are given back, else a copy would wait for them; it starts them again when needed."""
+    for path in {match[0] for line in _lines("/proc/self/maps") if (match := OPENMP.search(line))}:
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
+            if not hasattr(library, "omp_pause_resource_all") or library.omp_pause_resource_all(SOFT) != 0:
+                return "your kernel has used OpenMP, which hangs in a copy"
+    return ""
+
+
+def _of_memory() -> str:
+    """A copy shares the kernel's memory until one of them writes to it."""
+    used, free = _kib("/proc/self/status", "VmRSS:"), _kib("/proc/meminfo", "MemAvailable:")
+    if (limit := _cgroup_free()) is not None:
+        free = min(free, limit)
+    if used and free < max(used // 4, RESERVE_MB << 10):
+        return f"only {free >> 10} MB of memory are free and your kernel has {used >> 10} MB"
+    return ""
+
+
+def _cgroup_free() -> int | None:
+    """KiB; None without a limit."""
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        return (int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text())) >> 10
+    return None
+
+
+def _thread_names() -> list[str]:
+    found = []
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/self/task/{task}/comm").read_text().strip())
+    return found
+
+
+def _kib(path: str, name: str) -> int:
+    return next((int(line.split()[1]) for line in _lines(path) if line.startswith(name)), 0)
+
+
+def _lines(path: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace").splitlines()
+    return []
