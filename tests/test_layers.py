@@ -165,6 +165,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
+    "agent_kernel/tools/dispatch.py": {"httpx"},
 
 
 @dataclass(frozen=True)
