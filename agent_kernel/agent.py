@@ -277,7 +277,7 @@ class Agent:
             sees=info.vision or (info.local and info.state != "ready"),
             summary=prepared.summary,
         )
-        toolbox = Toolbox(offered.tools, self._gate, self._files, foreign=self._imported)
+        toolbox = Toolbox(offered.tools, self._gate, self._files, foreign=self._imported, wanted=turn.request.outputs)
         cap = self._cap(turn.request)
         while True:
             view = context.view(prepared.history, turn.messages)
@@ -287,10 +287,11 @@ class Agent:
             calls = await self._decode(turn, self._asked(turn, await self._with_media(turn, view), tools))
             if turn.rounds == 0:
                 self._tell_unseen(turn)
+            place = Place(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
             if not calls:
+                await toolbox.end(place, turn.emit)
                 return
             turn.rounds += 1
-            place = Place(self.key, turn.opened.turn.id, turn.rounds, turn.opened.turn.ordinal - 1)
             async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
                 async for result in results:
                     await turn.save(result)

@@ -22,9 +22,10 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
 from agent_kernel.exits import Exits
+from agent_kernel.file_registry import FileRegistry
 from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
 from agent_kernel.permissions.memory import grants_of
-from agent_kernel.protocols import Engine, FileKeeper, Sandbox
+from agent_kernel.protocols import Engine, Sandbox
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sandbox.view import hidden_by_default
@@ -176,7 +177,7 @@ class Runtime:
         self.offers = Offers()
         self.root = ""
         self.trust = Trust(settings.data_dir / "trusted.json")
-        self.files: FileKeeper | None = None
+        self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = self._sources()
         self.folding = Folding(self.store)
         self._recovery: asyncio.Task[None] | None = None

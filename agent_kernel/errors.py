@@ -2,13 +2,17 @@
 
     AgentKernelError
     ├── InvalidRequest            the caller's words do not make sense
+    │   └── FileTooLarge          more bytes than a file may have here
     ├── Forbidden                 the caller may not do this
     │   └── LocalOnly             it would leave this machine
     ├── NotFound
     │   ├── SessionNotFound
     │   ├── TurnNotFound
     │   ├── BranchNotFound
-    │   └── UnknownModel
+    │   ├── UnknownModel
+    │   ├── FileNotFound
+    │   ├── FileGone              it is known, its bytes are not here (any more)
+    │   └── FileNotProduced       it was asked for, and no tool made it
     ├── Conflict
     │   ├── SessionBusy           another turn of this session is running
     │   ├── SequenceConflict      somebody appended first
@@ -66,6 +70,9 @@ class AgentKernelError(Exception):
 class InvalidRequest(AgentKernelError): ...
 
 
+class FileTooLarge(InvalidRequest): ...
+
+
 class Forbidden(AgentKernelError): ...
 
 
@@ -85,6 +92,15 @@ class BranchNotFound(NotFound): ...
 
 
 class UnknownModel(NotFound): ...
+
+
+class FileNotFound(NotFound): ...
+
+
+class FileGone(NotFound): ...
+
+
+class FileNotProduced(NotFound): ...
 
 
 class Conflict(AgentKernelError): ...

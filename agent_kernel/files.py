@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import mimetypes
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 INLINE_BYTES = 8 << 20
@@ -67,6 +67,11 @@ class Wanted:
     name: str
     format: str = ""
     description: str = ""
+
+    @property
+    def path(self) -> str:
+        """The name as it is written in one way only: without ``./`` and ``//``."""
+        return PurePosixPath(self.name).as_posix()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,22 @@ class Kept:
 
     file: File
     wire: Mapping[str, Any]
+
+
+def told(files: Iterable[File]) -> str:
+    """What a model reads of files: where they are to be had, and how the texts among them begin, PREVIEW_BYTES of each
+    and four times that of all."""
+    lines, room = ["Files:"], 4 * PREVIEW_BYTES
+    for file in files:
+        if file.error:
+            lines.append(f"- {file.name}: {file.message}")
+            continue
+        lines.append(f"- {file.name} ({file.mime}, {file.size} bytes, id {file.id})")
+        if file.is_text and (shown := cut_bytes(file.preview, min(PREVIEW_BYTES, room))):
+            room -= len(shown.encode())
+            lines += [f"    {line}" for line in shown.splitlines()]
+            lines += ["    ..."] if len(shown.encode()) < file.size else []
+    return "\n".join(lines)
 
 
 def with_body(facts: Mapping[str, Any], data: bytes, *, text: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import referencing.exceptions
 
 from agent_kernel.errors import AgentKernelError
 from agent_kernel.events import CallFinished, CallStarted, Emit, FileProduced
-from agent_kernel.files import File
+from agent_kernel.files import NOT_PRODUCED, File, Produced, Wanted, told
 from agent_kernel.messages import Message, ToolCall, shortened, tool_result
 from agent_kernel.permissions import Gate
 from agent_kernel.permissions.paths import AskedPaths
@@ -41,17 +41,24 @@ class Place:
 
 
 class Toolbox:
-    """The tools of one turn. ``files`` keeps what calls produce; without it files are only named. ``foreign`` says what
-    of strangers is in the conversation before any call."""
+    """The tools of one turn. ``files`` keeps what calls produce; without it files are not kept. ``foreign`` says what
+    of strangers is in the conversation before any call. ``wanted`` are the files that the request asks for."""
 
     def __init__(
-        self, tools: Sequence[Tool], gate: Gate, files: FileKeeper | None = None, *, foreign: str = ""
+        self,
+        tools: Sequence[Tool],
+        gate: Gate,
+        files: FileKeeper | None = None,
+        *,
+        foreign: str = "",
+        wanted: Sequence[Wanted] = (),
     ) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._gate = gate
         self._files = files
         self._foreign = foreign
         self._failures: Counter[str] = Counter()
+        self._missing = {one.path: _not_produced(one) for one in wanted}
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -89,8 +96,8 @@ class Toolbox:
         output = await self._output(tool, context)
         output = replace(output, text=shortened(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
         files = await self._kept(output, context)
-        if files:
-            output = replace(output, text=f"{output.text}\n{_named(files)}")
+        if output.files and self._files is not None:
+            output = replace(output, text=f"{output.text}\n{told((*files, *_absent(output)))}")
         if output.status != "success":
             self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
         media = () if output.shown else tuple(_shown(output))
@@ -100,12 +107,23 @@ class Toolbox:
         return tool_result(call, output.text, output.status, output.media)
 
     async def _kept(self, output: ToolOutput, context: ToolContext) -> list[File]:
+        """What a call should have made and did not may still come in a later one: ``end`` keeps that."""
         if not output.files or self._files is None:
             return []
-        kept = await self._files.keep(output.files, context)
+        self._missing |= {file.name: file for file in output.files if file.error == NOT_PRODUCED}
+        kept = await self._files.keep([file for file in output.files if file.error != NOT_PRODUCED], context)
         for one in kept:
             context.emit(FileProduced(context.call.id, one.wire))
+            self._missing.pop(one.file.name, None)
         return [one.file for one in kept]
+
+    async def end(self, place: Place, emit: Emit) -> None:
+        """Of each file that was asked for and that no call made, one placeholder is kept. Raises StoreError."""
+        if self._files is None or not self._missing:
+            return
+        context = ToolContext(place.key, place.turn, place.round, ToolCall("", "", {}), emit, place.ordinal)
+        for one in await self._files.keep(list(self._missing.values()), context):
+            emit(FileProduced("", one.wire))
 
     async def _output(self, tool: Tool | None, context: ToolContext) -> ToolOutput:
         call = context.call
@@ -131,15 +149,14 @@ class Toolbox:
             return ToolOutput(f"{type(error).__name__}: {error}", "error")
 
 
-def _named(files: Sequence[File]) -> str:
-    """What a model is told of files: never what is in them."""
-    lines = [
-        f"- {file.name}: {file.message}"
-        if file.error
-        else f"- {file.name} ({file.mime}, {file.size} bytes, id {file.id})"
-        for file in files
-    ]
-    return "\n".join(["Files:", *lines])
+def _not_produced(wanted: Wanted) -> Produced:
+    return Produced(wanted.path, format=wanted.format, error=NOT_PRODUCED, declared=True)
+
+
+def _absent(output: ToolOutput) -> list[File]:
+    """Those that the call itself named, for the model."""
+    names = [file.name for file in output.files if file.error == NOT_PRODUCED]
+    return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]
 
 
 def _invalid(call: ToolCall, spec: ToolSpec) -> str:

@@ -13,7 +13,17 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from agent_kernel.events import Body, CallFinished, CallOutput, Event, ReasoningDelta, Stamp, TextDelta, TurnFinished
+from agent_kernel.events import (
+    Body,
+    CallFinished,
+    CallOutput,
+    Event,
+    FileProduced,
+    ReasoningDelta,
+    Stamp,
+    TextDelta,
+    TurnFinished,
+)
 
 DELTAS_PER_S = 20
 MAX_EVENTS = 10_000
@@ -167,7 +177,8 @@ class EventLog:
         self._max_bytes = max(self._max_bytes, 2 * self._size)
 
     def _shed(self, max_events: int, max_bytes: int) -> None:
-        """Output of calls is in their result, media are in the store (``sessions/{id}/blobs/{hash}``)."""
+        """Output of calls is in their result, media (``sessions/{id}/blobs/{hash}``) and files (``files/{id}/content``)
+        are in the store."""
         events, size = len(self._entries), self._size
         kept: list[Entry] = []
         for entry in self._entries:
@@ -184,6 +195,8 @@ def weight(body: Body) -> int:
     """About how many bytes an event takes."""
     if isinstance(body, TextDelta | ReasoningDelta | CallOutput):
         return OVERHEAD + len(body.text)
+    if isinstance(body, FileProduced):
+        return OVERHEAD + sum(len(str(value)) for value in body.file.values())
     if isinstance(body, CallFinished):
         return OVERHEAD + len(body.text) + sum(len(str(medium.get("data") or "")) for medium in body.media)
     return OVERHEAD + sum(len(str(getattr(body, item.name))) for item in dataclasses.fields(body))
@@ -214,6 +227,9 @@ def _lighter(entry: Entry) -> Entry | None:
     body = entry.event.body
     if isinstance(body, CallOutput):
         return None
+    if isinstance(body, FileProduced):
+        facts = {key: value for key, value in body.file.items() if key not in ("text", "data_base64")}
+        return Entry(replace(entry.event, body=replace(body, file=facts)), OVERHEAD + len(str(facts)))
     if not isinstance(body, CallFinished):
         return entry
     media = tuple({key: value for key, value in medium.items() if key != "data"} for medium in body.media)

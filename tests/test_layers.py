@@ -34,9 +34,12 @@ PARTS = (
     "agent_kernel.context",
     "agent_kernel.conversation",
     "agent_kernel.engines",
+    "agent_kernel.file_registry",
+    "agent_kernel.incoming",
     "agent_kernel.request",
     "agent_kernel.sandbox",
     "agent_kernel.sessions",
+    "agent_kernel.skills",
     "agent_kernel.toolbox",
     "agent_kernel.tools",
     "agent_kernel.trust",
@@ -72,6 +75,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # Other frameworks' protocols; nothing of theirs is needed to import it.
     "agent_kernel.peers": ((*CORE, "agent_kernel.sessions"), set()),
     "agent_kernel.beneath": (("agent_kernel.errors",), set()),
+    "agent_kernel.incoming": (VALUES, set()),
+    "agent_kernel.file_registry": ((*SEAMS, "agent_kernel.beneath", "agent_kernel.incoming"), set()),
     "agent_kernel.tools": (
         (
             *CORE,
@@ -84,6 +89,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         set(),
     ),
     "agent_kernel.threads": ((), set()),
+    "agent_kernel.skills": ((*VALUES, "agent_kernel.beneath"), set()),
     "agent_kernel.trust": (VALUES, {"filelock"}),
     "agent_kernel.tools.mcp": (
         (*CORE, "agent_kernel.request", "agent_kernel.threads", "agent_kernel.tools.source", "agent_kernel.trust"),
@@ -125,6 +131,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     # In a fork of that kernel: what jails a process, which is standard library as well.
     "agent_kernel.notebook.draft_jail": (JAIL, set()),
+    "agent_kernel.notebook.copies": (("agent_kernel.notebook", "agent_kernel.sandbox.copies"), set()),
     "jupyter_ext": (
         (
             *PARTS,
@@ -161,11 +168,12 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/peers/selectools.py": {"selectools"},
     "agent_kernel/sessions/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction.py": {"regex"},
+    "agent_kernel/tools/dispatch.py": {"httpx"},
     "agent_kernel/tools/returned.py": {"pydantic_core"},
     "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
+    "agent_kernel/skills/front.py": {"yaml"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
-    "agent_kernel/tools/dispatch.py": {"httpx"},
 
 
 @dataclass(frozen=True)
@@ -326,5 +334,5 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
         f"import sys, {', '.join(modules)}; print(*(name for name in sys.modules if name.startswith('agent_kernel')))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    allowed = {"agent_kernel", "agent_kernel.sandbox", *JAIL, *VALUES}
+    allowed = {"agent_kernel", "agent_kernel.sandbox", "agent_kernel.sandbox.copies", *JAIL, *VALUES}
     assert not {name for name in done.stdout.split() if not name.startswith("agent_kernel.notebook")} - allowed

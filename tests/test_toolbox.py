@@ -1,18 +1,23 @@
 import asyncio
 import base64
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.events import Body, CallFinished
+from agent_kernel.events import Body, CallFinished, FileProduced
+from agent_kernel.file_registry import FileRegistry
+from agent_kernel.files import NOT_PRODUCED, Produced, Wanted
 from agent_kernel.messages import Media, Message, ToolCall, shortened
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.toolbox import Place, Toolbox
 from tests.turns import KEY, SCHEMA, Recorder
 
@@ -126,3 +131,61 @@ def test_shortening_keeps_the_head_and_the_tail(text: str, limit: int) -> None:
         assert short.startswith(text[: limit * 2 // 3])
         assert short.endswith(text[-(limit - limit * 2 // 3) :])
         assert f"{len(text) - limit} characters left out" in short
+
+
+class Maker:
+    """A tool that makes the files that its call names; ``+`` before a name: it did not come about."""
+
+    spec = ToolSpec("make", "", SCHEMA, kind="function")
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        names = str(arguments["code"]).split()
+        made = [
+            Produced(name[1:], error=NOT_PRODUCED) if name[0] == "+" else Produced(name, b"text\xc3\xa9 of it")
+            for name in names
+        ]
+        return ToolOutput("made", files=tuple(made))
+
+
+async def produced(rounds: list[str], wanted: Sequence[str] = ()) -> tuple[list[Message], list[FileProduced]]:
+    """The answers, and the files of each round and of the end."""
+    store = MemoryStore()
+    await store.create(KEY)
+    with tempfile.TemporaryDirectory() as directory:
+        keeper = FileRegistry(store, Path(directory), output_bytes=1000, upload_bytes=1000)
+        toolbox = Toolbox([Maker()], Gate(Approvals()), keeper, wanted=[Wanted(name) for name in wanted])
+        events: list[Body] = []
+        answers: list[Message] = []
+        for number, code in enumerate(rounds, start=1):
+            async with aclosing(toolbox.run([call(code, number, "make")], PLACE, events.append)) as results:
+                answers += [message async for message in results]
+        await toolbox.end(PLACE, events.append)
+        assert [file.name for file in await store.files(KEY)] == [
+            event.file["name"] for event in events if isinstance(event, FileProduced)
+        ]
+    await store.aclose()
+    return answers, [event for event in events if isinstance(event, FileProduced)]
+
+
+async def test_files_of_a_call_are_announced_before_its_end_and_named_to_the_model_with_how_they_begin() -> None:
+    (answer,), (event,) = await produced(["a.txt"])
+    assert event.call == "c1"
+    assert event.file["text"] == "texté of it"
+    assert answer.text == f"made\nFiles:\n- a.txt (text/plain, 12 bytes, id {event.file['id']})\n    texté of it"
+
+
+async def test_a_file_that_is_missing_has_one_placeholder_at_the_end_of_the_turn() -> None:
+    answers, events = await produced(["+a.txt", "+a.txt b.txt"], ["c.md", "./b.txt"])
+    assert ["- a.txt: not produced" in answer.text for answer in answers] == [True, True]
+    assert [(event.call, event.file["name"], event.file.get("code")) for event in events] == [
+        ("c2", "b.txt", None),
+        ("", "c.md", "not_produced"),
+        ("", "a.txt", "not_produced"),
+    ]
+
+
+async def test_a_file_that_came_later_has_no_placeholder_and_one_is_there_without_any_call() -> None:
+    _, events = await produced(["+a.txt", "a.txt"])
+    assert [event.file.get("code") for event in events] == [None]
+    _, events = await produced([], ["a.txt"])
+    assert [(event.file["name"], event.file["message"]) for event in events] == [("a.txt", "not produced")]

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -67,7 +67,7 @@ class Snapshot:
         stamps = {one.name: one.stamp for one in found}
         for one in wanted:
             if stamp := beneath.stamp(workdir, one.name):
-                stamps[_plain(one.name)] = stamp
+                stamps[one.path] = stamp
         return cls(workdir, wanted, unasked, stamps, complete)
 
     async def surfaced(self, declared: Sequence[Wanted] = (), most: int = SURFACED) -> Surfaced:
@@ -79,8 +79,8 @@ class Snapshot:
     def _surfaced(self, declared: tuple[Wanted, ...], most: int) -> Surfaced:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
-        asked = [*declared, *(one for one in self.wanted if _plain(one.name) in news)]
-        named = [_named(self.workdir, one) for one in {_plain(one.name): one for one in reversed(asked)}.values()][::-1]
+        asked = [*declared, *(one for one in self.wanted if one.path in news)]
+        named = [_named(self.workdir, one) for one in {one.path: one for one in reversed(asked)}.values()][::-1]
         if not (self.complete and after.complete):
             return Surfaced(tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs.")
         others = sorted(news - {file.name for file in named}) if self.unasked else []
@@ -110,11 +110,7 @@ def _named(workdir: Path, wanted: Wanted) -> Produced:
         os.close(beneath.open_file(workdir, wanted.name))
     except (OSError, InvalidRequest):
         return Produced(wanted.name, format=form, error=NOT_PRODUCED, declared=True)
-    return Produced(_plain(wanted.name), workdir / wanted.name, form, declared=True, root=workdir)
-
-
-def _plain(name: str) -> str:
-    return PurePosixPath(name).as_posix()
+    return Produced(wanted.path, workdir / wanted.name, form, declared=True, root=workdir)
 
 
 def _counts(name: str) -> bool:
