@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from agent_kernel.errors import InvalidRequest
+from agent_kernel.sessions.grant import Question
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Session, SessionKey, Turn, new_id
-from agent_kernel.sessions.store import FileStore, SessionStore
+from agent_kernel.sessions.store import FileStore, Grants, SessionStore
 
 PREFIX = "private:"
 Turns: TypeAlias = list[Turn]
@@ -50,6 +51,9 @@ class PrivateStore:
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
         return await self._private.turn(namespace, id) or await self._kept.turn(namespace, id)
+
+    async def question(self, namespace: str, id: str) -> Question | None:
+        return await self._private.question(namespace, id) or await cast(Grants, self._kept).question(namespace, id)
 
     async def recover(self) -> Turns:
         return [*await self._private.recover(), *await self._kept.recover()]

@@ -117,6 +117,16 @@ TABLE: list[Row] = [
     ("POST", "turns/{turn}/claims/none", {"action": "renew", "token": "t"}, {"token": 404}),
     ("POST", "agent/approvals/{approval}", {"decision": "never"}, {"token": 400}),
     ("POST", "agent/approvals/none", {"decision": "deny"}, {"token": 404}),
+    (
+        "POST",
+        "agent/approvals/{approval}",
+        {"decision": "approve", "remember": "session", "shown": "0"},
+        {"token": 409, "kernel": 403, "other kernel": 403},
+    ),
+    ("GET", "agent/approvals", None, {"token": 200}),
+    ("GET", "agent/approvals/{approval}", None, {"token": 200, "other kernel": 404}),
+    ("GET", "sessions/{session}/permissions", None, {"token": 200, "other kernel": 403}),
+    ("DELETE", "sessions/{spare}/permissions", None, {"token": 200, "other kernel": 403}),
     ("GET", "search", None, {"token": 200}),
     ("POST", "search/access", {}, {"token": 200, "kernel": 202, "other kernel": 202}),
     ("GET", "sessions", None, {"token": 200}),
@@ -210,5 +220,5 @@ def test_a_kernel_can_not_answer_the_approval_of_another_ones_turn(world: World)
     with world.client("other kernel") as client:
         assert client.post(path, json={"decision": "approve"}).status_code == 404
     with world.client("kernel") as client:
-        assert client.post(path, json={"decision": "deny"}).json() == {"status": "resolved"}
+        assert client.post(path, json={"decision": "deny"}).json()["status"] == "resolved"
         assert client.post(path, json={"decision": "approve"}).status_code == 404

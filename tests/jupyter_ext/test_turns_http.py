@@ -178,7 +178,7 @@ async def test_live_code_is_claimed_once_and_its_output_reaches_the_readers(serv
         asked = await wait_for_event(client, turn, "approval.required")
         assert asked["data"]["code"] == "1 + 1"
         approval = f"agent/v1/agent/approvals/{asked['data']['approval']}"
-        assert (await client.post(approval, json={"decision": "approve"})).json() == {"status": "resolved"}
+        assert (await client.post(approval, json={"decision": "approve"})).json()["status"] == "resolved"
         offered = await wait_for_event(client, turn, "call.offered")
         call = offered["data"]["call"]
         claims = f"agent/v1/turns/{turn}/claims"

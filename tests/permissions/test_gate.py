@@ -13,6 +13,7 @@ from agent_kernel.permissions import AdminPolicy, Answer, Approvals, Gate, stric
 from agent_kernel.permissions.admin import AdminFile
 from agent_kernel.permissions.memory import MemoryGrants
 from agent_kernel.sessions.grant import Grant, Question
+from agent_kernel.settings import Permission
 from tests.permissions.asking import CALL, KEY, LIVE, SANDBOX, SEARCH, UNHEARD, Asked, context, gate
 
 SESSION = Answer("approve", "session")
@@ -146,7 +147,7 @@ async def test_after_words_of_strangers_live_code_is_asked_for_again_and_only_a_
 
 
 async def test_an_answer_that_can_not_be_remembered_is_refused() -> None:
-    asked = Asked(gate(admin=admin(policy={"python.live": "ask"})))
+    asked = Asked(gate(admin=admin(live="ask")))
     question = await asked.question()
     with pytest.raises(InvalidRequest, match="can not be remembered"):
         await asked.gate.approvals.answer("local", question.approval, SESSION)
@@ -154,17 +155,15 @@ async def test_an_answer_that_can_not_be_remembered_is_refused() -> None:
     assert (await asked.verdict()).allowed
 
 
-def admin(**said: object) -> AdminPolicy:
-    return AdminPolicy(
-        (AdminFile(Path("/etc/policy.toml"), **{"permission": "auto", "policy": {}, **said}, binding=True),)
-    )  # type: ignore[arg-type]
+def admin(permission: Permission = "auto", live: Permission = "auto") -> AdminPolicy:
+    return AdminPolicy((AdminFile(Path("/etc/policy.toml"), permission, {"python.live": live}, binding=True),))
 
 
 async def test_no_grant_weakens_what_the_administrator_wants_asked() -> None:
     held = gate()
     await held.approvals.grants.grant(KEY, Grant("python.live", "python", "approve"))
     assert (await held.decide(LIVE, context())).allowed
-    await Asked(replace(held, admin=admin(policy={"python.live": "ask"}))).question()
+    await Asked(replace(held, admin=admin(live="ask"))).question()
     await Asked(replace(held, admin=admin(permission="ask"))).question()
 
 
@@ -201,7 +200,9 @@ async def test_silence_is_no_where_nobody_is_waited_for() -> None:
     assert (verdict.allowed, verdict.reason) == (False, "denied: nobody answered within 0 s")
     with pytest.raises(Conflict, match="nobody answered"):
         await held.approvals.answer("local", question.approval, Answer("approve"))
-    assert await held.approvals.answer("local", question.approval, Answer("deny"))
+    assert (
+        await held.approvals.answer("local", question.approval, Answer("deny"))
+    ).message == "nobody answered within 0 s"
 
 
 async def test_a_person_is_waited_for_as_long_as_it_takes() -> None:

@@ -1,0 +1,55 @@
+"""Our own session stores keep what people decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from agent_kernel.contracts.session_grants import *  # noqa: F403
+from agent_kernel.contracts.session_grants import LIVE, QUESTION
+from agent_kernel.contracts.talk import KEY
+from agent_kernel.sessions.files import FilesStore
+from agent_kernel.sessions.limited import limited
+from agent_kernel.sessions.limits import Limits
+from agent_kernel.sessions.memory import MemoryStore
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.private import PREFIX, with_private
+from agent_kernel.sessions.sqlite import SqliteStore
+from tests.sessions.talk import Clock
+
+
+async def test_what_was_decided_is_there_after_a_restart(tmp_path: Path) -> None:
+    for kind, place in ((SqliteStore, tmp_path / "s.db"), (FilesStore, tmp_path / "files")):
+        before: SqliteStore = kind(place)
+        await before.create(KEY)
+        await before.grant(KEY, LIVE)
+        await before.ask(QUESTION)
+        await before.aclose()
+        after: SqliteStore = kind(place)
+        assert await after.grants(KEY) == [LIVE]
+        assert await after.question("local", QUESTION.id) == QUESTION
+        await after.aclose()
+
+
+async def test_a_session_that_expired_grants_nothing(clock: Clock) -> None:
+    store = limited(MemoryStore(clock=clock), Limits(ttl=60), clock=clock)
+    await store.create(KEY)
+    await store.grant(KEY, LIVE)  # type: ignore[attr-defined]  # of the store behind it
+    clock.now += 61
+    assert await store.grants(KEY) == []  # type: ignore[attr-defined]
+    await store.aclose()
+
+
+async def test_a_private_session_leaves_no_trace_of_what_was_decided_in_it(tmp_path: Path) -> None:
+    kept = SqliteStore(tmp_path / "s.db")
+    store = with_private(kept)
+    private = SessionKey("local", f"{PREFIX}1")
+    await store.create(private)
+    await store.grant(private, LIVE)  # type: ignore[attr-defined]  # of the stores behind it
+    question = replace(QUESTION, key=private)
+    await store.ask(question)  # type: ignore[attr-defined]
+    assert await store.grants(private) == [LIVE]  # type: ignore[attr-defined]
+    assert await store.question("local", QUESTION.id) == question  # type: ignore[attr-defined]
+    assert await kept.grants(private) == []
+    assert await kept.question("local", QUESTION.id) is None
+    await store.aclose()
