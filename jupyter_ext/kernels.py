@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -88,6 +89,14 @@ class Kernels:
 
     def runs_ipykernel(self, kernel: str) -> bool:
         return kernel in self._manager and runs_ipykernel(self._manager.get_kernel(kernel))
+
+    def interpreter(self, kernel: str) -> str:
+        """Of a kernel that runs IPython, as its specification says; empty if that is not known."""
+        if kernel not in self._manager or not runs_ipykernel(manager := self._manager.get_kernel(kernel)):
+            return ""
+        first = manager.kernel_spec.argv[0] if manager.kernel_spec else ""
+        # jupyter_client runs a bare name of this kind with its own interpreter.
+        return first if os.path.isabs(first) else sys.executable if first.startswith("python") else ""
 
     def close(self) -> None:
         """Kernels that start from now on are none of ours."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.sandbox import credentials, landlock, limits, mounts, namespaces, network, seccomp, view
+from agent_kernel.sandbox import credentials, landlock, limits, mounts, namespaces, network, ownership, seccomp, view
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,13 @@ class Jail:
             self.readable += [entry.path for real in read.values() for entry in view.entries(real, self.hidden)]
             self.writable = [entry.path for real in write.values() for entry in view.entries(real, self.hidden)]
             return
+        owners = {real: ownership.exchange(real, spec.uid) for real in write.values()} if spec.plan.drop else {}
         self._note("namespaces", True, namespaces.enter(as_user=spec.plan.namespaces == "user"))
         if spec.network != "none":
             network.loopback_up()
         if spec.network == "full":
             self.listener = network.listener()
-        self.tree = self._build(read, write)
+        self.tree = self._build(read, write, owners)
         self.readable += [*spec.tools, *read.values()]
         self.writable = list(write.values())
 
@@ -123,7 +124,7 @@ class Jail:
         found = {path: os.path.realpath(path) for path in paths}
         return {path: real for path, real in found.items() if view.shareable(real, self.hidden, home)}
 
-    def _build(self, read: Mapping[str, str], write: Mapping[str, str]) -> mounts.FileTree:
+    def _build(self, read: Mapping[str, str], write: Mapping[str, str], owners: Mapping[str, int]) -> mounts.FileTree:
         # What is shown of a directory must be known while the old tree is still where its paths say.
         visible = {
             real: view.entries(real, self.hidden, apart=True)
@@ -145,8 +146,11 @@ class Jail:
                 tree.show(real)
             tree.link(path, real)
         for path, real in write.items():
-            tree.show(real, write=True)
+            tree.show(real, write=True, owners=owners.get(real, -1))
             tree.link(path, real)
+        for namespace in owners.values():
+            if namespace >= 0:
+                os.close(namespace)
         tree.hide([*self.hidden, *private], but=os.path.realpath(self.spec.workdir))
         for path in view.existing(["/old" + device for device in view.DEVICES]):
             tree.device(path.removeprefix("/old"))

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
+from agent_kernel.sandbox import ownership
 from agent_kernel.sandbox.syscalls import checked, libc, syscall
 from agent_kernel.sandbox.view import Entry
 
@@ -41,15 +42,27 @@ class FileTree:
         os.mkdir("/new" + SOURCES, 0o700)
         self._bound: set[str] = set()
 
-    def show(self, path: str, *, write: bool = False) -> None:
-        """The path and all below it; a link is shown as what it leads to, and as a link."""
+    def show(self, path: str, *, write: bool = False, owners: int = -1) -> None:
+        """The path and all below it; a link is shown as what it leads to, and as a link. ``owners``: a user namespace
+        that says who owns what there (``ownership``)."""
         real = _resolved(path)
         if real is None:
             return
         if write or not self._covered(real):
-            _bind("/old" + real, "/new" + real, write=write)
+            if not self._given("/old" + real, "/new" + real, owners):
+                _bind("/old" + real, "/new" + real, write=write)
             self._bound.add(real)
         self.link(path, real)
+
+    def _given(self, source: str, target: str, owners: int) -> bool:
+        if owners < 0:
+            return False
+        _place(source, target)
+        try:
+            ownership.mount(source, target, owners)
+        except OSError:
+            return False  # this file system can not: the owners stay as they are
+        return True
 
     def link(self, path: str, real: str) -> None:
         """The name under which something shown was asked for, where that is a link."""

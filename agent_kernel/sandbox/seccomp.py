@@ -142,6 +142,12 @@ to fail on their own files (``shutil.copy``). And all processes stay in one grou
 _SOCKETS = {"none": (socket.AF_UNIX,), "loopback": (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)}
 _SOCKETS["full"] = _SOCKETS["loopback"]
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_SET_ID = 0o6000
+_MODES = {
+    "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2,
+    "creat": 1, "open": 2, "openat": 3, "mknod": 1, "mknodat": 2,
+}  # fmt: skip
+"""Calls that give a file its mode, and which argument that is: a set-user-id file would be one outside as well."""
 _EVERYBODY = 0xFFFFFFFF
 
 
@@ -172,6 +178,8 @@ def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = Tr
     unless signals are ``scoped`` by Landlock. ``counted``: a control group counts all memory."""
     found = [Rule(name) for name in (*NEVER, *(() if counted else _UNCOUNTED))]
     found += [Rule("clone3", errno.ENOSYS), Rule("clone", test=Test(0, "bits", (_NEW_NAMESPACES,)))]
+    found += [Rule(name, test=Test(argument, "bits", (_SET_ID,))) for name, argument in _MODES.items()]
+    found.append(Rule("openat2", errno.ENOSYS))  # its mode is in memory, where no filter sees it
     found.append(Rule("ioctl", test=Test(1, "none_of", (_TIOCSTI, _TIOCLINUX))))
     if isolated:
         return [*found, Rule("socket", test=Test(0, "among", tuple(int(family) for family in _SOCKETS[network])))]

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 _BOTH = {
+    "openat2": 437,
     "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_open": 434, "clone3": 435,
     "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447,
@@ -21,6 +22,7 @@ _BOTH = {
     "setxattrat": 463, "removexattrat": 466, "open_tree_attr": 467,
 }  # fmt: skip
 _X86_64 = {
+    "open": 2, "creat": 85, "mknod": 133, "openat": 257, "mknodat": 259,
     "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "socketpair": 53, "clone": 56,
     "kill": 62, "semget": 64, "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71,
     "truncate": 76, "chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "ptrace": 101, "syslog": 103,
@@ -39,6 +41,7 @@ _X86_64 = {
     "sched_setattr": 314, "kexec_file_load": 320, "memfd_create": 319, "bpf": 321, "userfaultfd": 323,
 }  # fmt: skip
 _AARCH64 = {
+    "mknodat": 33, "openat": 56,
     "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
     "lookup_dcookie": 18, "ioctl": 29, "ioprio_set": 30, "umount2": 39, "mount": 40, "pivot_root": 41,
     "nfsservctl": 42, "truncate": 45, "chroot": 51, "fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55,
