@@ -245,10 +245,21 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A variable that sandboxed code holds, without its value. ``shape`` is that of an array or a table, or the length
+    of a text or a collection; empty where there is none."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """One run in a sandbox. ``python`` runs in the session's persistent namespace; ``shell`` is one ``sh`` script with
-    no state but files. ``given`` are variables to set first. ``timeout_s`` of wall clock: then interrupt, 3 s, kill;
-    output is kept. ``cpu_s`` of processor time (0 = the policy's)."""
+    no state but files. ``given`` are variables to set first, 64 MiB together; one that can not be read is an error, and
+    the code does not run. ``timeout_s`` of wall clock: then interrupt, 3 s, kill; output is kept. ``cpu_s`` of
+    processor time in this run (0 = the policy's; never more)."""
 
     code: str
     kind: Literal["python", "shell"] = "python"
@@ -259,9 +270,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """``value`` is the repr of the last expression. ``status``: success, error, timeout or interrupted. ``lost`` says
-    why the variables of this session are gone, once, after a restart. ``exit_code`` is a shell's. ``less`` says which
-    layers of the sandbox were asked for and not in force."""
+    """``value`` is the repr of the last expression. ``media`` are pictures, and tables and charts as JSON (their MIME
+    types: ``sandbox/frames.py``). ``status``: success, error, timeout or interrupted. ``lost`` says why the variables
+    of this session are gone, once, after a restart. ``exit_code`` is a shell's. ``less`` says which
+    layers of the sandbox were asked for and not in force, ``interpreter`` which one ran it and whose that is.
+    ``denied`` is a path outside that the code failed to open, by its own word, and that a person may allow."""
 
     status: Status
     stdout: str = ""
@@ -273,6 +286,8 @@ class RunResult:
     lost: str = ""
     exit_code: int | None = None
     less: str = ""
+    interpreter: str = ""
+    denied: str = ""
 
 
 class Sandbox(Protocol):
@@ -292,6 +307,19 @@ class Sandbox(Protocol):
 
     async def reset(self, session: SessionKey) -> None:
         """Forgets the session's variables; files stay."""
+        ...
+
+    async def take(self, session: SessionKey, name: str) -> Variable:
+        """A copy of a variable of the session: json, npy or arrow, at most 64 MiB; never pickle. Waits for a run that
+        is going on. Raises NotFound, and InvalidRequest for a value that can not be copied."""
+        ...
+
+    async def variables(self, session: SessionKey) -> Sequence[Held]:
+        """What the session's code holds now, by name; nothing when no python runs for it."""
+        ...
+
+    def lost(self, session: SessionKey) -> str:
+        """Why the variables of the session are gone, while nothing has run since; empty if they are there."""
         ...
 
     def workdir(self, session: SessionKey) -> Path:

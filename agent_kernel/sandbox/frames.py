@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast, get_args
 
 from agent_kernel.messages import Status
+from agent_kernel.protocols import Encoding, Held
+from agent_kernel.sandbox.drawn import TABLE
 
 HEAD = 5
 MAX_JSON = 1 << 20
-IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n"}
-_STATUS = ("success", "error", "interrupted")
+IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8"}
+JSON_MEDIA = frozenset(
+    {
+        TABLE,
+        "application/vnd.plotly.v1+json",
+        *(f"application/vnd.vegalite.v{version}+json" for version in range(2, 10)),
+    }
+)
+MAX_LISTED = 1_000
+MAX_NAME = 200
+_STATUS = ("success", "error", "interrupted", "timeout")
+_TAKEN = tuple(encoding for encoding in get_args(Encoding) if encoding != "pickle")
 
 
 class Nonsense(Exception):
@@ -38,12 +50,28 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """``size`` bytes of it follow as the next frame."""
+class Shown:
+    """A picture, table or chart: ``size`` bytes of it follow as the next frame."""
 
     run: int
     mime: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A copy of a variable: ``size`` bytes of it follow as the next frame."""
+
+    run: int
+    encoding: Encoding
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    run: int
+    variables: tuple[Held, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +80,20 @@ class Done:
     status: Status
     value: str | None
     error: str | None
+    exit_code: int | None = None
 
 
-Frame: TypeAlias = Ready | Refused | Picture | Done
+Frame: TypeAlias = Ready | Refused | Shown | Taken | Listed | Done
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
     data = json.dumps(body).encode()
     return b"J" + struct.pack(">I", len(data)) + data
+
+
+def head_of(data: bytes) -> bytes:
+    """What goes before bytes that a J frame announced."""
+    return b"B" + struct.pack(">I", len(data))
 
 
 def size_of(head: bytes, kind: bytes, limit: int) -> int:
@@ -82,7 +116,11 @@ def decode(body: bytes) -> Frame:
         case "done":
             return _done(found)
         case "media":
-            return _picture(found)
+            return _shown(found)
+        case "variable":
+            return _taken(found)
+        case "variables":
+            return _listed(found)
         case "ready":
             return Ready(_layers(found))
         case "refused":
@@ -90,9 +128,11 @@ def decode(body: bytes) -> Frame:
     raise Nonsense("an unknown frame")
 
 
-def check_picture(picture: Picture, data: bytes) -> None:
-    """Raises Nonsense unless the bytes are what was announced."""
-    if len(data) != picture.size or not data.startswith(IMAGES[picture.mime]):
+def check_size(announced: Shown | Taken, data: bytes) -> None:
+    """Raises Nonsense unless there are as many bytes as were announced, and for a picture such as begin one."""
+    if len(data) != announced.size:
+        raise Nonsense("not what was announced")
+    if isinstance(announced, Shown) and not data.startswith(IMAGES.get(announced.mime, b"")):
         raise Nonsense("not the picture that was announced")
 
 
@@ -101,14 +141,40 @@ def _done(found: dict[str, Any]) -> Done:
     if status not in _STATUS:
         raise Nonsense("an unknown status")
     value, error = (found.get(name) if found.get(name) is None else _text(found, name) for name in ("value", "error"))
-    return Done(_number(found, "id"), cast("Status", status), value, error)
+    code = found.get("exit_code")
+    exit_code = None if code is None else _number(found, "exit_code")
+    return Done(_number(found, "id"), cast("Status", status), value, error, exit_code)
 
 
-def _picture(found: dict[str, Any]) -> Picture:
+def _shown(found: dict[str, Any]) -> Shown:
     mime = _text(found, "mime")
-    if mime not in IMAGES:
+    if mime not in IMAGES and mime not in JSON_MEDIA:
         raise Nonsense("an unknown kind of picture")
-    return Picture(_number(found, "id"), mime, _number(found, "size"))
+    return Shown(_number(found, "id"), mime, _number(found, "size"))
+
+
+def _taken(found: dict[str, Any]) -> Taken:
+    encoding = found.get("encoding")
+    if encoding not in _TAKEN:
+        raise Nonsense("an encoding that nothing comes in")
+    return Taken(
+        _number(found, "id"), cast("Encoding", encoding), _text(found, "of")[:MAX_NAME], _number(found, "size")
+    )
+
+
+def _listed(found: dict[str, Any]) -> Listed:
+    variables = found.get("variables")
+    if not isinstance(variables, list) or len(variables) > MAX_LISTED:
+        raise Nonsense("no list of variables")
+    return Listed(_number(found, "id"), tuple(_held(one) for one in variables))
+
+
+def _held(one: Any) -> Held:
+    if not isinstance(one, dict) or not isinstance(shape := one.get("shape"), list) or len(shape) > 32:
+        raise Nonsense("no variable")
+    if not all(type(side) is int and 0 <= side < 1 << 63 for side in shape):
+        raise Nonsense("no shape")
+    return Held(_text(one, "name")[:MAX_NAME], _text(one, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape)))
 
 
 def _layers(found: dict[str, Any]) -> dict[str, dict[str, Any]]:

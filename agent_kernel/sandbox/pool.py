@@ -8,24 +8,29 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import keyword
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import AgentKernelError, SandboxUnavailable
-from agent_kernel.protocols import RunResult, Work
-from agent_kernel.sandbox import credentials, view
-from agent_kernel.sandbox.jail import Plan, Spec, missing_platform
-from agent_kernel.sandbox.policy import REQUIRED, WANTED, SandboxPolicy
-from agent_kernel.sandbox.process import JailedProcess, StopReason, unavailable
+from agent_kernel.errors import InvalidRequest, NotFound, SandboxUnavailable
+from agent_kernel.exits import Exits
+from agent_kernel.protocols import Held, RunResult, Variable, Work
+from agent_kernel.sandbox import copies, credentials, denied, view
+from agent_kernel.sandbox.jail import Plan
+from agent_kernel.sandbox.jails import Cell, Jails
+from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sandbox.process import JailedProcess
+from agent_kernel.sandbox.run import Run, StopReason
 from agent_kernel.sessions.model import SessionKey
 
-SELF_CHECK = "import subprocess\nopen('check', 'w').write('1')\nopen('check').read()"
+ASK_S = 30.0
+"""For a copy of a variable, or the list of them."""
+EARLIER_LIFE = "it belongs to an earlier life of the server"
 RESTARTED = "Python was started again for this session ({why}): variables are gone, files in the work directory remain."
 
 
@@ -43,19 +48,12 @@ class Place:
     uid: int
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     process: JailedProcess | None = None
+    paths: tuple[tuple[Path, ...], tuple[Path, ...]] = ((), ())
+    """What its process may read and write beside the work directory."""
     lost: str = ""
     used: float = 0.0
     timer: asyncio.TimerHandle | None = None
     closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the throw-away processes showed: how far the jail goes here, or why there is none."""
-
-    plan: Plan | None
-    layers: Mapping[str, Mapping[str, Any]]
-    reason: str = ""
 
 
 class LinuxSandbox:
@@ -68,27 +66,31 @@ class LinuxSandbox:
         work_root: Path,
         policy: SandboxPolicy = DEFAULT,
         interpreter: Path | None = None,
+        *,
         hidden: Sequence[Path] = (),
         plans: Sequence[Plan] | None = None,
+        exits: Exits | None = None,
     ) -> None:
         self.policy = policy
-        self._plans = plans
+        self.kernel_of: Callable[[SessionKey], str] = lambda session: ""
+        """The interpreter of the session's kernel, empty where there is none: a new process runs with it."""
         self._work_root = Path(os.path.abspath(work_root))
-        self._interpreter = Path(interpreter or sys.executable)
-        self._hidden = [str(path) for path in (self._work_root, *hidden)]
+        self._hidden = [*view.hidden_by_default(), str(self._work_root), *map(str, hidden)]
+        self._jails = Jails(policy, self._work_root, interpreter, hidden=hidden, plans=plans, exits=exits)
         self._places: dict[SessionKey, Place] = {}
-        self._warm: list[JailedProcess] = []
-        self._found: asyncio.Task[Found] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stops: set[asyncio.Future[StopReason]] = set()
         self._most = policy.max_sessions or max(4, _memory_gb())
         self._running = asyncio.Semaphore(self._most)
-        self._filling = asyncio.Lock()
         self._closing = False
 
     def workdir(self, session: SessionKey) -> Path:
         """Where the session's code writes; it may not exist yet."""
         return self._work_root / _digest(session)
+
+    def _mark(self, workdir: Path) -> Path:
+        """Beside the work directory, where code can not reach it: there were variables once."""
+        return workdir.with_suffix(".ran")
 
     async def run(
         self,
@@ -100,9 +102,10 @@ class LinuxSandbox:
         write: Sequence[Path] = (),
     ) -> RunResult:
         asked = Work(work) if isinstance(work, str) else work
+        _check_given(asked.given)
         stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         self._stops.add(stop)
-        task = self._spawn(self._run_in_place(session, asked, stop, on_output=on_output, read=read))
+        task = self._spawn(self._run_in_place(session, asked, stop, on_output=on_output, read=read, write=write))
         task.add_done_callback(lambda done: self._stops.discard(stop))
         try:
             # Whoever waits may go away at once; the run is interrupted and seen to its end, so that the worker is
@@ -115,12 +118,45 @@ class LinuxSandbox:
 
     async def report(self) -> Mapping[str, Mapping[str, Any]]:
         """Finds out once, in throw-away processes, what is possible here: name -> {required, active, detail}."""
-        return (await self._probed()).layers
+        return (await self._jails.found()).layers
 
     async def warm(self) -> None:
         """Starts the waiting processes now instead of after the first run. Does nothing where there is no sandbox."""
-        if (await self._probed()).plan is not None:
-            await self._fill()
+        await self._jails.fill()
+
+    async def take(self, session: SessionKey, name: str) -> Variable:
+        _check_name(name)
+        run = await self._ask(session, name)
+        if run is not None and run.variable is not None:
+            return run.variable
+        done = run.done.result() if run is not None and run.done.done() else None
+        if done is not None and done.error:
+            raise InvalidRequest(done.error)
+        raise NotFound(f"The sandbox of this session has no variable {name}.", hint=self.lost(session))
+
+    async def variables(self, session: SessionKey) -> Sequence[Held]:
+        run = await self._ask(session)
+        return run.listed if run is not None else ()
+
+    async def _ask(self, session: SessionKey, name: str = "") -> Run | None:
+        """None when no python runs for the session."""
+        place = self._places.get(session)
+        if place is None:
+            return None
+        async with place.lock:
+            process = place.process
+            if process is None or process.ended or self._closing:
+                return None
+            run = await process.ask(ASK_S, variable=name)
+            await self._used(place)
+        return run
+
+    def lost(self, session: SessionKey) -> str:
+        place = self._places.get(session)
+        if place is not None:
+            ended = place.process.ended if place.process is not None else ""
+            return RESTARTED.format(why=ended) if ended else place.lost
+        return RESTARTED.format(why=EARLIER_LIFE) if self._mark(self.workdir(session)).exists() else ""
 
     async def reset(self, session: SessionKey) -> None:
         """Ends the session's process once it is idle; the next run begins a new one."""
@@ -128,6 +164,7 @@ class LinuxSandbox:
         if place is not None:
             async with place.lock:
                 await self._end(place, "it was reset")
+        self._mark(self.workdir(session)).unlink(missing_ok=True)
 
     async def close(self, session: SessionKey, *, remove: bool = False) -> None:
         """Ends the session's process; with ``remove`` its work directory goes too."""
@@ -137,6 +174,7 @@ class LinuxSandbox:
             await self._end(place, "the session was closed")
         if remove:
             await asyncio.to_thread(shutil.rmtree, self.workdir(session), ignore_errors=True)
+            self._mark(self.workdir(session)).unlink(missing_ok=True)
 
     async def aclose(self) -> None:
         """No process and no task is left."""
@@ -147,14 +185,10 @@ class LinuxSandbox:
         for place in self._places.values():
             if place.process is not None:
                 await place.process.kill("the sandbox was closed")
-        if self._found is not None:
-            await asyncio.gather(self._found, return_exceptions=True)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for place in self._places.values():
             await self._end(place, "")
-        for process in self._warm:
-            await process.kill("the sandbox was closed")
-        self._warm.clear()
+        await self._jails.aclose()
         self._places.clear()
 
     # ------------------------------------------------------------------------------------------------ a run
@@ -167,53 +201,49 @@ class LinuxSandbox:
         *,
         on_output: Callable[[str, str], None],
         read: Sequence[Path],
+        write: Sequence[Path],
     ) -> RunResult:
         if self._closing:
             raise SandboxUnavailable("The sandbox is closed.")
         place = self._places.get(session)
         if place is None:
             place = self._places[session] = Place(self.workdir(session), credentials.uid_of(_digest(session)))
-            if place.workdir.exists():
-                place.lost = RESTARTED.format(why="it belongs to an earlier life of the server")
+            if self._mark(place.workdir).exists():
+                place.lost = RESTARTED.format(why=EARLIER_LIFE)
         async with place.lock, self._running:
-            process = await self._process_of(place, read)
-            result = await process.run(
-                work.code, timeout_s=work.timeout_s, stop=stop, on_output=on_output, workdir=str(place.workdir)
-            )
+            process = await self._process_of(session, place, (tuple(read), tuple(write)))
+            result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
-            if process.ended:
-                await self._end(place, process.ended)
-            self._touch(place)
+            await self._used(place)
         # Only now: a start beside the run would slow it down on a small machine.
-        if len(self._warm) < self.policy.warm:
-            self._spawn(self._fill())
-        return replace(result, lost=lost)
+        self._spawn(self._jails.fill())
+        return self._told(replace(result, lost=lost), process, place)
 
-    async def _process_of(self, place: Place, read: Sequence[Path]) -> JailedProcess:
+    def _told(self, result: RunResult, process: JailedProcess, place: Place) -> RunResult:
+        """With what people are to know of where it ran."""
+        less = self.policy.less(process.layers)
+        known = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
+        path = denied.path_outside(result.error or "", str(place.workdir), known)
+        if path and self.policy.mode != "off":
+            result = replace(result, denied=path, error=f"{result.error}\n{denied.advice(path)}")
+        interpreter = str(process.layers.get("interpreter", {}).get("detail", ""))
+        return replace(result, less=less, interpreter=interpreter)
+
+    async def _process_of(
+        self, session: SessionKey, place: Place, paths: tuple[tuple[Path, ...], tuple[Path, ...]]
+    ) -> JailedProcess:
         if place.process is not None and place.process.ended:
             await self._end(place, place.process.ended)
+        if place.process is not None and place.paths != paths:
+            await self._end(place, "what it may read or write has changed")
         if place.closed:
             raise SandboxUnavailable("The session was closed.")
         if place.process is None:
-            found = await self._probed()
-            if found.plan is None:
-                raise unavailable(found.reason, dict(found.layers))
             await self._make_room()
-            process = await self._take()
-            await process.enter(self._spec(found.plan, place.workdir, place.uid, read))
-            place.process = process
+            cell = Cell(place.workdir, place.uid, *paths, interpreter=self.kernel_of(session))
+            place.process, place.paths = await self._jails.jail(cell), paths
+            self._mark(place.workdir).touch(mode=0o600)
         return place.process
-
-    def _spec(self, plan: Plan, workdir: Path, uid: int, read: Sequence[Path]) -> Spec:
-        return Spec(
-            plan=plan,
-            workdir=str(workdir),
-            uid=uid,
-            limits=self.policy.limits(),
-            required=self.policy.required,
-            read=[os.path.abspath(path) for path in read],
-            hidden=[*self._hidden, *view.hidden_by_default()],
-        )
 
     async def _make_room(self) -> None:
         """The least recently used session that is not running gives its process up."""
@@ -222,6 +252,11 @@ class LinuxSandbox:
             if not idle:
                 return
             await self._end(min(idle, key=lambda place: place.used), "its memory was needed for other sessions")
+
+    async def _used(self, place: Place) -> None:
+        if place.process is not None and place.process.ended:
+            await self._end(place, place.process.ended)
+        self._touch(place)
 
     def _touch(self, place: Place) -> None:
         place.used = time.monotonic()
@@ -245,61 +280,6 @@ class LinuxSandbox:
             await process.kill(why)
             place.lost = RESTARTED.format(why=why)
 
-    # ------------------------------------------------------------------------------------------------ processes
-
-    async def _take(self) -> JailedProcess:
-        while self._warm:
-            process = self._warm.pop()
-            if not process.ended:
-                return process
-            await process.kill("")
-        return await JailedProcess.start(self._interpreter, self.policy)
-
-    async def _fill(self) -> None:
-        async with self._filling:
-            while len(self._warm) < self.policy.warm and not self._closing:
-                self._warm.append(await JailedProcess.start(self._interpreter, self.policy))
-
-    async def _probed(self) -> Found:
-        if self._found is None:
-            self._found = asyncio.create_task(self._probe())
-        return await asyncio.shield(self._found)
-
-    async def _probe(self) -> Found:
-        reason = missing_platform()
-        if reason:
-            return Found(None, {"platform": _layer("platform", reason)}, reason)
-        tried: list[str] = []
-        layers: Mapping[str, Mapping[str, Any]] = {}
-        for plan in self._plans or Plan.candidates(root=os.geteuid() == 0):
-            problem, layers = await self._try(plan, layers)
-            if not problem:
-                return Found(plan, _with_reasons(layers, tried))
-            tried.append(problem)
-        return Found(None, _with_reasons(layers, tried), "; ".join(dict.fromkeys(tried)))
-
-    async def _try(
-        self, plan: Plan, layers: Mapping[str, Mapping[str, Any]]
-    ) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
-        """(what went wrong or "", the layers as far as they are known)."""
-        workdir = self._work_root / f"probe-{os.getpid()}-{id(self):x}"
-        stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
-        process = None
-        try:
-            self._work_root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            process = await JailedProcess.start(self._interpreter, self.policy)
-            layers = await process.enter(self._spec(plan, workdir, credentials.FIRST_UID, ()))
-            result = await process.run(SELF_CHECK, timeout_s=30.0, stop=stop)
-            return ("" if result.value == "'1'" else f"a first run failed: {result.error}"), layers
-        except AgentKernelError as error:
-            return error.message, error.details.get("layers") or layers
-        except OSError as error:
-            return str(error), layers
-        finally:
-            if process is not None:
-                await process.kill("")
-            await asyncio.to_thread(shutil.rmtree, workdir, ignore_errors=True)
-
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -312,21 +292,24 @@ class LinuxSandbox:
             task.exception()  # seen by whoever awaits the task, if anybody still does
 
 
+def _check_given(given: Sequence[Variable]) -> None:
+    """Raises InvalidRequest."""
+    for one in given:
+        _check_name(one.name)
+    if sum(len(one.data) for one in given) > copies.MAX_BYTES:
+        raise InvalidRequest(
+            f"The variables for the sandbox have more than {copies.MAX_BYTES >> 20} MB together.",
+            hint="Give a part of them, or write them to a file beside the notebook.",
+        )
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        raise InvalidRequest(f"{name!r} is no name of a variable.")
+
+
 def _digest(session: SessionKey) -> str:
     return hashlib.sha256(json.dumps([session.namespace, session.id]).encode()).hexdigest()[:32]
-
-
-def _layer(name: str, detail: str) -> dict[str, Any]:
-    return {"required": name in REQUIRED or name == "platform", "active": False, "detail": detail}
-
-
-def _with_reasons(layers: Mapping[str, Mapping[str, Any]], tried: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Every layer by name, and beside those not in force why a better jail was not possible."""
-    report = {name: dict(layers.get(name, _layer(name, "not reached"))) for name in (*REQUIRED, *WANTED)}
-    for layer in report.values():
-        if not layer["active"] and tried:
-            layer["detail"] = f"{layer['detail']} ({'; '.join(dict.fromkeys(tried))})"
-    return report
 
 
 def _memory_gb() -> int:

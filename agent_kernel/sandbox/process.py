@@ -13,66 +13,58 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from agent_kernel.errors import SandboxUnavailable
-from agent_kernel.messages import Media, Status
-from agent_kernel.protocols import RunResult
+from agent_kernel.protocols import RunResult, Work
+from agent_kernel.sandbox import copies
 from agent_kernel.sandbox.frames import (
     HEAD,
     MAX_JSON,
     Done,
+    Frame,
+    Listed,
     Nonsense,
-    Picture,
     Ready,
     Refused,
-    check_picture,
+    Shown,
+    Taken,
+    check_size,
     decode,
     encode,
+    head_of,
     size_of,
 )
 from agent_kernel.sandbox.jail import Spec
 from agent_kernel.sandbox.launch import command, environment
 from agent_kernel.sandbox.output import Output, Pipe
 from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sandbox.run import Run, StopReason
+from agent_kernel.sandbox.surroundings import Surroundings
 
-StopReason: TypeAlias = Literal["interrupted", "output", "disk", "timeout"]
 ENTER_S = 60.0
 """Guard for starting and jailing a process on a machine that is very busy."""
 END_S = 2.0
-MAX_ERROR = 50_000
-
-
-@dataclass(slots=True)
-class Run:
-    """One execution. ``stop`` is resolved to end it early, ``done`` by the worker (None: its process ended)."""
-
-    number: int
-    on_output: Callable[[str, str], None]
-    stop: asyncio.Future[StopReason]
-    done: asyncio.Future[Done | None]
-    outputs: dict[str, Output]
-    media: list[Media] = field(default_factory=list)
-    dropped: int = 0
-    written: int = 0
-
-    def halt(self, reason: StopReason) -> None:
-        if not self.stop.done():
-            self.stop.set_result(reason)
 
 
 class JailedProcess:
     """Owner of a supervisor process and its three channels. After ``kill``, or when the process ends by itself,
     nothing of it is left and ``ended`` says why."""
 
-    def __init__(self, process: subprocess.Popen[bytes], policy: SandboxPolicy) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], policy: SandboxPolicy, surroundings: Surroundings, way: socket.socket
+    ) -> None:
         self.ended = ""
         self.layers: dict[str, dict[str, Any]] = {}
         self._process = process
         self._policy = policy
+        self._surroundings = surroundings
+        self._way = way
+        self._group = 0
         self._pipes: dict[str, Pipe] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._run: Run | None = None
@@ -83,12 +75,13 @@ class JailedProcess:
         self._gone = asyncio.Event()
 
     @classmethod
-    async def start(cls, interpreter: Path, policy: SandboxPolicy) -> JailedProcess:
+    async def start(cls, interpreter: Path, policy: SandboxPolicy, surroundings: Surroundings) -> JailedProcess:
         """Warm: the interpreter runs and waits, not yet jailed, knowing nothing of any session."""
         ours, theirs = socket.socketpair()
         control, supervisor = socket.socketpair()
-        with theirs, supervisor:
-            fds = (theirs.fileno(), supervisor.fileno())
+        way, jailed = socket.socketpair()
+        with theirs, supervisor, jailed:
+            fds = (theirs.fileno(), supervisor.fileno(), jailed.fileno())
             process = subprocess.Popen(  # noqa: ASYNC220 - a few ms, and no thread is left behind
                 command(interpreter, *fds),
                 stdin=subprocess.DEVNULL,
@@ -96,11 +89,11 @@ class JailedProcess:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 pass_fds=fds,
-                env=environment(interpreter),
+                env=environment(interpreter, policy),
                 cwd="/",
                 start_new_session=True,
             )
-        self = cls(process, policy)
+        self = cls(process, policy, surroundings, way)
         await self._connect(ours, control)
         return self
 
@@ -122,7 +115,8 @@ class JailedProcess:
 
     async def enter(self, spec: Spec) -> dict[str, dict[str, Any]]:
         """Becomes the jail of one session; returns the layers. Raises SandboxUnavailable, and is ended then."""
-        self._tell(asdict(spec))
+        counted = self._surroundings.count(self._process.pid, spec.limits)
+        self._tell(asdict(spec) | {"counted": counted})
         try:
             async with asyncio.timeout(ENTER_S):
                 ready = await self._entered
@@ -133,41 +127,46 @@ class JailedProcess:
             await self.kill("refused")
             raise
         self.layers = ready.layers
+        await self._surroundings.open(self._way)
         return ready.layers
 
     async def run(
         self,
-        code: str,
+        work: Work,
         *,
-        timeout_s: float,
         stop: asyncio.Future[StopReason],
         on_output: Callable[[str, str], None] = lambda stream, text: None,
         workdir: str = "/",
     ) -> RunResult:
-        """Ends within ``timeout_s`` + grace; afterwards the worker is idle or dead, never in between."""
+        """Ends within the time limit + grace; afterwards the worker is idle or dead, never in between."""
         started = time.monotonic()
-        loop = asyncio.get_running_loop()
-        self._runs += 1
-        outputs = {name: Output(self._policy.output_chars) for name in self._pipes}
-        run = self._run = Run(self._runs, on_output, stop, loop.create_future(), outputs)
+        run = self._begin(on_output, stop)
+        given = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
+        body = {
+            "type": "run",
+            "id": run.number,
+            "kind": work.kind,
+            "code": work.code,
+            "cpu_s": min(work.cpu_s or self._policy.cpu_s, self._policy.cpu_s),
+            "grace_s": self._policy.grace_s,
+            "given": given,
+        }
         watch = asyncio.create_task(self._watch_disk(run, workdir))
         try:
             await self._refresh()
-            if self.ended and not run.done.done():
-                run.done.set_result(None)
-            for name, pipe in self._pipes.items():
-                pipe.attach(partial(self._heard, run, name))
-            if not stop.done() and not self.ended:
-                self._protocol.write(encode({"type": "run", "id": run.number, "code": code}))
-                reason = await self._finish(run, timeout_s)
-            else:
-                reason = stop.result() if stop.done() else None
+            parts = [part for one in work.given for part in (head_of(one.data), one.data)]
+            reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
         finally:
             watch.cancel()
-            self._run = None
-            for pipe in self._pipes.values():
-                pipe.pause()
-        return self._result(run, reason, timeout_s, time.monotonic() - started)
+        return run.result(reason, self.ended, work.timeout_s, time.monotonic() - started)
+
+    async def ask(self, timeout_s: float, *, variable: str = "") -> Run:
+        """The copy of a variable, or without a name the list of all; a run that holds no answer had none."""
+        run = self._begin(lambda stream, text: None, asyncio.get_running_loop().create_future())
+        run.taken, run.asked_list = variable, not variable
+        kind = {"type": "take", "name": variable} if variable else {"type": "variables"}
+        await self._exchange(run, [encode({**kind, "id": run.number})], timeout_s)
+        return run
 
     async def kill(self, why: str) -> None:
         """No process is left when this returns."""
@@ -182,6 +181,30 @@ class JailedProcess:
         await self._clean()
 
     # ------------------------------------------------------------------------------------------------ a run
+
+    def _begin(self, on_output: Callable[[str, str], None], stop: asyncio.Future[StopReason]) -> Run:
+        self._runs += 1
+        outputs = {name: Output(self._policy.output_chars) for name in self._pipes}
+        done: asyncio.Future[Done | None] = asyncio.get_running_loop().create_future()
+        self._run = Run(self._runs, self._policy, on_output, stop, done, outputs)
+        return self._run
+
+    async def _exchange(self, run: Run, request: list[bytes], timeout_s: float) -> StopReason | None:
+        """Why the run was stopped, None when it ended by itself or not even began."""
+        try:
+            if self.ended and not run.done.done():
+                run.done.set_result(None)
+            for name, pipe in self._pipes.items():
+                pipe.attach(partial(run.heard, name))
+            if run.stop.done() or self.ended:
+                return run.stop.result() if run.stop.done() else None
+            self._protocol.writelines(request)
+            return await self._finish(run, timeout_s)
+        finally:
+            self._run = None
+            for pipe in self._pipes.values():
+                pipe.pause()
+                pipe.drain()
 
     async def _finish(self, run: Run, timeout_s: float) -> StopReason | None:
         """Why the run was stopped, None when it ended by itself."""
@@ -205,14 +228,6 @@ class JailedProcess:
                 # The signal may be on its way still, if the code ended just now; it is not for the next run.
                 return await asyncio.sleep(0.02)
 
-    def _heard(self, run: Run, name: str, text: str) -> None:
-        run.written += len(text)
-        shown = run.outputs[name].add(text)
-        if shown:
-            run.on_output(name, shown)
-        if run.written > self._policy.output_stop_mb << 20:
-            run.halt("output")
-
     async def _refresh(self) -> None:
         """Files that appeared in a directory given to read become visible before the code looks for them."""
         if self.layers.get("mounts", {}).get("active"):
@@ -233,35 +248,6 @@ class JailedProcess:
             if _free_mb(workdir) < reserve:
                 run.halt("disk")
                 return
-
-    def _result(self, run: Run, reason: StopReason | None, timeout_s: float, seconds: float) -> RunResult:
-        for pipe in self._pipes.values():
-            pipe.drain()
-        done = run.done.result() if run.done.done() else None
-        status: Status = done.status if done else "error"
-        if reason is not None:
-            status = reason if reason in ("timeout", "interrupted") else "error"
-        notes = [done.error[:MAX_ERROR]] if done and done.error else []
-        if reason is not None:
-            notes.append(self._explain(reason, timeout_s))
-        if self.ended:
-            notes.append(f"The sandbox lost its process: {self.ended}. Variables are gone, files remain.")
-        if run.dropped:
-            notes.append(f"{run.dropped} image(s) were not kept: too large together.")
-        texts = {name: output.text() for name, output in run.outputs.items()}
-        # What a worker sends is shorter than this; what code forges need not be.
-        value = done.value[: 2 * self._policy.value_chars] if done and done.value else None
-        return RunResult(
-            status, texts["stdout"], texts["stderr"], value, "\n".join(notes) or None, tuple(run.media), seconds
-        )
-
-    def _explain(self, reason: StopReason, timeout_s: float) -> str:
-        return {
-            "timeout": f"Stopped: the time limit of {timeout_s:g} s was reached.",
-            "interrupted": "Stopped: interrupted.",
-            "output": f"Stopped: it wrote more than {self._policy.output_stop_mb} MB of output.",
-            "disk": f"Stopped: it left less than {self._policy.disk_reserve_mb} MB free on the disk.",
-        }[reason]
 
     # ------------------------------------------------------------------------------------------------ channels
 
@@ -284,7 +270,7 @@ class JailedProcess:
         except Nonsense:
             self._end("it sent something that is not the protocol of the sandbox")
 
-    async def _receive(self, frame: Ready | Refused | Picture | Done, reader: asyncio.StreamReader) -> None:
+    async def _receive(self, frame: Frame, reader: asyncio.StreamReader) -> None:
         if isinstance(frame, Ready | Refused):
             if self._entered.done():
                 raise Nonsense("ready twice")
@@ -296,18 +282,20 @@ class JailedProcess:
         run = self._run
         if run is None or run.done.done() or frame.run != run.number:
             raise Nonsense("nobody asked")
-        if isinstance(frame, Done):
-            run.done.set_result(frame)
-            return
-        limit = self._policy.figure_mb << 20
+        match frame:
+            case Done():
+                run.done.set_result(frame)
+            case Listed():
+                run.list(frame)
+            case Shown():
+                await run.show(frame, await self._announced(frame, self._policy.figure_mb << 20, reader))
+            case Taken():
+                run.take(frame, await self._announced(frame, copies.MAX_BYTES, reader))
+
+    async def _announced(self, frame: Shown | Taken, limit: int, reader: asyncio.StreamReader) -> bytes:
         data = await reader.readexactly(size_of(await reader.readexactly(HEAD), b"B", limit))
-        check_picture(frame, data)
-        if len(run.media) + run.dropped >= self._policy.figures:
-            raise Nonsense("more pictures than a worker sends")
-        if sum(kept.size for kept in run.media) + len(data) > 4 * limit:
-            run.dropped += 1
-        else:
-            run.media.append(Media.of(frame.mime, data))
+        check_size(frame, data)
+        return data
 
     async def _obey(self, lines: asyncio.StreamReader) -> None:
         """What the supervisor says."""
@@ -317,8 +305,11 @@ class JailedProcess:
                 self._refreshed.set()
             elif "failed" in said and not self._entered.done():
                 self._entered.set_exception(unavailable(said["failed"], {}))
+            elif "group" in said:
+                self._group = said["group"]
             elif "exit" in said:
-                self.ended = self.ended or _why(said["exit"])
+                self._group = 0
+                self.ended = self.ended or said.get("why") or _why(said["exit"])
 
     def _end(self, why: str) -> None:
         """The worker is of no use any more: its supervisor ends it, and tells us how it ended if it did so itself."""
@@ -329,6 +320,10 @@ class JailedProcess:
         asyncio.get_running_loop().remove_reader(pidfd)
         os.close(pidfd)
         self._process.wait()
+        self._surroundings.kill()
+        if self._group:  # a supervisor that was killed itself could not end them
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, signal.SIGKILL)
         self._tasks.append(asyncio.create_task(self._over()))
 
     async def _over(self) -> None:
@@ -364,6 +359,8 @@ class JailedProcess:
             pipe.pause()
             if self._run is None:
                 pipe.close()
+        self._way.close()
+        await self._surroundings.aclose()
 
 
 def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.events import CallOutput, StateLost
-from agent_kernel.protocols import RunResult, Sandbox, ToolContext, ToolOutput, ToolSpec, Work
+from agent_kernel.events import StateLost
+from agent_kernel.protocols import Sandbox, Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
+from agent_kernel.request import Note
+from agent_kernel.tools.attached import NotebookSide
 from agent_kernel.tools.offers import Offers
-from agent_kernel.tools.source import Occasion, Offered
+from agent_kernel.tools.source import Occasion, Offered, side_of
+from agent_kernel.tools.surfaced import OUTPUTS, described, outputs_of
+from agent_kernel.tools.workplace import AllowedOnce, Workplace, told
 
+CODE = {"type": "string", "description": "Python code to run"}
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {"code": {"type": "string", "description": "Python code to run"}},
-        "required": ["code"],
-        "additionalProperties": False,
-    }
+    {"type": "object", "properties": {"code": CODE}, "required": ["code"], "additionalProperties": False}
 )
 LIVE = ToolSpec(
     "python",
@@ -39,23 +39,36 @@ DRAFT = ToolSpec(
 SANDBOXED = ToolSpec(
     "python",
     "Run Python code in an isolated session: no network, files only in its work directory. Variables persist between "
-    "calls. Printed text, the value of the last expression and figures come back.",
-    PARAMETERS,
+    "calls. Printed text, the value of the last expression and figures come back. packages('name') lists what is "
+    "installed.",
+    {
+        "type": "object",
+        "properties": {"code": CODE, "outputs": OUTPUTS},
+        "required": ["code"],
+        "additionalProperties": False,
+    },
+    kind="python.sandbox",
+    where="sandbox",
+)
+RESET = ToolSpec(
+    "reset_python",
+    "Start Python again: all its variables and imports go, files in its work directory stay.",
+    {"type": "object", "properties": {}, "additionalProperties": False},
     kind="python.sandbox",
     where="sandbox",
 )
 
 
 class LivePython:
-    """Runs in the kernel of the notebook the turn came from, by one of that notebook's clients."""
+    """Runs in the kernel of the notebook the turn came from, by one of that notebook's clients or by the server."""
 
     spec = LIVE
 
-    def __init__(self, offers: Offers) -> None:
-        self._offers = offers
+    def __init__(self, side: NotebookSide) -> None:
+        self._side = side
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        return await self._offers.offer(context)
+        return await self._side.offer(context)
 
 
 class DraftPython:
@@ -71,55 +84,78 @@ class DraftPython:
 
 
 class SandboxPython:
-    """``read``: directories the code may read beside its work directory."""
-
-    spec = SANDBOXED
-
-    def __init__(self, sandbox: Sandbox, read: Sequence[Path] = (), timeout_s: float = 60.0) -> None:
-        self._sandbox = sandbox
-        self._read = tuple(read)
+    def __init__(self, workplace: Workplace, timeout_s: float = 60.0) -> None:
+        self._workplace = workplace
         self._timeout_s = timeout_s
+        self.spec = replace(SANDBOXED, description=SANDBOXED.description + described(workplace.wanted))
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        def announce(stream: str, text: str) -> None:
-            context.emit(CallOutput(context.call.id, text, stream))
+        work = Work(arguments["code"], timeout_s=self._timeout_s, given=self._workplace.take_given())
+        ran = await self._workplace.run(work, context, outputs_of(arguments))
+        result = ran.result
+        details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
+        return ToolOutput(
+            told(result, ran.notes),
+            result.status,
+            result.media,
+            files=ran.files,
+            details={key: value for key, value in details.items() if value},
+        )
 
-        work = Work(arguments["code"], timeout_s=self._timeout_s)
-        result = await self._sandbox.run(context.key, work, on_output=announce, read=self._read)
-        if result.lost:
-            context.emit(StateLost(result.lost))
-        return ToolOutput(told(result), result.status, result.media)
+
+class ResetPython:
+    spec = RESET
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        await self._workplace.sandbox.reset(context.key)
+        self._workplace.known_lost = ""
+        return ToolOutput("Python starts again with the next call: variables are gone, files remain.")
 
 
 class PythonTools:
-    """The ``python`` of each turn: where the request says it runs."""
+    """The ``python`` of each turn: where the request says it runs. ``surface``: files that code made are kept even if
+    nobody named them. ``once`` is shared with the other tools that run in the sandbox."""
 
-    def __init__(self, sandbox: Sandbox, offers: Offers, timeout_s: float) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        offers: Offers,
+        timeout_s: float,
+        *,
+        surface: bool = True,
+        once: AllowedOnce | None = None,
+    ) -> None:
+        self._once = once or AllowedOnce()
         self._sandbox = sandbox
         self._offers = offers
         self._timeout_s = timeout_s
+        self._surface = surface
 
     async def offer(self, occasion: Occasion) -> Offered:
         if not occasion.wants("python"):
             return Offered()
         if occasion.request.where == "live":
-            return Offered((LivePython(self._offers),))
+            return Offered((LivePython(side_of(occasion, "python", self._offers) or self._offers),))
         if occasion.request.where == "draft":
             return Offered((DraftPython(self._offers),))
-        read = [occasion.notebook_dir] if occasion.notebook_dir else []
-        return Offered((SandboxPython(self._sandbox, read, self._timeout_s),))
+        request = occasion.request
+        read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
+        lost = self._sandbox.lost(occasion.key)
+        workplace = Workplace(self._sandbox, read, request.outputs, self._surface, request.given, lost, self._once)
+        if lost:
+            occasion.emit(StateLost(lost))
+        tools: tuple[Tool, ...] = (SandboxPython(workplace, self._timeout_s), ResetPython(workplace))
+        return Offered(tools, tuple(_notes(lost, request.given)))
 
     async def aclose(self) -> None: ...
 
 
-def told(result: RunResult) -> str:
-    """What the model reads: output, value, error, figures; never an empty text."""
-    parts = [
-        result.lost and f"({result.lost})",
-        result.stdout.rstrip(),
-        result.stderr.rstrip(),
-        result.value or "",
-        result.error or "",
-        f"[{len(result.media)} figure(s) shown]" if result.media else "",
-    ]
-    return "\n".join(part for part in parts if part) or "(no output)"
+def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:
+    notes = [Note("Variables", lost)] if lost else []
+    if given:
+        names = ", ".join(f"{one.name} ({one.type})" if one.type else one.name for one in given)
+        notes.append(Note("Variables", f"Python has copies of these variables of the notebook: {names}."))
+    return notes

@@ -12,6 +12,7 @@ from agent_kernel.protocols import Engine, Sandbox
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.tools.python import SandboxPython
+from agent_kernel.tools.workplace import Workplace
 from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
 from tests.benchmarks.sandbox_notebook import SandboxNotebook
 
@@ -34,7 +35,7 @@ async def outcome(engine: Engine, sandbox: Sandbox, task: Task) -> Outcome:
     key = SessionKey("local", new_id("task"))
     notebook = SandboxNotebook(sandbox, key)
     store = MemoryStore()
-    agent = Agent(store, engine, key, [SandboxPython(sandbox)])
+    agent = Agent(store, engine, key, [SandboxPython(Workplace(sandbox))])
     await notebook.prepare(task.setup, figures=bool(task.draws))
     started = time.monotonic()
     prompt_tokens = completion_tokens = steps = seen = 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.sandbox.frames import Done, Nonsense, Picture, check_picture, decode, encode, size_of
+from agent_kernel.sandbox.frames import Done, Nonsense, Shown, check_size, decode, encode, size_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 JSON = st.recursive(
@@ -24,8 +24,9 @@ def test_any_bytes_are_a_frame_or_nonsense(body: bytes) -> None:
         decode(body)
 
 
-@given(st.sampled_from(["done", "media", "ready", "refused"]), st.dictionaries(
-    st.sampled_from(["id", "status", "value", "error", "mime", "size", "layers", "reason"]), JSON))  # fmt: skip
+@given(st.sampled_from(["done", "media", "variable", "variables", "ready", "refused"]), st.dictionaries(
+    st.sampled_from(["id", "status", "value", "error", "mime", "size", "layers", "reason", "encoding", "of",
+                     "variables", "exit_code"]), JSON))  # fmt: skip
 def test_any_object_is_a_frame_or_nonsense(kind: str, rest: dict[str, object]) -> None:
     try:
         decode(json.dumps(rest | {"type": kind}).encode())
@@ -42,7 +43,10 @@ def test_a_result_comes_through_as_it_was_sent() -> None:
     "body",
     [b"[" * 100_000, b'{"type": "done", "id": true, "status": "success"}', b'{"type": "done", "id": 1, "status": "x"}',
      b'{"type": "media", "id": 1, "mime": "text/html", "size": 3}',
-     b'{"type": "media", "id": 1, "mime": "image/png", "size": -3}'],
+     b'{"type": "media", "id": 1, "mime": "image/png", "size": -3}',
+     b'{"type": "variable", "id": 1, "encoding": "pickle", "of": "x", "size": 3}',
+     b'{"type": "variables", "id": 1, "variables": [{"name": "x", "type": "int", "shape": [-1]}]}',
+     b'{"type": "done", "id": 1, "status": "success", "exit_code": true}'],
 )  # fmt: skip
 def test_what_a_worker_never_sends_is_nonsense(body: bytes) -> None:
     with pytest.raises(Nonsense):
@@ -58,5 +62,5 @@ def test_a_frame_of_another_kind_or_too_long_is_nonsense(head: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", PNG, b"<svg>12345"])
 def test_a_picture_that_is_not_what_was_announced_is_nonsense(data: bytes) -> None:
     with pytest.raises(Nonsense):
-        check_picture(Picture(1, "image/png", 10), data)
-    check_picture(Picture(1, "image/png", 10), PNG + b"12")
+        check_size(Shown(1, "image/png", 10), data)
+    check_size(Shown(1, "image/png", 10), PNG + b"12")

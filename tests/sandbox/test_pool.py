@@ -13,7 +13,7 @@ import pytest
 
 from agent_kernel.errors import SandboxUnavailable
 from agent_kernel.protocols import Work
-from agent_kernel.sandbox import jail, pool
+from agent_kernel.sandbox import jail, jails
 from agent_kernel.sandbox.jail import Plan
 from agent_kernel.sandbox.policy import REQUIRED, SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
@@ -106,9 +106,9 @@ async def test_files_that_appear_change_or_go_beside_the_notebook_are_followed(
     (project / "draft").write_text("replaced")
     (project / "draft").replace(project / "old.csv")
     (project / ".env").write_text("SECRET")
-    assert (await sandbox.run(KEY, look)).value == "[('new.csv', 'new'), ('old.csv', 'replaced')]"
+    assert (await sandbox.run(KEY, look, read=[project])).value == "[('new.csv', 'new'), ('old.csv', 'replaced')]"
     (project / "new.csv").unlink()
-    assert (await sandbox.run(KEY, look)).value == "[('old.csv', 'replaced')]"
+    assert (await sandbox.run(KEY, look, read=[project])).value == "[('old.csv', 'replaced')]"
 
 
 async def test_nothing_of_a_home_directory_is_shown(
@@ -256,7 +256,7 @@ async def test_nothing_runs_when_a_required_layer_is_missing(make: Make, tmp_pat
 
 
 async def test_another_system_is_refused_with_the_alternative(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "missing_platform", lambda: "the sandbox needs Linux, this is darwin")
+    monkeypatch.setattr(jails, "missing_platform", lambda: "the sandbox needs Linux, this is darwin")
     sandbox = make()
     with pytest.raises(SandboxUnavailable) as refused:
         await sandbox.run(KEY, "1")

@@ -1,0 +1,60 @@
+"""Hooks that run right after a library was imported, and modules that do not exist as files. Standard library only."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Hook = Callable[[types.ModuleType], None]
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """``hooks`` by the name of the module that they follow, each once; ``made`` fills a module of that name."""
+
+    def __init__(self, hooks: dict[str, Hook], made: dict[str, Hook]) -> None:
+        self._hooks = hooks
+        self._made = made
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in self._made:
+            return importlib.machinery.ModuleSpec(fullname, Making(self._made[fullname]))
+        hook = self._hooks.pop(fullname, None)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path) if hook else None
+        if hook is not None and spec is not None and spec.loader is not None:
+            spec.loader = Following(spec.loader, hook)
+        return spec
+
+
+class Making(importlib.abc.Loader):
+    def __init__(self, make: Hook) -> None:
+        self._make = make
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self._make(module)
+
+
+class Following(importlib.abc.Loader):
+    """The library's own loader, and the hook behind it; a library that has changed too much stays as it is."""
+
+    def __init__(self, loader: Any, hook: Hook) -> None:
+        self._loader = loader
+        self._hook = hook
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        created: types.ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self._loader.exec_module(module)
+        try:
+            self._hook(module)
+        except Exception:  # noqa: BLE001 - the code works without what the hook adds
+            return
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)

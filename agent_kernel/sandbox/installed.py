@@ -1,0 +1,23 @@
+"""What is installed for the code in the jail, asked for when somebody wants to know. Standard library only."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+
+class Packages(list[str]):
+    """``name version`` each; shown as lines."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self) or "(none)"
+
+
+def packages(match: str = "") -> Packages:
+    """Those with ``match`` in their name, in any case; without it all. Installing more is not possible here."""
+    wanted = match.lower().replace("_", "-")
+    found = {
+        f"{name} {distribution.version}"
+        for distribution in importlib.metadata.distributions()
+        if (name := distribution.name) and wanted in name.lower().replace("_", "-")
+    }
+    return Packages(sorted(found, key=str.lower))

@@ -1,0 +1,57 @@
+"""A sandbox that has already run everything: it answers with one result, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.protocols import Held, RunResult, Variable, Work
+from agent_kernel.sessions.model import SessionKey
+
+
+class RanSandbox:
+    def __init__(self, result: RunResult, workdir: Path = Path("/nowhere"), gone: str = "") -> None:
+        self.result = result
+        self.works: list[Work] = []
+        self.read: Sequence[Path] = ()
+        self.write: Sequence[Path] = ()
+        self.resets = 0
+        self._workdir = workdir
+        self._gone = gone
+
+    async def run(
+        self,
+        session: SessionKey,
+        work: Work | str,
+        *,
+        on_output: Callable[[str, str], None] = lambda stream, text: None,
+        read: Sequence[Path] = (),
+        write: Sequence[Path] = (),
+    ) -> RunResult:
+        self.works.append(Work(work) if isinstance(work, str) else work)
+        self.read, self.write = read, write
+        on_output("stdout", self.result.stdout)
+        return self.result
+
+    async def reset(self, session: SessionKey) -> None:
+        self.resets += 1
+
+    async def take(self, session: SessionKey, name: str) -> Variable:
+        return Variable(name, "json", b"1", "int")
+
+    async def variables(self, session: SessionKey) -> Sequence[Held]:
+        return (Held("x", "int"),)
+
+    def lost(self, session: SessionKey) -> str:
+        return self._gone
+
+    def workdir(self, session: SessionKey) -> Path:
+        return self._workdir
+
+    async def report(self) -> Mapping[str, Any]:
+        return {}
+
+    async def close(self, session: SessionKey, *, remove: bool = False) -> None: ...
+
+    async def aclose(self) -> None: ...
