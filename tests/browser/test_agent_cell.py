@@ -68,7 +68,7 @@ def write_notebook(root: Path, name: str) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
+    server = AgentServer(tmp_path, SCRIPT, {"python_in": "live"}, options=("--LabApp.news_url=None",), lab=True)
     asyncio.run(server.start())
     write_notebook(server.root, "rain.ipynb")
     yield server

@@ -1,0 +1,90 @@
+"""Plot, save, use: a person's data with an agent that needs no leave to look at it. Real JupyterLab, real Chromium."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.lab import Lab, browser
+from tests.browser.test_agent_cell import use_dark_theme
+from tests.conftest import chromium
+from tests.server import TOKEN, AgentServer
+
+pytestmark = pytest.mark.browser
+
+DATA = """import pandas as pd
+df = pd.DataFrame({'month': list(range(1, 13)) * 2, 'rain': [5, 3, 4, 2, 1, 0, 0, 1, 2, 4, 6, 7] * 2})"""
+PLOT = "df.groupby('month').rain.mean().plot.bar(figsize=(5, 2.5), title='Rain by month')"
+SAVE = "monthly = df.groupby('month', as_index=False).rain.mean()\nmonthly.head(3)"
+CELLS = [DATA, "%%agent\nplot df by month", "%%agent\nsave the monthly means as monthly", "monthly.head()"]
+
+
+def calls(code: str, when: str) -> dict[str, Any]:
+    return {"when": when, "calls": [{"name": "python", "arguments": {"code": code}}]}
+
+
+SCRIPT: list[dict[str, Any]] = [
+    calls(PLOT, "plot df by month"),
+    {"when": "plot df by month", "text": "The rain of each month; **December** has the most."},
+    calls(SAVE, "save the monthly means"),
+    {"when": "save the monthly means", "text": "`monthly` has the mean rain of each month."},
+]
+
+
+def write_notebook(path: Path) -> None:
+    empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(CELLS)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    body = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(body))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[AgentServer]:
+    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
+    asyncio.run(server.start())
+    write_notebook(server.root / "rain.ipynb")
+    use_dark_theme(server)
+    yield server
+    server.sweep()
+
+
+@pytest.fixture
+def lab(server: AgentServer) -> Iterator[Lab]:
+    path = chromium()
+    assert path is not None
+    with browser(path, server.url, TOKEN) as lab:
+        yield lab
+
+
+def test_plot_save_and_use_need_one_answer_and_no_flag(lab: Lab) -> None:
+    lab.open("rain.ipynb")
+    lab.run(0)
+
+    lab.run(1)
+    expect(lab.cell(1).locator("summary", has_text="python in a draft")).to_contain_text("changes nothing) · done")
+    expect(lab.cell(1).locator(".jp-RenderedImage img")).to_be_visible()
+    assert lab.page.locator(".jp-Stdin-input").count() == 0, "to look needs no leave"
+    lab.picture("draft-plot")
+
+    lab.run(2, wait=False)
+    asked = lab.cell(2).locator("details", has_text="waiting for your answer")
+    expect(asked).to_have_attribute("open", "", timeout=30_000)
+    expect(asked).to_contain_text("monthly = df.groupby('month', as_index=False).rain.mean()")
+    expect(lab.cell(2).locator(".jp-Stdin-prompt")).to_contain_text("Keep monthly in your kernel?")
+    lab.picture("draft-asks-to-keep")
+    lab.answer("y")
+    lab.wait_idle()
+    expect(lab.cell(2).locator("summary", has_text="your kernel has it now")).to_be_visible()
+    lab.picture("draft-kept")
+
+    lab.run(3)
+    expect(lab.output(3).locator("table")).to_contain_text("rain")
+    assert lab.output(3).locator("tbody tr").count() == 5
+    lab.picture("draft-used")
