@@ -18,6 +18,7 @@ from agent_kernel.notebook.commands import Commands, interrupted
 from agent_kernel.notebook.completion import Completion
 from agent_kernel.notebook.consent import LIVE, Consent, answers
 from agent_kernel.notebook.conversation import Say
+from agent_kernel.notebook.copies import Given, given
 from agent_kernel.notebook.draft import Drafts
 from agent_kernel.notebook.executions import Executions
 from agent_kernel.notebook.functions import Functions
@@ -30,7 +31,7 @@ from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.place import Place
 from agent_kernel.notebook.pull import ModelPull, missing_model
 from agent_kernel.notebook.python import Python
-from agent_kernel.notebook.render import Summary, Version
+from agent_kernel.notebook.render import Summary, Version, line_bundle
 from agent_kernel.notebook.screen import Screen, screen_for
 from agent_kernel.notebook.touched import Touched
 from agent_kernel.notebook.turn import CellTurn, Surroundings
@@ -150,9 +151,11 @@ class AgentMagics(Magics):
 
     def _body(self, request: Request, prompt: str, cell: str, session: str) -> dict[str, Any]:
         named = named_in_braces(prompt, self._shell.user_ns)
+        place = self._place.of(request.where, live_is_allowed=self._is_allowed(session))
+        copies = self._given(request, prompt, named, place)
         body: dict[str, Any] = {
             "prompt": without_braces(prompt, named),
-            "context": self._notes(request, prompt, named),
+            "context": self._notes(request, prompt, named, copies),
             "cell": cell,
             "rerun": "show" if not request.fresh and self._arrivals.together() else "ask",
             "alive": self._touched.intact(),
@@ -163,7 +166,8 @@ class AgentMagics(Magics):
         }
         optional = {
             "session": session,
-            "where": self._place.of(request.where, live_is_allowed=self._is_allowed(session)),
+            "where": place,
+            "given": copies.variables,
             "permission": request.permission,
             "model": request.model,
             "media": attached(request.images, self._shell.user_ns),
@@ -171,17 +175,31 @@ class AgentMagics(Magics):
         body |= {name: value for name, value in optional.items() if value}
         return body if request.rounds is None else {**body, "max_tool_rounds": request.rounds}
 
-    def _notes(self, request: Request, prompt: str, named: list[str]) -> list[dict[str, str]]:
+    def _given(self, request: Request, prompt: str, named: list[str], place: str) -> Given:
+        """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""
         namespace = self._shell.user_ns
         for name in request.variables:
             if name not in namespace:
                 raise AgentError(f"there is no variable {name!r} in this kernel.")
+        if place != "sandbox":
+            return Given()
+        tables = tables_mentioned(prompt, namespace) if request.where == "draft" else []
+        copies = given(dict.fromkeys([*request.variables, *named, *tables]), namespace)
+        for name, reason in copies.left_out.items():
+            text = f"{name} is not in the sandbox, only what it looks like: {reason}."
+            self._shell.display_pub.publish(line_bundle(text))
+        return copies
+
+    def _notes(self, request: Request, prompt: str, named: list[str], copies: Given) -> list[dict[str, str]]:
+        namespace = self._shell.user_ns
         names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
-        facts = "\n".join(summary(name, namespace[name]) for name in names)
+        lines = [summary(name, namespace[name]) for name in names]
+        lines += [f"{name} is not in the sandbox: {reason}." for name, reason in copies.left_out.items()]
+        facts = "\n".join(lines)
         return [{"title": "Variables", "text": facts}] if facts else []
 
     def _python(self, server: Callable[[], Server], say: Say) -> Python:
-        return Python(self._shell, self._place, self._keep, say)
+        return Python(self._shell, self._place, self._keep, server, say)
 
     def _is_allowed(self, session: str) -> bool:
         """Whether the person lets code of this session run in their kernel unasked."""

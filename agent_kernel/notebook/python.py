@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable
 from typing import Any
 
+from agent_kernel.notebook import copies
+from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.conversation import Say
 from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.oneline import AgentError
 from agent_kernel.notebook.place import CHOICES, Place
 from agent_kernel.notebook.render import line_bundle
 from agent_kernel.notebook.screen import screen_for
+from agent_kernel.notebook.variables import summary
 
 HELP = {
     "in": "live|draft|sandbox|default: where python runs when a cell does not say",
     "where": "the same as %agent in",
     "keep": "[NAME ...]: run the code of the last drafts for real, so that your kernel has what they made",
+    "take": "NAME [as OTHER]: a copy of a variable of the sandbox, for your kernel",
 }
+TAKE_TIMEOUT_S = 120.0
 
 
 class Python:
     """One method for each command, by its name; ``table`` has them."""
 
-    def __init__(self, shell: Any, place: Place, keep: Keep, say: Say) -> None:
+    def __init__(self, shell: Any, place: Place, keep: Keep, server: Callable[[], Server], say: Say) -> None:
         self._shell = shell
         self._place = place
         self._keep = keep
+        self._server = server
         self._say = say
-        self.table: dict[str, Callable[[str], None]] = {"in": self.where, "where": self.where, "keep": self.keep}
+        self.table: dict[str, Callable[[str], None]] = {
+            "in": self.where,
+            "where": self.where,
+            "keep": self.keep,
+            "take": self.take,
+        }
 
     @property
     def described(self) -> str:
@@ -43,3 +55,23 @@ class Python:
 
     def keep(self, rest: str) -> None:
         self._keep.now(rest.replace(",", " ").split(), screen_for(self._shell))
+
+    def take(self, rest: str) -> None:
+        words = rest.split()
+        if len(words) not in (1, 3) or (len(words) == 3 and words[1] != "as"):
+            raise AgentError("%agent take NAME [as OTHER] brings a variable of the sandbox into your kernel.")
+        name, other = words[0], words[-1]
+        if not other.isidentifier() or keyword.iskeyword(other):
+            raise AgentError(f"{other!r} is no name of a variable.")
+        path = f"sessions/{quoted(self._session())}/variables/{quoted(name)}"
+        value = copies.read(self._server().call("GET", path, timeout=TAKE_TIMEOUT_S))
+        replaced = " It replaces what had this name." if other in self._shell.user_ns else ""
+        self._shell.user_ns[other] = value
+        self._keep.drafts.drop()
+        self._say(line_bundle(f"In your kernel now: {summary(other, value).partition(chr(10))[0]}.{replaced}"))
+
+    def _session(self) -> str:
+        session = self._server().call("GET", "binding")["session"]
+        if session is None:
+            raise AgentError("this notebook has no session yet; the first %%agent cell begins one.")
+        return str(session["id"])
