@@ -46,13 +46,17 @@ from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.settings import OFF, Permission, Settings
+from agent_kernel.skills.store import SkillStore
 from agent_kernel.tools.attached import Attached
 from agent_kernel.tools.mcp.source import McpTools
 from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
+from agent_kernel.tools.shell import ShellTools
+from agent_kernel.tools.skills import SkillTools
 from agent_kernel.tools.source import ToolSource
+from agent_kernel.tools.workplace import AllowedOnce
 from agent_kernel.trust import Trust
 
 log = logging.getLogger(__name__)
@@ -148,6 +152,10 @@ def _transcripts(settings: Settings) -> LiveTranscripts | None:
     return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
 
 
+def skills_dir(settings: Settings) -> Path:
+    return Path(settings.skills_dir).expanduser() if settings.skills_dir else settings.data_dir / "skills"
+
+
 def has_tool(settings: Settings, group: str) -> bool:
     """Whether the server has this group of tools."""
     named = {name.strip() for name in settings.tools.split(",")}
@@ -177,6 +185,7 @@ class Runtime:
         self.offers = Offers()
         self.root = ""
         self.trust = Trust(settings.data_dir / "trusted.json")
+        self.skills = SkillStore(skills_dir(settings))
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = self._sources()
         self.folding = Folding(self.store)
@@ -185,12 +194,17 @@ class Runtime:
     def _sources(self) -> list[ToolSource]:
         """What turns may have, by the setting ``tools``."""
         settings, found = self.settings, list[ToolSource]()
+        surface, once = settings.surface == "on", AllowedOnce()
         if has_tool(settings, "python"):
-            found.append(PythonTools(self.sandbox, self.offers, settings.run_timeout_s))
+            found.append(PythonTools(self.sandbox, self.offers, settings.run_timeout_s, surface=surface, once=once))
+        if has_tool(settings, "shell"):
+            found.append(ShellTools(self.sandbox, settings.shell_timeout_s, surface=surface, once=once))
         if has_tool(settings, "notebook"):
             found += [NotebookTools(self.offers), NotebookFunctions(self.offers)]
         if has_tool(settings, "recall") or settings.recall == "on":
             found.append(RecallTools(self.store, lambda: self.root))
+        if has_tool(settings, "skills"):
+            found.append(SkillTools(self.skills, self.sandbox))
         if has_tool(settings, "mcp"):
             found.append(McpTools(settings.mcp_config, self.exits, trust=self.trust, version=__version__))
         return found

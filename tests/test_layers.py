@@ -84,6 +84,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.exits",
             "agent_kernel.net",
             "agent_kernel.request",
+            "agent_kernel.skills",
             "agent_kernel.threads",
         ),
         set(),
