@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from jupyter_ext.kernel_shell import LAST_WORDS_S, Execution, KernelShell, Messa
 HANDED_OVER_S = 60.0
 """A call waits so long for its job; then the job goes on by itself."""
 STOPS_WITHIN_S = 5.0
+SETTLED_S = 0.3
 ALIVE_EVERY_S = 1.0
 KEPT_CHARS = 200_000
 """Of what a job says; of more, head and tail."""
@@ -63,16 +64,19 @@ class Job:
     execution: Execution | None = None
     interrupting: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
-        """To its end, whatever that is."""
+    def begin(self) -> Coroutine[Any, Any, None]:
+        """Sends it to the kernel; what is returned follows it to its end, whatever that is."""
         self.execution = self.shell.execute(self.code, self._take)
+        return self._follow(self.execution)
+
+    async def _follow(self, execution: Execution) -> None:
         alive = asyncio.create_task(self._while_alive())
         try:
-            ends: list[asyncio.Future[Any]] = [self.execution.reply, alive]
+            ends: list[asyncio.Future[Any]] = [execution.reply, alive]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if self.execution.reply.done() and not self.execution.reply.cancelled():
-                await _within(LAST_WORDS_S, self.execution.idle)
-                self._end(self.execution.reply.result())
+            if execution.reply.done() and not execution.reply.cancelled():
+                await _within(LAST_WORDS_S, execution.idle)
+                self._end(execution.reply.result())
             else:
                 self.lose(self.lost or "the kernel died")
         finally:
@@ -113,7 +117,11 @@ class Job:
         return shortened("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
     async def _interrupt_when_it_runs(self, execution: Execution) -> None:
+        fresh = not execution.began.is_set()
         await execution.began.wait()
+        if fresh:
+            # A kernel swallows an interrupt that comes before the first line of the code.
+            await asyncio.sleep(SETTLED_S)
         if not self.ended.is_set() and not execution.reply.done():
             await ensure_async(self.manager.interrupt_kernel())
 
@@ -256,7 +264,7 @@ class Jobs:
         jobs.append(job)
         for old in [job for job in jobs if job.status is not None][: max(0, len(jobs) - KEPT_JOBS)]:
             jobs.remove(old)
-        task = asyncio.create_task(job.run(), name=f"job {job.id}")
+        task = asyncio.create_task(job.begin(), name=f"job {job.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return job

@@ -151,6 +151,8 @@ class KernelShell:
 
     def _published(self, message: Message) -> None:
         kind, content = message["msg_type"], message["content"]
+        if kind == "status" and content["execution_state"] == "starting":
+            self._lives_anew()
         execution = self._executions.get(str(message["parent_header"].get("msg_id")))
         if execution is None:
             if kind == "execute_input":
@@ -158,12 +160,19 @@ class KernelShell:
             elif kind == "status" and message["parent_header"].get("msg_type") == "execute_request":
                 self.runs = self.runs if content["execution_state"] == "busy" else ""
             return
-        if kind == "status" and content["execution_state"] == "busy":
+        if kind == "execute_input":
             execution.began.set()
-        elif kind == "status" and content["execution_state"] == "idle":
-            execution.idle.set()
+        elif kind == "status":
+            if content["execution_state"] == "idle":
+                execution.idle.set()
         else:
             execution.take(message)
+
+    def _lives_anew(self) -> None:
+        """The kernel is another process now; what the last one ran has no answer."""
+        for execution in self._executions.values():
+            if execution.began.is_set() and not execution.reply.done():
+                execution.reply.cancel()
 
     def _replied(self, message: Message) -> None:
         execution = self._executions.get(str(message["parent_header"].get("msg_id")))
