@@ -1,5 +1,5 @@
 """Requests of a kernel that a person has to confirm in the browser: to use a session that is not its notebook's, to
-send its own to a URL, or to search all of them."""
+send its own to a URL, to search all of them, or to trust its folder."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ class Bind:
     until: float
     engine: str = ""
     search: bool = False
+    folder: str = ""
+    """A directory to trust; of ``key`` only the namespace counts."""
+    digest: str = ""
+    """Of its ``.mcp.json`` as the page showed it."""
     decided: Literal["confirmed", "denied"] | None = None
 
 
@@ -41,8 +45,11 @@ class Binds:
         self._clock = clock
         self._binds: dict[str, Bind] = {}
 
-    def ask(self, kernel: str, key: SessionKey, place: str, engine: str = "", *, search: bool = False) -> Bind:
-        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, self._clock() + self.expires_s, engine, search)
+    def ask(
+        self, kernel: str, key: SessionKey, place: str, engine: str = "", *, search: bool = False, folder: str = ""
+    ) -> Bind:
+        until = self._clock() + self.expires_s
+        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, until, engine, search, folder)
         self._binds[bind.id] = bind
         while len(self._binds) > MAX_WAITING:
             self._binds.pop(next(iter(self._binds)))

@@ -163,6 +163,7 @@ class Turns:
                 order.key,
                 order.request,
                 notebook_dir=order.notebook_dir,
+                trusted=await self._trusted(order.notebook_dir),
                 notebook=order.notebook,
                 metadata={**order.metadata, ASKED: asked},
             )
@@ -179,6 +180,9 @@ class Turns:
                 told = True
                 turn.announce(Queued(1, ELSEWHERE))
             await asyncio.sleep(self._poll_s)
+
+    async def _trusted(self, folder: Path | None) -> bool:
+        return folder is not None and await asyncio.to_thread(self._runtime.trust.trusts, folder)
 
     def _stop(self, turn: LiveTurn, reason: str) -> None:
         """Once: a second cancellation would hit the turn while it saves what it has."""

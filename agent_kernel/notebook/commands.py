@@ -17,6 +17,8 @@ from agent_kernel.notebook.exchange import HELP as EXCHANGE
 from agent_kernel.notebook.exchange import Exchange
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
+from agent_kernel.notebook.permissions import HELP as PERMISSIONS
+from agent_kernel.notebook.permissions import Permissions
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.pull import MB, ModelPull
 from agent_kernel.notebook.python import HELP as PYTHON
@@ -24,6 +26,8 @@ from agent_kernel.notebook.python import Python
 from agent_kernel.notebook.render import Bundle, json_bundle, line_bundle, moment, place, table_bundle
 from agent_kernel.notebook.search import ASKED, Search
 from agent_kernel.notebook.search import HELP as SEARCH
+from agent_kernel.notebook.tools import HELP as TOOLS
+from agent_kernel.notebook.tools import tell as tell_tools
 
 HELP = {
     "status": "session, notebook, model, and what is allowed",
@@ -32,14 +36,16 @@ HELP = {
     "use": "ID: this notebook goes on with another session",
     "new": "[TITLE]: this notebook begins a new session",
     "stop": "stop turns of this session that still run",
-    "allow": "live|ask: run python in this kernel without asking, for this session; ask again",
+    **PERMISSIONS,
     "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
     "unload": "give back the memory of the model; the next turn loads it again",
+    "tools": TOOLS,
     **PYTHON,
     **CONVERSATION,
     **EXCHANGE,
     "compact": "the model goes on from a summary of the older turns, which stay; compact undo",
     "usage": "what this session has cost: tokens and seconds by model and day, and its tools; --json",
+    "trust": "use the skills and MCP servers of this notebook's folder (.agents/skills, .mcp.json); trust remove",
     "help": "this list",
 }
 POLL_S = 0.5
@@ -48,7 +54,7 @@ COMPACT_TIMEOUT_S = 900.0
 
 
 class Commands:
-    """``python`` makes the commands about the python of turns."""
+    """``python`` makes the commands about the python of turns, ``declared`` is what a turn says it can run."""
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class Commands:
         show: Show,
         *,
         python: Callable[[Callable[[], Server], Say], Python],
+        declared: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._shell = shell
         self._server = server
@@ -67,6 +74,8 @@ class Commands:
         self._conversation = Conversation(lambda: self.server, person, self._say, show)
         self._exchange = Exchange(lambda: self.server, person, self._say)
         self._python = python(lambda: self.server, self._say)
+        self._declared = declared
+        self._permissions = Permissions(lambda: self.server, consent, self._say, self.bound, self.begin)
 
     @property
     def last_turn(self) -> str:
@@ -88,13 +97,16 @@ class Commands:
         command: Callable[[str], None] | None = None
         if name in {*HELP, ""}:
             owned: Callable[[str], None] | None = getattr(self, f"_{name or 'status'}", None)
-            command = owned or self._python.table.get(name)
+            command = owned or self._python.table.get(name) or self._permissions.table.get(name)
             command = command or (getattr(self._conversation, name) if name in CONVERSATION else None)
         if command is None:
             near = difflib.get_close_matches(name, HELP, 1)
             meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
             raise AgentError(f"%agent has no {name!r}. {meant}")
         command(rest.strip())
+
+    def _tools(self, rest: str) -> None:
+        tell_tools(rest, self.server, self._declared, self._say)
 
     def _export(self, rest: str) -> None:
         self._exchange.export(rest)
@@ -182,6 +194,19 @@ class Commands:
             self._await_confirmation(answer, "That session belongs to another notebook.", "Let this notebook use it")
         self._say(line_bundle(f"This notebook goes on with the session {rest}."))
 
+    def _trust(self, rest: str) -> None:
+        if rest not in ("", "remove"):
+            raise AgentError("%agent trust has no arguments but remove.")
+        if rest == "remove":
+            removed = self.server.call("DELETE", "trust")
+            was = "is not trusted any more" if removed["removed"] else "was not trusted by itself"
+            self._say(line_bundle(f"{removed['folder']} {was}."))
+            return
+        answer = self.server.call("POST", "trust", {})
+        if "pending" in answer:
+            self._await_confirmation(answer, "Skills and MCP servers of this folder are not used yet.", "Trust it")
+        self._say(line_bundle("This notebook's folder is trusted: its skills and MCP servers are used from now on."))
+
     def _await_confirmation(self, answer: Mapping[str, Any], why: str, what: str) -> None:
         """What a kernel may not do by itself: the person confirms it in the browser, where the kernel has no hand."""
         url = html.escape(answer["url"], quote=True)
@@ -228,20 +253,6 @@ class Commands:
         except NotFound:
             return False
         return True
-
-    def _allow(self, rest: str) -> None:
-        if rest not in ("live", "ask"):
-            raise AgentError(
-                "%agent allow live runs python in this kernel without asking; %agent allow ask asks again."
-            )
-        session = self.bound()
-        identity = session["id"] if session else self.begin()
-        if rest == "live":
-            self._consent.allow(identity)
-            self._say(line_bundle("Python of this session runs in this kernel without asking, until it is restarted."))
-        else:
-            self._consent.withdraw(identity)
-            self._say(line_bundle("Each call is shown and asked for again."))
 
     def _model(self, rest: str) -> None:
         verb, _, name = rest.partition(" ")

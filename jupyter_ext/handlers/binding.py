@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from tornado.escape import xhtml_escape
 
 from agent_kernel import __version__
 from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.errors import InvalidRequest, NotFound
+from agent_kernel.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.sessions.model import Session, SessionKey
 from agent_kernel.sessions.private import is_private
+from agent_kernel.tools.mcp.config import read
+from agent_kernel.tools.mcp.source import BESIDE
+from agent_kernel.trust import digest_of
 from jupyter_ext.binds import Bind
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import BindingBody
@@ -38,8 +44,25 @@ SEARCH = (
     "The notebook <b>{notebook}</b> asks to search all conversations of <b>{namespace}</b>. Code in that notebook will "
     "be able to read what it finds, until its kernel is shut down."
 )
+TRUST = (
+    "The notebook <b>{notebook}</b> asks that its folder <b>{folder}</b> be trusted. Turns of notebooks there, and "
+    "below, will then use its skills (.agents/skills) and start the MCP servers of its .mcp.json as it is now: "
+    "{commands}."
+)
 FORM = """<form method="post">{xsrf}<button name="decision" value="confirmed">Let it</button>
 <button name="decision" value="denied">Refuse</button></form>"""
+
+
+def commands_of(folder: Path) -> str:
+    """What the servers of ``.mcp.json`` there are, without arguments, which may hold keys."""
+    path = folder / BESIDE
+    if not path.is_file():
+        return "there is none"
+    try:
+        found = [f"{server.name} ({server.shown})" for server in read(path).servers]
+    except InvalidRequest as error:
+        return f"it can not be used: {error.message}"
+    return ", ".join(found) or "it names none"
 
 
 class BindingHandler(AgentHandler):
@@ -133,6 +156,8 @@ class BindConfirmHandler(AgentHandler):
     @guarded("read", kernels=False)
     async def get(self, bind_id: str) -> None:
         bind, session = await self._asked(bind_id)
+        if bind.folder:
+            bind.digest = await asyncio.to_thread(digest_of, Path(bind.folder) / BESIDE)
         waiting = self.app.binds.state(bind) == "waiting"
         xsrf = self.xsrf_form_html()
         rest = FORM.format(xsrf=xsrf) if waiting else f"<p>This request is {self.app.binds.state(bind)}.</p>"
@@ -153,6 +178,11 @@ class BindConfirmHandler(AgentHandler):
 
     async def _grant(self, bind: Bind) -> None:
         kernel = self.app.kernels.get(bind.kernel)
+        if bind.folder:
+            if await asyncio.to_thread(digest_of, Path(bind.folder) / BESIDE) != bind.digest:
+                raise Conflict(f"{BESIDE} was changed since this page showed it.", hint="Ask again: %agent trust")
+            await asyncio.to_thread(self.app.runtime.trust.add, Path(bind.folder))
+            return
         if bind.search:
             if kernel:
                 kernel.searches = True
@@ -166,7 +196,7 @@ class BindConfirmHandler(AgentHandler):
 
     async def _asked(self, bind_id: str) -> tuple[Bind, Session]:
         bind = self.app.binds.get(bind_id)
-        of_none = Session(bind.key) if bind.search else None
+        of_none = Session(bind.key) if bind.search or bind.folder else None
         session = of_none or await self.app.runtime.store.info(bind.key)
         if bind.key.namespace != self.caller.namespace or session is None:
             raise NotFound("There is no such request.")
@@ -178,9 +208,13 @@ class BindConfirmHandler(AgentHandler):
         if bind.engine:
             endpoint = Endpoint.of_url(bind.engine)
             words |= {"engine": bind.engine, "host": endpoint.host, "where": "local" if endpoint.local else "remote"}
+        if bind.folder:
+            words |= {"folder": bind.folder, "commands": commands_of(Path(bind.folder))}
         escaped = {name: xhtml_escape(word) for name, word in words.items()}
         heading, asked = (
-            ("Search all conversations", SEARCH)
+            ("Trust a folder", TRUST)
+            if bind.folder
+            else ("Search all conversations", SEARCH)
             if bind.search
             else ("Send a conversation to a server", ENGINE)
             if bind.engine

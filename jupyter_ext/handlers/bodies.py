@@ -127,6 +127,7 @@ class TurnBody(Body):
     alive: Annotated[list[Id], Field(max_length=1_000)] = []
     answers: list[str] = []
     remembered: bool = True
+    denied: Annotated[list[Name], Field(max_length=200)] = []
     client_tools: Annotated[list[Name], Field(max_length=100)] = []
     tools: Annotated[list[Name], Field(max_length=200)] | None = None
     inputs: Annotated[list[Id], Field(max_length=100)] = []
@@ -180,6 +181,7 @@ class TurnBody(Body):
             permission=self.permission,
             answers=frozenset(self.answers),
             remembered=self.remembered,
+            denied=frozenset(self.denied),
             sampling=self.sampling.sampling(),
             max_tool_rounds=self.max_tool_rounds,
             tool_choice=self.tool_choice,
@@ -198,6 +200,22 @@ class TurnBody(Body):
             web=self.web,
             functions=tuple(each.spec(by_client=each.name in self.client_tools) for each in self.functions),
         )
+
+
+class ToolsBody(Body):
+    """The part of a turn's body that decides what may be called in it."""
+
+    kernel: str = ""
+    where: Literal["live", "draft", "sandbox"] | None = None
+    permission: Permission = "auto"
+    client_tools: Annotated[list[Name], Field(max_length=100)] = []
+    tools: Annotated[list[Name], Field(max_length=200)] | None = None
+    skills: Annotated[list[Name], Field(max_length=20)] = []
+    web: dict[str, Any] | None = None
+    functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
+
+    def request(self) -> TurnRequest:
+        return TurnBody(prompt="?", **{name: getattr(self, name) for name in type(self).model_fields}).request("", "")
 
 
 class CancelBody(Body):
@@ -323,6 +341,12 @@ class EngineBody(Body):
 
 class PullBody(Body):
     consent: Literal[True]
+
+
+class TrustBody(Body):
+    """That a folder is meant is said by the notebook in the query."""
+
+    trust: Literal[True] = True
 
 
 class EmptyBody(Body):

@@ -1,0 +1,146 @@
+"""Skills: list, upload, versions, delete; in the shape of OpenAI, or of Anthropic for its clients.
+
+Only a person brings or deletes them: what code of one notebook put there would speak in every other that asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.skills.package import MAX_BYTES, Bytes, Entry, too_large, zipped
+from agent_kernel.skills.skill import Skill, Version
+from jupyter_ext.handlers.base import AgentHandler, guarded
+
+ZIP = b"PK\x03\x04"
+FIELDS = frozenset({"file", "files", "files[]"})
+
+
+def skill_to_json(skill: Skill) -> dict[str, Any]:
+    return {
+        "id": skill.id,
+        "object": "skill",
+        "created_at": int(skill.created),
+        "name": skill.latest.name,
+        "description": skill.latest.description,
+        "latest_version": str(skill.latest.number),
+        "default_version": str(skill.latest.number),
+    }
+
+
+def version_to_json(version: Version) -> dict[str, Any]:
+    return {
+        "id": f"{version.id}_v{version.number}",
+        "object": "skill.version",
+        "skill_id": version.id,
+        "version": str(version.number),
+        "created_at": int(version.created),
+        "name": version.name,
+        "description": version.description,
+        "files": list(version.files),
+    }
+
+
+def custom_to_json(skill: Skill) -> dict[str, Any]:
+    """As Anthropic's clients read it."""
+    return {
+        "id": skill.id,
+        "type": "skill",
+        "display_title": skill.latest.name,
+        "source": "custom",
+        "latest_version": str(skill.latest.number),
+        "created_at": _iso(skill.created),
+        "updated_at": _iso(skill.latest.created),
+    }
+
+
+def custom_version_to_json(version: Version) -> dict[str, Any]:
+    return {
+        "id": f"{version.id}_v{version.number}",
+        "type": "skill_version",
+        "skill_id": version.id,
+        "version": str(version.number),
+        "name": version.name,
+        "description": version.description,
+        "directory": version.folder,
+        "created_at": _iso(version.created),
+    }
+
+
+class SkillUpload(AgentHandler):
+    """What the routes share: the other house's shape, and the parts of an upload."""
+
+    @property
+    def anthropic(self) -> bool:
+        headers = self.request.headers
+        return "anthropic-version" in headers or "anthropic-beta" in headers or bool(self.get_argument("source", ""))
+
+    def shown(self, skill: Skill) -> dict[str, Any]:
+        return custom_to_json(skill) if self.anthropic else skill_to_json(skill)
+
+    def shown_version(self, version: Version) -> dict[str, Any]:
+        return custom_version_to_json(version) if self.anthropic else version_to_json(version)
+
+    def reply_list(self, found: list[dict[str, Any]]) -> None:
+        if self.anthropic:
+            self.reply({"data": found, "has_more": False, "next_page": None})
+        else:
+            first, last = (found[0]["id"], found[-1]["id"]) if found else (None, None)
+            self.reply({"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": False})
+
+    async def added(self, id: str = "") -> Skill:
+        """Raises InvalidRequest, NotFound, QuotaExceeded."""
+        files = [file for field in FIELDS for file in self.request.files.get(field, [])]
+        if not files:
+            raise InvalidRequest("Send the skill as multipart/form-data: a zip, or its files, in the field 'files'.")
+        if sum(len(file.body) for file in files) > MAX_BYTES:
+            raise too_large()
+        store, namespace = self.app.runtime.skills, self.caller.namespace
+
+        def add() -> Skill:
+            if len(files) == 1 and files[0].body.startswith(ZIP):
+                return store.add(namespace, zipped(files[0].body), id)
+            return store.add(namespace, [Entry(file.filename, Bytes(file.body)) for file in files], id)
+
+        return await asyncio.to_thread(add)
+
+
+class SkillsHandler(SkillUpload):
+    @guarded("read")
+    async def get(self) -> None:
+        """``source=anthropic``: none of theirs is here."""
+        theirs = self.get_argument("source", "") == "anthropic"
+        found = [] if theirs else await asyncio.to_thread(self.app.runtime.skills.list, self.caller.namespace)
+        self.reply_list([self.shown(skill) for skill in found])
+
+    @guarded("write", kernels=False)
+    async def post(self) -> None:
+        self.reply(self.shown(await self.added()))
+
+
+class SkillHandler(SkillUpload):
+    @guarded("read")
+    async def get(self, id: str) -> None:
+        self.reply(self.shown(await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)))
+
+    @guarded("write", kernels=False)
+    async def delete(self, id: str) -> None:
+        await asyncio.to_thread(self.app.runtime.skills.delete, self.caller.namespace, id)
+        self.reply({"id": id, "object": "skill.deleted", "deleted": True})
+
+
+class SkillVersionsHandler(SkillUpload):
+    @guarded("read")
+    async def get(self, id: str) -> None:
+        skill = await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)
+        self.reply_list([self.shown_version(version) for version in reversed(skill.versions)])
+
+    @guarded("write", kernels=False)
+    async def post(self, id: str) -> None:
+        self.reply(self.shown_version((await self.added(id)).latest))
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

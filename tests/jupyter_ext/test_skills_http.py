@@ -1,0 +1,127 @@
+"""Skills and trusted folders over HTTP, with a real server."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server import AgentServer, Json, followed, start_turn, text_of
+
+HEAD = "---\nname: Charts\ndescription: Draws charts\n---\nUse matplotlib.\n"
+SCRIPT: list[Json] = [
+    {"text": "", "calls": [{"name": "read_skill", "arguments": {"skill": "Charts"}}], "when": "chart"},
+    {"text": "drawn", "loop": True},
+]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[AgentServer]:
+    made = AgentServer(tmp_path / "server", SCRIPT, {"tools": "skills,mcp"})
+    try:
+        yield await made.start()
+        await made.stop()
+    finally:
+        made.sweep()
+
+
+def packed(text: str = HEAD) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("charts/SKILL.md", text)
+        archive.writestr("charts/scripts/draw.py", "print(1)")
+    return made.getvalue()
+
+
+async def test_a_skill_from_its_upload_to_a_turn_that_reads_it(server: AgentServer) -> None:
+    async with server.client() as client:
+        made = (await client.post("agent/v1/skills", files={"files": ("charts.zip", packed())})).json()
+        assert (made["object"], made["name"], made["latest_version"]) == ("skill", "Charts", "1")
+        parts = [("files[]", ("c/SKILL.md", HEAD.replace("Draws", "Still draws"))), ("files[]", ("c/a/b.txt", "b"))]
+        second = (await client.post(f"agent/v1/skills/{made['id']}/versions", files=parts)).json()
+        assert (second["id"], second["version"], second["files"]) == (f"{made['id']}_v2", "2", ["SKILL.md", "a/b.txt"])
+        listed = (await client.get("agent/v1/skills")).json()
+        assert [skill["description"] for skill in listed["data"]] == ["Still draws charts"]
+        versions = (await client.get(f"agent/v1/skills/{made['id']}/versions")).json()["data"]
+        assert [version["version"] for version in versions] == ["2", "1"]
+        custom = (await client.get("agent/v1/skills", params={"source": "custom"})).json()
+        assert custom["data"][0]["latest_version"] == "2"
+        assert (custom["has_more"], custom["next_page"]) == (False, None)
+        assert (await client.get("agent/v1/skills", params={"source": "anthropic"})).json()["data"] == []
+
+        turn = await start_turn(client, "make a chart", skills=[f"{made['id']}@1"])
+        events = await followed(client, turn["turn"])
+        finished = next(event["data"] for event in events if event["type"] == "call.finished")
+        assert (finished["status"], "Use matplotlib." in finished["text"]) == ("success", True)
+        assert text_of(events) == "drawn"
+        items = (await client.get(f"agent/v1/sessions/{turn['session']}/items")).json()["items"]
+        assert not [item for item in items if item["message"]["role"] == "system"], "it is a note of that turn"
+
+        lost = await start_turn(client, "again", skills=["skill_" + "0" * 32])
+        end = (await followed(client, lost["turn"]))[-1]["data"]
+        assert (end["state"], end["error"]["code"]) == ("failed", "not_found")
+        assert (await client.delete(f"agent/v1/skills/{made['id']}")).json()["deleted"] is True
+        assert (await client.get(f"agent/v1/skills/{made['id']}")).status_code == 404
+
+
+NO_SKILLS: list[Json] = [
+    {},
+    {"files": ("x.zip", b"PK\x03\x04 broken")},
+    {"files": ("SKILL.md", "no head")},
+    {"files": ("../SKILL.md", HEAD)},
+    {"other": ("SKILL.md", HEAD)},
+]
+
+
+async def test_an_upload_that_is_no_skill_is_refused(server: AgentServer) -> None:
+    async with server.client() as client:
+        for files in NO_SKILLS:
+            reply = await client.post("agent/v1/skills", files=files or None)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request")
+        assert (await client.get("agent/v1/skills")).json()["data"] == []
+
+
+async def test_a_notebook_asks_and_a_person_trusts_its_folder(server: AgentServer) -> None:
+    folder = server.root / "project"
+    (folder / ".agents" / "skills" / "charts").mkdir(parents=True)
+    (folder / ".agents" / "skills" / "charts" / "SKILL.md").write_text(HEAD)
+    (folder / ".mcp.json").write_text('{"mcpServers": {"files": {"command": "no-such-server", "args": ["sk-12345"]}}}')
+    kernel = await server.start_kernel("project/a.ipynb")
+    async with server.kernel_client(await server.kernel_token(kernel)) as notebook, server.client() as person:
+        before = await start_turn(notebook, "hello")
+        events = await followed(notebook, before["turn"])
+        notices = [event["data"]["text"] for event in events if event["type"] == "notice"]
+        assert len([text for text in notices if "folder that you trust" in text]) == 2
+        asked = (await notebook.post("agent/v1/trust", json={})).json()
+        page = httpx.URL(asked["url"]).path
+        shown = (await person.get(page)).text
+        assert str(folder) in shown
+        assert "files (no-such-server)" in shown
+        assert "sk-12345" not in shown
+        assert (await notebook.get("agent/v1/trust")).json()["trusted"] is False
+        (folder / ".mcp.json").write_text('{"mcpServers": {"evil": {"command": "evil"}}}')
+        xsrf = re.search(r'name="_xsrf" type="hidden" value="([^"]+)"', shown) or re.search(r'value="([^"]+)"', shown)
+        assert xsrf
+        body = {"decision": "confirmed", "_xsrf": xsrf.group(1)}
+        late = await person.post(page, data=body)
+        assert late.status_code == 409, "the page showed something else"
+        asked = (await notebook.post("agent/v1/trust", json={})).json()
+        page = httpx.URL(asked["url"]).path
+        await person.get(page)
+        assert (await person.post(page, data=body)).status_code == 200
+        assert (await notebook.get("agent/v1/trust")).json()["trusted"] is True
+        after = await start_turn(notebook, "make a chart")
+        events = await followed(notebook, after["turn"])
+        finished = next(event["data"] for event in events if event["type"] == "call.finished")
+        assert "Use matplotlib." in finished["text"]
+        notices = [event["data"]["text"] for event in events if event["type"] == "notice"]
+        assert [text for text in notices if "MCP server evil can not be used" in text]
+        known = (await person.get("agent/v1/trust", params={"path": "project/a.ipynb"})).json()
+        assert [one["path"] for one in known["folders"]] == [str(folder)]
+        assert (await notebook.delete("agent/v1/trust")).json()["removed"] is True
+        assert (await person.get("agent/v1/trust")).json()["folders"] == []
