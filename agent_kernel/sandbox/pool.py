@@ -10,7 +10,6 @@ import hashlib
 import json
 import keyword
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,9 +19,10 @@ from typing import Any
 from agent_kernel.errors import InvalidRequest, NotFound, SandboxUnavailable
 from agent_kernel.exits import Exits
 from agent_kernel.protocols import Held, RunResult, Variable, Work
-from agent_kernel.sandbox import copies, credentials, denied, view
+from agent_kernel.sandbox import copies, credentials, denied, leftovers, view
 from agent_kernel.sandbox.jail import Plan
 from agent_kernel.sandbox.jails import Cell, Jails
+from agent_kernel.sandbox.leftovers import Leftover
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.process import JailedProcess
 from agent_kernel.sandbox.run import Run, StopReason
@@ -116,6 +116,10 @@ class LinuxSandbox:
                 stop.set_result("interrupted")
             raise
 
+    async def leftovers(self) -> list[Leftover]:
+        """Work directories, with the sessions that they were made for: some may be gone."""
+        return await asyncio.to_thread(leftovers.found, self._work_root)
+
     async def report(self) -> Mapping[str, Mapping[str, Any]]:
         """Finds out once, in throw-away processes, what is possible here: name -> {required, active, detail}."""
         return (await self._jails.found()).layers
@@ -173,8 +177,7 @@ class LinuxSandbox:
             place.closed = True
             await self._end(place, "the session was closed")
         if remove:
-            await asyncio.to_thread(shutil.rmtree, self.workdir(session), ignore_errors=True)
-            self._mark(self.workdir(session)).unlink(missing_ok=True)
+            await asyncio.to_thread(leftovers.forget, self.workdir(session))
 
     async def aclose(self) -> None:
         """No process and no task is left."""
@@ -242,6 +245,7 @@ class LinuxSandbox:
             await self._make_room()
             cell = Cell(place.workdir, place.uid, *paths, interpreter=self.kernel_of(session))
             place.process, place.paths = await self._jails.jail(cell), paths
+            leftovers.note(place.workdir, session)
             self._mark(place.workdir).touch(mode=0o600)
         return place.process
 

@@ -111,7 +111,7 @@ class ResetPython:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         await self._workplace.sandbox.reset(context.key)
-        self._workplace.known_lost = ""
+        self._workplace.known_lost = self._workplace.sandbox.lost(context.key)
         return ToolOutput("Python starts again with the next call: variables are gone, files remain.")
 
 

@@ -1,0 +1,75 @@
+"""Work directories of sessions that are gone, because another program deleted them or a server was killed.
+
+Beside each work directory lies a note that says whose it is, out of reach of the code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.sessions import process
+from agent_kernel.sessions.model import SessionKey
+
+NOTE = ".session"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A work directory and the session that it was made for. ``idle``: the process that used it last is certainly gone,
+    or it is this one."""
+
+    key: SessionKey
+    workdir: Path
+    idle: bool
+
+
+def note(workdir: Path, key: SessionKey) -> None:
+    """Says whose ``workdir`` is, and which process uses it."""
+    place = workdir.with_suffix(NOTE)
+    fresh = place.with_suffix(f".{os.getpid()}.tmp")
+    fresh.write_text(json.dumps({"namespace": key.namespace, "id": key.id, **_self()}), encoding="utf-8")
+    fresh.chmod(0o600)
+    fresh.replace(place)
+
+
+def forget(workdir: Path) -> None:
+    """Removes the directory with all that is said of it."""
+    shutil.rmtree(workdir, ignore_errors=True)
+    for place in workdir.parent.glob(f"{workdir.name}.*"):
+        place.unlink(missing_ok=True)
+
+
+def found(work_root: Path) -> list[Leftover]:
+    """All that there are notes of; notes that can not be read are left alone."""
+    leftovers = []
+    for place in sorted(work_root.glob(f"*{NOTE}")):
+        try:
+            body = json.loads(place.read_text(encoding="utf-8"))
+            leftovers.append(Leftover(SessionKey(body["namespace"], body["id"]), place.with_suffix(""), _is_idle(body)))
+        except (OSError, ValueError, KeyError, TypeError, InvalidRequest):
+            continue
+    return leftovers
+
+
+def _self() -> dict[str, Any]:
+    pid = os.getpid()
+    where = {"machine": process.machine(), "boot": process.boot(), "pids": process.pid_namespace()}
+    return {"pid": pid, "started": process.started(pid), **where}
+
+
+def _is_idle(body: Mapping[str, Any]) -> bool:
+    """Of a process on another machine, or in another container, nothing is known."""
+    mine = _self()
+    if all(body[name] == value for name, value in mine.items()):
+        return True
+    if not mine["machine"] or body["machine"] != mine["machine"]:
+        return False
+    rebooted = body["boot"] != mine["boot"]
+    return rebooted or (body["pids"] == mine["pids"] and not process.alive(int(body["pid"]), str(body["started"])))

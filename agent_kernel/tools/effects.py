@@ -1,0 +1,125 @@
+"""What a piece of Python code does beside computing, as far as reading it can tell: files, network, programs, waiting.
+
+A look before code is run again, not a wall: code can hide anything from it, and the sandbox holds all the same.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["writes", "deletes", "network", "runs", "waits", "unreadable"]
+_WRITES = {"write_text", "write_bytes", "savefig", "save", "savez", "savez_compressed", "savetxt", "tofile", "touch"}
+_WRITES |= {"mkdir", "makedirs", "imwrite", "imsave", "copy", "copyfile", "copytree", "symlink", "extractall"}
+_DELETES = {"remove", "unlink", "rmtree", "rmdir", "removedirs", "rename", "move"}
+_OWNERS = {"os", "shutil", "pathlib"}
+"""Of names that also belong to lists and sets: ``remove``, ``copy``, ``rename`` count with one of these before them."""
+_AMBIGUOUS = {"remove", "copy", "rename", "move", "save"}
+_NETWORK = {"requests", "httpx", "urllib", "urllib3", "aiohttp", "socket", "ftplib", "smtplib", "paramiko", "boto3"}
+_PROGRAMS = {"subprocess", "multiprocessing"}
+_SYSTEM = {"system", "popen", "spawnv", "spawnl", "execv", "execvp", "fork", "posix_spawn"}
+_MODES = set("wax+")
+MAX_NAMED = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """``what`` is the expression that does it, shortened; ``line`` is 1-based."""
+
+    kind: Kind
+    what: str
+    line: int
+
+
+def effects(code: str) -> tuple[Effect, ...]:
+    """In the order of the code, each expression once. Code that does not parse is ``unreadable``."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return (Effect("unreadable", "it does not parse", 1),)
+    found = [effect for node in ast.walk(tree) for effect in _of(node)]
+    return tuple(sorted(dict.fromkeys(found), key=lambda effect: effect.line))
+
+
+def _of(node: ast.AST) -> Iterator[Effect]:
+    if isinstance(node, ast.Import):
+        yield from (_module(alias.name, node.lineno) for alias in node.names if _root(alias.name) in _NETWORK)
+        yield from (_program(alias.name, node.lineno) for alias in node.names if _root(alias.name) in _PROGRAMS)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        if _root(node.module) in _NETWORK:
+            yield _module(node.module, node.lineno)
+        elif _root(node.module) in _PROGRAMS:
+            yield _program(node.module, node.lineno)
+    elif isinstance(node, ast.Call):
+        kind = _kind(node)
+        if kind is not None:
+            yield Effect(kind, _short(ast.unparse(node)), node.lineno)
+
+
+def _kind(call: ast.Call) -> Kind | None:
+    """Of one call, by its name and its first arguments."""
+    name, owner = _named(call.func)
+    if any(isinstance(word, ast.Constant) and _is_url(word.value) for word in ast.walk(call)):
+        return "network"
+    if name == "open" and _opens_to_write(call):
+        return "writes"
+    if name in _AMBIGUOUS and owner not in _OWNERS | {"np", "numpy", "plt", "torch", "image", "img", "anim", "ani"}:
+        return None
+    if name in _DELETES:
+        return "deletes"
+    if name in _WRITES or (name.startswith("to_") and _names_a_file(call)) or (name == "dump" and len(call.args) > 1):
+        return "writes"
+    if owner == "os" and name in _SYSTEM:
+        return "runs"
+    if name == "sleep":
+        return "waits"
+    return None
+
+
+def _named(function: ast.expr) -> tuple[str, str]:
+    """(name, what stands before it)."""
+    if isinstance(function, ast.Attribute):
+        return function.attr, function.value.id if isinstance(function.value, ast.Name) else ""
+    return (function.id, "") if isinstance(function, ast.Name) else ("", "")
+
+
+def _opens_to_write(call: ast.Call) -> bool:
+    """Path.open has its mode first, the function second; a mode that is not written out may be any."""
+    given = [word.value for word in call.keywords if word.arg == "mode"]
+    place = 0 if isinstance(call.func, ast.Attribute) else 1
+    modes = given or call.args[place : place + 1]
+    if not modes:
+        return False
+    mode = modes[0]
+    return not isinstance(mode, ast.Constant) or bool(_MODES & set(str(mode.value)))
+
+
+def _names_a_file(call: ast.Call) -> bool:
+    """``df.to_csv()`` gives a text, ``df.to_csv("a.csv")`` writes it; ``to_numpy`` and others take no name."""
+    name, _ = _named(call.func)
+    writers = {"csv", "excel", "parquet", "json", "pickle", "feather", "hdf", "sql", "stata", "html", "xml", "markdown"}
+    named = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)
+    return name.removeprefix("to_") in writers and bool(call.args or named)
+
+
+def _is_url(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(("http://", "https://", "ftp://", "s3://", "gs://"))
+
+
+def _module(name: str, line: int) -> Effect:
+    return Effect("network", f"import {name}", line)
+
+
+def _program(name: str, line: int) -> Effect:
+    return Effect("runs", f"import {name}", line)
+
+
+def _root(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_NAMED else line[: MAX_NAMED - 1] + "…"
