@@ -286,6 +286,7 @@ class Runtime:
             remembered=request.remembered,
             timeout_s=self.settings.approval_timeout_s,
             hidden=(self.settings.data_dir, *map(Path, hidden_by_default())),
+            denied=request.denied,
         )
 
     async def aclose(self) -> None:

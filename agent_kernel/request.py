@@ -39,7 +39,7 @@ class TurnRequest:
     code finds in its work directory, ``outputs`` are files asked for, ``given`` copies of variables for the sandbox,
     ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options, None: no web.
     ``functions`` are tools that the client declares: ``dispatch_url`` runs their calls. ``remembered`` False: what was
-    allowed for the session does not count in this turn.
+    allowed for the session does not count in this turn; ``denied`` are kinds or names of tools that do not run in it.
     """
 
     prompt: str = ""
@@ -69,6 +69,7 @@ class TurnRequest:
     functions: tuple[ToolSpec, ...] = ()
     dispatch_url: str = ""
     remembered: bool = True
+    denied: frozenset[str] = frozenset()
 
     @property
     def said(self) -> str:

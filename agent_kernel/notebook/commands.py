@@ -75,7 +75,7 @@ class Commands:
         self._exchange = Exchange(lambda: self.server, person, self._say)
         self._python = python(lambda: self.server, self._say)
         self._declared = declared
-        self._permissions = Permissions(lambda: self.server, consent, self._say, self.bound, self.begin)
+        self._rights = Permissions(lambda: self.server, consent, self._say, self.bound, self.begin)
 
     @property
     def last_turn(self) -> str:
@@ -97,7 +97,7 @@ class Commands:
         command: Callable[[str], None] | None = None
         if name in {*HELP, ""}:
             owned: Callable[[str], None] | None = getattr(self, f"_{name or 'status'}", None)
-            command = owned or self._python.table.get(name) or self._permissions.table.get(name)
+            command = owned or self._python.table.get(name) or self._rights.table.get(name)
             command = command or (getattr(self._conversation, name) if name in CONVERSATION else None)
         if command is None:
             near = difflib.get_close_matches(name, HELP, 1)

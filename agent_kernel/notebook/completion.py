@@ -11,6 +11,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from agent_kernel.errors import AgentKernelError
 from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.commands import HELP
+from agent_kernel.notebook.consent import KINDS
 from agent_kernel.notebook.options import BY_FLAG
 from agent_kernel.notebook.place import CHOICES
 
@@ -58,12 +59,14 @@ class Completion:
                 return ["off"]
             case ["fork"]:
                 return ["--into", "--use"]
-            case ["sessions"] | ["branches"] | ["versions"] | ["tags"] | ["note"]:
+            case ["sessions"] | ["branches"] | ["versions"] | ["tags"] | ["note"] | ["permissions"]:
                 return ["--json"]
             case ["search"]:
                 return ["--here", "--all", "--json"]
             case ["allow"]:
-                return ["live", "ask"]
+                return [*KINDS, "ask"]
+            case ["deny"]:
+                return list(KINDS)
             case ["where"] | ["in"]:
                 return [*CHOICES, "default"]
             case ["model"]:

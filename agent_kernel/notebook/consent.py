@@ -1,32 +1,81 @@
-"""What the person has allowed in this life of the kernel; a restart forgets it."""
+"""What the person has decided for a session in this life of the kernel; a restart forgets it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePath
 
 LIVE = "python.live"
+KINDS = {
+    "live": ("python.live",),
+    "draft": ("python.draft",),
+    "sandbox": ("python.sandbox",),
+    "shell": ("shell",),
+    "files": ("files.read", "files.write"),
+    "notebook": ("notebook.read", "notebook.edit", "notebook.run"),
+    "functions": ("function", "function.effects"),
+    "mcp": ("mcp",),
+    "dispatch": ("dispatch",),
+    "web": ("web",),
+    "skills": ("skills",),
+    "recall": ("sessions.read",),
+    "paths": ("path",),
+}
+"""What people call kinds of calls."""
 
 
 class Consent:
-    """Kinds of calls allowed for a session. The server asks each time all the same, and is told yes each time."""
+    """Kinds of calls, or single tools of a kind, allowed or refused for a session. The server asks each time all the
+    same, and is told yes or no each time."""
 
     def __init__(self) -> None:
-        self._allowed: dict[str, set[str]] = {}
+        self._allowed: dict[str, set[tuple[str, str]]] = {}
+        self._refused: dict[str, set[tuple[str, str]]] = {}
 
-    def allow(self, session: str, kind: str = LIVE) -> None:
-        self._allowed.setdefault(session, set()).add(kind)
+    def allow(self, session: str, kind: str = LIVE, tool: str = "") -> None:
+        """``tool`` empty: all of the kind. Takes a refusal back."""
+        self._allowed.setdefault(session, set()).add((kind, tool))
+        refused = self._refused.get(session, set())
+        self._refused[session] = {one for one in refused if one[0] != kind or (tool and one[1] not in ("", tool))}
+
+    def refuse(self, session: str, kind: str, tool: str = "") -> None:
+        """Without a question from now on. What was allowed of it is not any more."""
+        self._refused.setdefault(session, set()).add((kind, tool))
+        allowed = self._allowed.get(session, set())
+        self._allowed[session] = {one for one in allowed if one[0] != kind or (tool and one[1] not in ("", tool))}
 
     def withdraw(self, session: str) -> None:
         self._allowed.pop(session, None)
 
-    def allows(self, session: str, kind: str = LIVE) -> bool:
-        return kind in self._allowed.get(session, ())
+    def allows(self, session: str, kind: str = LIVE, tool: str = "") -> bool:
+        known = self._allowed.get(session, ())
+        return (kind, "") in known or (kind, tool) in known or (kind == "path" and _within(tool, known))
+
+    def refuses(self, session: str, kind: str, tool: str = "") -> bool:
+        known = self._refused.get(session, ())
+        return (kind, "") in known or (kind, tool) in known
 
     def kinds(self, session: str) -> set[str]:
-        return set(self._allowed.get(session, ()))
+        return {kind for kind, _ in self._allowed.get(session, ())}
+
+    def refused(self, session: str) -> set[str]:
+        """Kinds of which nothing may run."""
+        return {kind for kind, tool in self._refused.get(session, ()) if not tool}
+
+    def rows(self, session: str) -> list[tuple[str, str, str]]:
+        """(kind, tool, decision), for people."""
+        decided = [(*one, "allowed") for one in self._allowed.get(session, ())]
+        return sorted(decided + [(*one, "refused") for one in self._refused.get(session, ())])
 
     def __bool__(self) -> bool:
-        return any(self._allowed.values())
+        return any(self._allowed.values()) or any(self._refused.values())
+
+
+def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
+    """``read:PATH`` lies in a folder that may be read."""
+    access, _, path = tool.partition(":")
+    places = [scope.partition(":") for kind, scope in known if kind == "path" and scope]
+    return any(access == kept and PurePath(path).is_relative_to(folder) for kept, _, folder in places)
 
 
 def answers(person_is_there: bool, kinds: Iterable[str]) -> list[str]:

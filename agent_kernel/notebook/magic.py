@@ -162,6 +162,8 @@ class AgentMagics(Magics):
             "answers": self._answers(request, session),
             "client_tools": self._abilities.names,
             "functions": self.functions.to_json(),
+            "remembered": request.permission != "ask",
+            "denied": sorted(self._consent.refused(session or self._bound())) if self._consent else [],
             "sampling": request.sampling,
         }
         optional = {

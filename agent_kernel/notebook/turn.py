@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.errors import AgentKernelError
+from agent_kernel.errors import AgentKernelError, Conflict
 from agent_kernel.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -27,8 +27,9 @@ from agent_kernel.events import (
     TurnVersion,
 )
 from agent_kernel.notebook.abilities import Abilities
+from agent_kernel.notebook.asking import Asking
 from agent_kernel.notebook.client import Server, quoted
-from agent_kernel.notebook.consent import LIVE, Consent
+from agent_kernel.notebook.consent import Consent
 from agent_kernel.notebook.follow import Following
 from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.oneline import AgentInterrupted
@@ -47,9 +48,7 @@ WORDS = {
     "timeout": "out of time",
     "interrupted": "stopped",
 }
-QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession: "
 STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks it."
-OTHER_QUESTION = "Let the agent do this? [y]es / [n]o / [s]ession: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,24 +171,14 @@ class CellTurn:
         """The card shows exactly what will run, also where the call only named it; the question stands under it."""
         if (card := self._cards.get(asked.call)) and "code" in asked.arguments:
             card.code = self._shown(asked.name, asked.target, asked.arguments)
-        decision, reason = self._decision(asked)
-        body = {"decision": decision, "reason": reason}
-        self._around.server.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)
-
-    def _decision(self, asked: ApprovalRequired) -> tuple[str, str]:
-        around, session = self._around, self._summary.session
-        if asked.kind in around.allowed:
-            return "approve", "the person asked for it in this cell"
-        if not around.ask and around.consent.allows(session, asked.kind):
-            return "approve", "the person allowed it for this session"
-        if not around.person.is_there:
-            return "deny", "nobody can answer here"
-        self._state(asked.call, "waiting for your answer")
-        question = QUESTION if asked.kind == LIVE else OTHER_QUESTION
-        answer = around.person.choose(question, {"yes": "yes", "no": "no", "session": "session"}, "no")
-        if answer == "session":
-            around.consent.allow(session, asked.kind)
-        return ("deny", "the person said no") if answer == "no" else ("approve", "the person said yes")
+        around = self._around
+        asking = Asking(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
+        decision, reason = asking.decision(asked, lambda state: self._state(asked.call, state))
+        body = {"decision": decision, "message": reason, "shown": asked.shown}
+        try:
+            around.server.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)
+        except Conflict as elsewhere:
+            self._screen.line(elsewhere.message)
 
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
         """What it said while it ran is in its card already; what it only tells comes with the end of the call."""

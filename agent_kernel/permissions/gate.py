@@ -42,7 +42,8 @@ class Gate:
     ``policy`` is instead of the defaults, by kind or by the name of a tool; ``server`` and ``request`` apply to every
     call and only make it stricter, as ``admin`` does. ``remembered``: what was granted for the session counts.
     ``timeout_s`` until silence is no, where no person is there to be waited for (0: none). ``ask`` answers here, in
-    this process. What lies in or above one of ``hidden`` is never opened for sandboxed code.
+    this process. What lies in or above one of ``hidden`` is never opened for sandboxed code. ``denied`` are kinds and
+    names of tools that the request does not want to run.
     """
 
     approvals: Approvals
@@ -55,14 +56,20 @@ class Gate:
     timeout_s: float = 0.0
     ask: Asker | None = None
     hidden: tuple[Path, ...] = ()
+    denied: frozenset[str] = frozenset()
 
     @property
     def rules(self) -> Policy:
         return Policy(self.server, self.policy, self.admin)
 
+    def ruling(self, spec: ToolSpec) -> Ruling:
+        if self.denied & {spec.kind, spec.name}:
+            return Ruling("deny", "this request")
+        return self.rules.ruling(spec, self.request)
+
     async def decide(self, spec: ToolSpec, context: ToolContext) -> Verdict:
         """Never raises what keeps a question or answers it: then it is no, and the reason says so."""
-        ruling = self.rules.ruling(spec, self.request)
+        ruling = self.ruling(spec)
         if ruling.permission == "deny":
             return Verdict(False, f"{spec.name} was denied by policy: {ruling.because}")
         try:

@@ -25,7 +25,7 @@ class AskedPaths:
         self._context = context
 
     async def allowed(self) -> Allowed:
-        ruling = self._gate.rules.ruling(PATH, self._gate.request)
+        ruling = self._gate.ruling(PATH)
         if ruling.permission == "deny" or ruling.firm or not self._gate.remembered:
             return (), ()
         granted = [grant for grant in await self._grants() if grant.decision == "approve"]
@@ -36,7 +36,7 @@ class AskedPaths:
         if real is None:
             return None
         spec = replace(PATH, name=scope(real, write=write))
-        ruling = self._gate.rules.ruling(PATH, self._gate.request)
+        ruling = self._gate.ruling(PATH)
         if ruling.permission == "deny" or self._is_hidden(real):
             return None
         if ruling.permission == "auto":

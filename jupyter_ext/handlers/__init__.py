@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_ext.handlers.approvals import ApprovalHandler, ApprovalsHandler, PermissionsHandler
+from jupyter_ext.handlers.approvals import ApprovalHandler, ApprovalsHandler, PermissionsHandler, PolicyHandler
 from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
 from jupyter_ext.handlers.branches import (
@@ -50,6 +50,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/turns/{ID}/versions", TurnVersionsHandler),
     (rf"{PREFIX}/turns/{ID}/claims", ClaimsHandler),
     (rf"{PREFIX}/turns/{ID}/claims/{ID}", ClaimHandler),
+    (rf"{PREFIX}/agent/permissions", PolicyHandler),
     (rf"{PREFIX}/agent/approvals", ApprovalsHandler),
     (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
     (rf"{PREFIX}/search", SearchHandler),

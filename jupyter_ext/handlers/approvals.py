@@ -71,22 +71,29 @@ class ApprovalHandler(QuestionHandler):
         self.reply({"status": "resolved", **outcome})
 
 
-class PermissionsHandler(AgentHandler):
-    """``sessions/{id}/permissions``: what the server rules, and what was decided in this session."""
+class PolicyHandler(AgentHandler):
+    """What the server rules, by kind of call and by name of tool."""
+
+    def policy(self) -> dict[str, Any]:
+        runtime = self.app.runtime
+        return {
+            "policy": {name: to_json(ruling) for name, ruling in runtime.policy.table()},
+            "approval_timeout_s": runtime.settings.approval_timeout_s,
+        }
 
     @guarded("read")
-    async def get(self, session_id: str) -> None:
+    async def get(self) -> None:
+        self.reply(self.policy())
+
+
+class PermissionsHandler(PolicyHandler):
+    """``sessions/{id}/permissions``: the same, and what was decided in this session."""
+
+    @guarded("read")
+    async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
         session = await self.app.access.session(self.caller, session_id)
-        runtime = self.app.runtime
-        grants = await runtime.approvals.grants.grants(session.key)
-        self.reply(
-            {
-                "session": session_id,
-                "grants": [grant_to_json(grant) for grant in grants],
-                "policy": {name: to_json(ruling) for name, ruling in runtime.policy.table()},
-                "approval_timeout_s": runtime.settings.approval_timeout_s,
-            }
-        )
+        grants = await self.app.runtime.approvals.grants.grants(session.key)
+        self.reply({"session": session_id, "grants": [grant_to_json(grant) for grant in grants], **self.policy()})
 
     @guarded("execute")
     async def delete(self, session_id: str) -> None:

@@ -124,6 +124,7 @@ TABLE: list[Row] = [
         {"token": 409, "kernel": 403, "other kernel": 403},
     ),
     ("GET", "agent/approvals", None, {"token": 200}),
+    ("GET", "agent/permissions", None, {"token": 200}),
     ("GET", "agent/approvals/{approval}", None, {"token": 200, "other kernel": 404}),
     ("GET", "sessions/{session}/permissions", None, {"token": 200, "other kernel": 403}),
     ("DELETE", "sessions/{spare}/permissions", None, {"token": 200, "other kernel": 403}),

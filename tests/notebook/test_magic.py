@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.notebook.notebook import SILENCE, Notebook
 
-QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession: "
+QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession / never: "
 
 BOXED = """import matplotlib.pyplot as plt
 plt.plot([1, 2])
