@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"PIL", "httpx", "mcp", "regex", "transformers", "xgrammar"}
+HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "regex", "trafilatura", "transformers", "xgrammar"}
 
 VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events", "agent_kernel.files")
 SEAMS = (
@@ -36,6 +36,7 @@ PARTS = (
     "agent_kernel.engines",
     "agent_kernel.file_registry",
     "agent_kernel.incoming",
+    "agent_kernel.net",
     "agent_kernel.request",
     "agent_kernel.sandbox",
     "agent_kernel.sessions",
@@ -45,7 +46,9 @@ PARTS = (
     "agent_kernel.trust",
 )
 
-JAIL = tuple(f"agent_kernel.sandbox.{name}" for name in ("credentials", "landlock", "seccomp", "syscalls", "view"))
+JAIL = tuple(
+    f"agent_kernel.sandbox.{name}" for name in ("credentials", "landlock", "limits", "seccomp", "syscalls", "view")
+)
 
 # part: (what it may import of ours, which libraries). The longest name that fits a module is its part; a part may
 # always import itself. The standard library is free for all.
@@ -143,7 +146,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.notebook.variables",
         ),
         {"filelock", "jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado"}
-        | {"traitlets"},
+        | {"python_multipart", "traitlets"},
     ),
     "demo": ((), {"httpx", "nbformat", "tornado"}),
 }
@@ -170,6 +173,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction.py": {"regex"},
     "agent_kernel/tools/dispatch.py": {"httpx"},
+    "agent_kernel/tools/web/providers.py": {"ddgs"},
+    "agent_kernel/tools/web/readable.py": {"trafilatura"},
     "agent_kernel/tools/returned.py": {"pydantic_core"},
     "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     "agent_kernel/skills/front.py": {"yaml"},

@@ -17,10 +17,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_kernel.sandbox import credentials, landlock, seccomp, view
+from agent_kernel.sandbox import credentials, landlock, limits, seccomp, view
 from agent_kernel.sandbox.syscalls import checked, libc, numbers
 
 MEMORY_MB = 4096
+PROCESSES = 256
 FILE_MB = 512
 FIXED = 0x10
 """MAP_FIXED on both architectures."""
@@ -113,6 +114,7 @@ def _limit() -> None:
         resource.RLIMIT_AS: used + (MEMORY_MB << 20),
         resource.RLIMIT_FSIZE: FILE_MB << 20,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NPROC: limits.tasks_of(os.getuid()) + PROCESSES,
     }
     for kind, value in wanted.items():
         hard = resource.getrlimit(kind)[1]

@@ -87,6 +87,9 @@ class DraftProcess:
         try:
             frames.write_all(self._requests, frames.of_json(frames.RUN, {"code": code}))
             return self._answer(frames.DONE, on_text, on_show, timeout_s)
+        except frames.BadFrame as error:
+            self.end()
+            raise DraftEnded(f"what it sent can not be read: {error}") from error
         except OSError as error:
             raise DraftEnded(self._how_it_ended() or str(error)) from error
         except BaseException:
@@ -115,26 +118,18 @@ class DraftProcess:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _answer(self, wanted: bytes, on_text: OnText, on_show: OnShow, timeout_s: float) -> dict[str, Any]:
-        deadline, shown, watch = time.monotonic() + timeout_s, 0, Watch(self.pid)
-        stopping = False
+        rounds = _Rounds(Watch(self.pid, self.directory), timeout_s)
+        shown = 0
         while True:
             ready = select.select([self._results, *self._raw], [], [], LOOK_S)[0]
             for kind, body in self._read(ready, on_text):
                 if kind == wanted:
                     self._rest(on_text)
-                    return {**frames.mapping(body), **({"status": "timeout"} if stopping else {})}
+                    return {**frames.mapping(body), **({"status": "timeout"} if rounds.stopping else {})}
                 shown += len(body) if kind == frames.SHOW else 0
                 if kind == frames.SHOW and shown <= MAX_SHOWN:
                     on_show(frames.mapping(body))
-            now = time.monotonic()
-            if ready:
-                watch.alive()
-            elif watch.hangs():
-                raise DraftEnded("it hung: it waits for a thread of your kernel, which a copy does not have", hung=True)
-            if now > deadline + GRACE_S:
-                raise DraftEnded(f"it took longer than {timeout_s:g} s and did not stop", timeout=True)
-            if now > deadline and not stopping:
-                stopping = True
+            if rounds.must_stop(heard=bool(ready)):
                 os.kill(self.pid, signal.SIGINT)
 
     def _read(self, ready: list[int], on_text: OnText) -> Iterator[tuple[bytes, bytes]]:
@@ -183,6 +178,35 @@ class DraftProcess:
         if code < 0:
             return f"it was ended by {signal.Signals(-code).name}"
         return "it ended itself"
+
+
+class _Rounds:
+    """The time of one call: what is looked at now and then, and when it is over."""
+
+    def __init__(self, watch: Watch, timeout_s: float) -> None:
+        self._watch = watch
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._looked = time.monotonic()
+        self.stopping = False
+
+    def must_stop(self, *, heard: bool) -> bool:
+        """True once, when the time is over. Raises DraftEnded when it has to be ended."""
+        now = time.monotonic()
+        if heard:
+            self._watch.alive()
+        if now - self._looked >= LOOK_S / 2:
+            self._looked = now
+            if excess := self._watch.excess():
+                raise DraftEnded(excess)
+            if not heard and self._watch.hangs():
+                raise DraftEnded("it hung: it waits for a thread of your kernel, which a copy does not have", hung=True)
+        if now > self._deadline + GRACE_S:
+            raise DraftEnded(f"it took longer than {self._timeout_s:g} s and did not stop", timeout=True)
+        if now <= self._deadline or self.stopping:
+            return False
+        self.stopping = True
+        return True
 
 
 def _forked(shell: Any, ends: Ends) -> int:

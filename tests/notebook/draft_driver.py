@@ -1,0 +1,61 @@
+"""A kernel's worth of IPython in a process of its own, which runs pieces of code in a draft and prints what came.
+
+``python draft_driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s}`` and prints ``{unsafe, ran, live,
+left}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one draft as long as it lives; ``live``
+the values of expressions in the kernel itself afterwards; ``left`` what should be gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_kernel.notebook import draft_safety, draft_watch
+from agent_kernel.notebook.draft_process import DraftEnded, DraftProcess
+
+
+def ran(draft: DraftProcess, code: str, timeout_s: float) -> list[Any]:
+    printed: list[str] = []
+    started = time.monotonic()
+    try:
+        told = draft.run(code, lambda stream, text: printed.append(text), lambda shown: None, timeout_s)
+    except DraftEnded as error:
+        return ["ended", str(error), "".join(printed), time.monotonic() - started]
+    return [told["status"], told["text"], "".join(printed), time.monotonic() - started]
+
+
+def main() -> None:
+    asked = json.loads(sys.stdin.read())
+    shell = InteractiveShell.instance()
+    shell.run_cell(asked["setup"])
+    unsafe = draft_safety.unsafe()
+    draft_watch.HANG_S = asked.get("hang_s", draft_watch.HANG_S)
+    draft, results = None, []
+    for code in asked["codes"]:
+        if draft is None or not draft.pid:
+            draft = DraftProcess.start(shell)
+        results.append(ran(draft, code.replace("PARENT", str(os.getpid())), asked.get("timeout_s", 20.0)))
+    directory = draft.directory if draft else ""
+    if draft is not None:
+        draft.end()
+    left = [str(path) for path in Path(directory).parent.glob(Path(directory).name)] if directory else []
+    left += [name for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == os.getpid()]
+    live = [repr(eval(expression, shell.user_ns)) for expression in asked["live"]]
+    print("\n" + json.dumps({"unsafe": unsafe, "ran": results, "live": live, "left": left}))
+
+
+def parent_of(pid: str) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    main()
