@@ -14,6 +14,14 @@ from jupyter_ext.handlers.branches import (
     UndoHandler,
 )
 from jupyter_ext.handlers.exchange import ClearOutputsHandler, ExportHandler, ImportHandler
+from jupyter_ext.handlers.files import (
+    ContainerFileContentHandler,
+    ContainerFileHandler,
+    ContainerFilesHandler,
+    FileContentHandler,
+    FileHandler,
+    FilesHandler,
+)
 from jupyter_ext.handlers.models import (
     EngineHandler,
     EngineUnloadHandler,
@@ -72,6 +80,12 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}/fork", ForkHandler),
     (rf"{PREFIX}/sessions/{ID}/undo", UndoHandler),
     (rf"{PREFIX}/sessions/{ID}/blobs/([0-9a-f]{{64}})", BlobHandler),
+    (rf"{PREFIX}/files", FilesHandler),
+    (rf"{PREFIX}/files/{ID}", FileHandler),
+    (rf"{PREFIX}/files/{ID}/content", FileContentHandler),
+    (rf"{PREFIX}/containers/{ID}/files", ContainerFilesHandler),
+    (rf"{PREFIX}/containers/{ID}/files/{ID}", ContainerFileHandler),
+    (rf"{PREFIX}/containers/{ID}/files/{ID}/content", ContainerFileContentHandler),
     (rf"{PREFIX}/binding", BindingHandler),
     (rf"{PREFIX}/binds/{ID}", BindHandler),
     (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),

@@ -27,6 +27,9 @@ from agent_kernel.errors import (
     ContextOverflow,
     EngineError,
     FetchFailed,
+    FileGone,
+    FileNotProduced,
+    FileTooLarge,
     Forbidden,
     InvalidRequest,
     ModelMissing,
@@ -52,6 +55,9 @@ REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
     {
         InvalidRequest: 400,
+        FileTooLarge: 413,
+        FileGone: 410,
+        FileNotProduced: 422,
         Forbidden: 403,
         NotFound: 404,
         Conflict: 409,

@@ -23,6 +23,7 @@ from jupyter_ext.handlers.bodies import (
     OutputBody,
     TurnBody,
 )
+from jupyter_ext.handlers.files import attach_inputs
 from jupyter_ext.notebooks import KERNEL, called
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
@@ -47,6 +48,7 @@ class TurnsHandler(AgentHandler):
         kernel = self.app.access.kernel(caller, body.kernel)
         place = await self.app.notebooks.place(kernel.id) if kernel else None
         key, created = await self._session(body, place)
+        await attach_inputs(self, key, body.inputs)
         engine = await self.app.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
         request = body.request(kernel.epoch if kernel else "", engine)

@@ -70,6 +70,8 @@ async def _prepare(server: AgentServer) -> World:
         ]
         done = await start_turn(client, "hello", session=spare)
         await followed(client, done["turn"])
+        form = {"purpose": "user_data", "session": turn["session"]}
+        file = (await client.post("agent/v1/files", files={"file": ("a.txt", b"hello")}, data=form)).json()["id"]
     async with server.client() as client:
         await client.post("agent/v1/sessions", json={"id": "a user's"})
     async with server.kernel_client(tokens["kernel"]) as client:
@@ -85,6 +87,7 @@ async def _prepare(server: AgentServer) -> World:
         "approval": asked["data"]["approval"],
         "bind": pending["pending"],
         "hash": "0" * 64,
+        "file": file,
     }
     return World(server, tokens, cookies, names)
 
@@ -153,6 +156,17 @@ TABLE: list[Row] = [
     ("POST", "sessions/{spare}/clear-outputs", {"cells": ["c"]}, {"token": 200, "other kernel": 403}),
     ("GET", "sessions/{session}/blobs/{hash}", None, {"token": 404, "other kernel": 403}),
     ("POST", "sessions/{busy}/turns", {"prompt": "hello"}, {"token": 202, "other kernel": 403}),
+    ("POST", "files", None, {"token": 400}),
+    ("GET", "files", None, {"token": 200}),
+    ("GET", "files?session={session}", None, {"token": 200, "other kernel": 403}),
+    ("GET", "files/{file}", None, {"token": 200, "other kernel": 404}),
+    ("GET", "files/{file}/content", None, {"token": 200, "other kernel": 404}),
+    ("DELETE", "files/{file}?session=none", None, {"token": 404}),
+    ("DELETE", "files/none", None, {"token": 404}),
+    ("GET", "containers/{session}/files", None, {"token": 200, "other kernel": 403}),
+    ("GET", "containers/{session}/files/{file}", None, {"token": 200, "other kernel": 403}),
+    ("GET", "containers/{session}/files/{file}/content", None, {"token": 200, "other kernel": 403}),
+    ("POST", "turns", {"prompt": "hello", "inputs": ["{file}"]}, {"token": 202, "other kernel": 404}),
     ("DELETE", "sessions/none", None, {"token": 200}),
     ("GET", "binding", None, {"token": 200}),
     ("PUT", "binding", {"session": "{spare}"}, {"token": 400, "kernel": 200, "other kernel": 202}),
@@ -178,6 +192,8 @@ def expected(method: str, statuses: dict[str, int], caller: str) -> int:
 def filled(value: Any, names: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {key: filled(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, names) for item in value]
     return value.format(**names) if isinstance(value, str) else value
 
 

@@ -1,0 +1,281 @@
+"""Files: uploaded, listed, read, removed; of one session, or of all that the caller may use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from agent_kernel.errors import AgentKernelError, FileNotFound, FileTooLarge, InvalidRequest
+from agent_kernel.file_registry import UPLOADS, FileRegistry
+from agent_kernel.files import File
+from agent_kernel.sessions.model import SessionKey
+from jupyter_ext import download
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
+
+LISTED = 1_000
+CHUNK = 1 << 18
+DROPPED = 1 << 30
+"""Bytes of a body that are read in any case: a client that is answered while it still sends may not see the answer."""
+PURPOSE = 100
+"""Characters."""
+
+
+def file_to_json(file: File, session: str, kind: str = "file") -> dict[str, Any]:
+    """Its facts, as mistral.rs and OpenAI name them. ``session`` is one that has it."""
+    facts = file.to_json()
+    body = {
+        "id": file.id,
+        "object": kind,
+        "bytes": file.size,
+        "created_at": facts["created_at"],
+        "filename": file.name,
+        "purpose": file.purpose,
+        "mime_type": file.mime,
+        "source": facts["source"],
+        "session": session,
+    }
+    return body | {name: facts[name] for name in ("format", "preview", "code", "message") if name in facts}
+
+
+class FileAgentHandler(AgentHandler):
+    """What the routes of files share: the registry, and which session of the caller has a file."""
+
+    @property
+    def registry(self) -> FileRegistry:
+        files = self.app.runtime.files
+        if files is None:
+            raise InvalidRequest("The session store of this server keeps no files.")
+        return files
+
+    def compute_etag(self) -> str | None:
+        """Of a file it is its hash; tornado's own would be one over the body."""
+        return None
+
+    async def owner(self, id: str, session: str | None = None) -> SessionKey:
+        """The session named, or the first one of the caller's that has the file. Raises FileNotFound."""
+        namespace = self.caller.namespace
+        named = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
+        for key in named:
+            if await self.app.access.may_use(self.caller, key.id):
+                await self.registry.file(key, id)
+                return key
+        raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+
+    async def send(self, key: SessionKey, id: str) -> None:
+        file, body = await self.registry.opened(key, id)
+        for name, value in download.headers(file).items():
+            self.set_header(name, value)
+        if f'"{file.hash}"' in self.request.headers.get("If-None-Match", ""):
+            self.set_status(304)
+            self.finish(set_content_type=file.mime)
+            return
+        fresh = self.request.headers.get("If-Range", f'"{file.hash}"') == f'"{file.hash}"'
+        part = download.span(self.request.headers.get("Range") if fresh else None, file.size)
+        if part is None:
+            self.set_header("Content-Range", f"bytes */{file.size}")
+            self.clear_header("Content-Disposition")
+            self.refuse(InvalidRequest(f"The file has {file.size} bytes."), 416)
+            return
+        if part.length < file.size:
+            self.set_status(206)
+            self.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{file.size}")
+        self.set_header("Content-Length", str(part.length))
+        await self._write(body, part, self._headers["Content-Type"])
+
+    async def _write(self, body: bytes | Path, part: download.Span, mime: str) -> None:
+        source: BinaryIO = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
+        with contextlib.closing(source), contextlib.suppress(StreamClosedError):
+            source.seek(part.start)
+            left = part.length
+            while left > 0 and (chunk := await asyncio.to_thread(source.read, min(CHUNK, left))):
+                left -= len(chunk)
+                self.write(chunk)
+                await self.flush()
+            self.finish(set_content_type=mime)
+
+
+async def attach_inputs(handler: AgentHandler, key: SessionKey, ids: Sequence[str]) -> None:
+    """Files that a turn of ``key`` was given by their ids become files of that session; those of sessions that the
+    caller may not use are not found."""
+    files = handler.app.runtime.files
+    known = {file.id for file in await files.files(key)} if files is not None and ids else set()
+    for id in dict.fromkeys(ids):
+        if id in known or files is None:
+            continue
+        owners = await files.sessions_of(key.namespace, id)
+        usable = [owner for owner in owners if await handler.app.access.may_use(handler.caller, owner.id)]
+        if not usable:
+            raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+        await files.attach(key, usable[0], id)
+
+
+@web.stream_request_body
+class FilesHandler(FileAgentHandler):
+    """The body of an upload is taken as it comes, once its sender was admitted."""
+
+    _upload: Upload | None = None
+    _gathered = b""
+    _feeding = False
+    _left = False
+    _forged: web.HTTPError | None = None
+
+    def check_xsrf_cookie(self) -> None:
+        """A refusal waits until the body was dropped, else the client may see a broken connection instead."""
+        try:
+            super().check_xsrf_cookie()
+        except web.HTTPError as error:
+            self._forged = error
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as in AgentHandler
+        await super().prepare()
+        if self.request.method != "POST" or self._finished or self._forged:
+            return
+        try:
+            await self.admit("write", kernels=True)
+            self.request.connection.set_max_body_size(DROPPED)  # type: ignore[union-attr]  # it is HTTP/1
+            self._upload = Upload(self.request.headers.get("Content-Type", ""), self.registry.incoming)
+            length = self.request.headers.get("Content-Length", "")
+            if length.isdecimal() and int(length) > self.registry.upload_bytes + OVERHEAD:
+                limit = f"A file has at most {self.registry.upload_bytes / 2**20:g} MiB here."
+                self._upload.problem = FileTooLarge(limit)
+        except AgentKernelError:
+            return  # ``post`` says so, when the body was read and dropped
+
+    async def data_received(self, chunk: bytes) -> None:
+        self._gathered += chunk
+        if len(self._gathered) >= GATHERED:
+            await self._feed()
+
+    async def _feed(self) -> None:
+        gathered, self._gathered = self._gathered, b""
+        if self._upload is None or not gathered:
+            return
+        self._feeding = True
+        try:
+            await asyncio.to_thread(self._upload.feed, gathered)
+        finally:
+            self._feeding = False
+            if self._left:
+                self._drop()
+
+    def on_finish(self) -> None:
+        super().on_finish()
+        self._drop()
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Not under the hands of the thread that writes."""
+        self._left = True
+        if self._feeding:
+            return
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.close()
+
+    @guarded("write")
+    async def post(self) -> None:
+        upload = self._upload
+        if self._forged is not None:
+            raise self._forged
+        if upload is None:
+            raise InvalidRequest("This upload was not taken.")
+        await self._feed()
+        arrived = await asyncio.to_thread(upload.finish)
+        purpose = upload.fields["purpose"].strip()
+        if not 1 <= len(purpose) <= PURPOSE or not purpose.isprintable():
+            raise InvalidRequest(f"purpose has 1 to {PURPOSE} characters.")
+        session = upload.fields.get("session") or self.get_query_argument("session", "")
+        key = await self._key(session)
+        file = await self.registry.receive(key, upload.filename, arrived, purpose=purpose, mime=upload.mime)
+        await self.app.sidecars.touch(key)
+        self.reply(file_to_json(file, key.id))
+
+    async def _key(self, session: str) -> SessionKey:
+        """The session named, which is made if it is not there; a kernel's own; a user's for files without one."""
+        caller, store = self.caller, self.app.runtime.store
+        if not session and caller.kernel is not None:
+            place = await self.app.notebooks.place(caller.kernel.id)
+            key, _ = await self.app.notebooks.session(caller.namespace, place, "")
+            caller.kernel.sessions.add(key.id)
+            return key
+        key = SessionKey(caller.namespace, session or UPLOADS)
+        if await self.app.access.claim_id(caller, key.id):
+            await store.create(key, "" if session else "Uploaded files")
+        return key
+
+    @guarded("read")
+    async def get(self) -> None:
+        """Newest first; ``session``: of that one, oldest first."""
+        limit = min(self.number("limit", LISTED) or LISTED, LISTED)
+        if session := self.get_argument("session", ""):
+            key = (await self.app.access.session(self.caller, session)).key
+            listed = [(key, file) for file in (await self.registry.files(key))[:limit]]
+        else:
+            listed = await self.registry.everywhere(self.caller.namespace, limit, await self._mine())
+        self.reply({"object": "list", "data": [file_to_json(file, key.id) for key, file in listed]})
+
+    async def _mine(self) -> frozenset[str] | None:
+        """The sessions of a kernel; None: a user has all."""
+        kernel = self.caller.kernel
+        if kernel is None:
+            return None
+        bound = await self.app.notebooks.bound(self.caller.namespace, await self.app.notebooks.place(kernel.id))
+        return frozenset(kernel.sessions) | ({bound.id} if bound else set())
+
+
+class FileHandler(FileAgentHandler):
+    @guarded("read")
+    async def get(self, id: str) -> None:
+        key = await self.owner(id, self.get_argument("session", None))
+        self.reply(file_to_json(await self.registry.file(key, id), key.id))
+
+    @guarded("write")
+    async def delete(self, id: str) -> None:
+        """From the session named, or from all of the caller's that have it."""
+        session = self.get_argument("session", None)
+        await self.owner(id, session)
+        for key in await self.registry.sessions_of(self.caller.namespace, id):
+            if session in (None, key.id) and await self.app.access.may_use(self.caller, key.id):
+                await self.registry.remove(key, id)
+                await self.app.sidecars.touch(key)
+        self.reply({"id": id, "object": "file", "deleted": True})
+
+
+class FileContentHandler(FileAgentHandler):
+    @guarded("read")
+    async def get(self, id: str) -> None:
+        await self.send(await self.owner(id, self.get_argument("session", None)), id)
+
+
+class ContainerFilesHandler(FileAgentHandler):
+    """A container is a session."""
+
+    @guarded("read")
+    async def get(self, session_id: str) -> None:
+        key = (await self.app.access.session(self.caller, session_id)).key
+        files = [file_to_json(file, key.id, "container.file") for file in await self.registry.files(key)]
+        self.reply({"object": "list", "data": files})
+
+
+class ContainerFileHandler(FileAgentHandler):
+    @guarded("read")
+    async def get(self, session_id: str, id: str) -> None:
+        key = (await self.app.access.session(self.caller, session_id)).key
+        self.reply(file_to_json(await self.registry.file(key, id), key.id, "container.file"))
+
+
+class ContainerFileContentHandler(FileAgentHandler):
+    @guarded("read")
+    async def get(self, session_id: str, id: str) -> None:
+        await self.send((await self.app.access.session(self.caller, session_id)).key, id)

@@ -1,0 +1,169 @@
+"""Files over HTTP: brought, listed, read in parts, removed; seen only where the caller may."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.jupyter_ext.conftest import ServerFactory
+from tests.server import AgentServer, followed, start_turn
+
+TEXT = b"hello, file\n" * 3
+
+
+async def sent(client: httpx.AsyncClient, data: bytes = TEXT, name: str = "a.txt", **fields: str) -> httpx.Response:
+    form = {"purpose": "user_data", **fields}
+    return await client.post("agent/v1/files", files={"file": (name, data)}, data=form)
+
+
+async def listed(client: httpx.AsyncClient, **query: str) -> list[str]:
+    return [file["id"] for file in (await client.get("agent/v1/files", params=query)).json()["data"]]
+
+
+def left(server: AgentServer) -> list[Path]:
+    return list((server.directory / "data" / "incoming").glob("*"))
+
+
+async def test_a_file_is_brought_described_read_and_removed(server: AgentServer) -> None:
+    async with server.client() as client:
+        reply = await sent(client, session="brought")
+        made = reply.json()
+        assert reply.status_code == 200
+        assert {name: made[name] for name in ("object", "bytes", "filename", "purpose", "format", "mime_type")} == {
+            "object": "file",
+            "bytes": len(TEXT),
+            "filename": "a.txt",
+            "purpose": "user_data",
+            "format": "txt",
+            "mime_type": "text/plain",
+        }
+        assert made["source"] == {"tool": "user_upload", "round": 0, "turn": 0}
+        at = f"agent/v1/files/{made['id']}"
+        assert (await client.get(at)).json() == made
+        assert await listed(client, session="brought") == [made["id"]]
+        assert made["id"] in await listed(client)
+        content = await client.get(f"{at}/content")
+        assert content.content == TEXT
+        assert content.headers["Content-Length"] == str(len(TEXT))
+        assert content.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert content.headers["Content-Security-Policy"].startswith("sandbox")
+        container = (await client.get("agent/v1/containers/brought/files")).json()["data"]
+        assert [(file["id"], file["object"]) for file in container] == [(made["id"], "container.file")]
+        in_container = await client.get(f"agent/v1/containers/brought/files/{made['id']}/content")
+        assert in_container.content == TEXT
+        assert (await client.delete(at)).json() == {"id": made["id"], "object": "file", "deleted": True}
+        for path in (at, f"{at}/content"):
+            gone = await client.get(path)
+            assert (gone.status_code, gone.json()["error"]["code"]) == (404, "file_not_found")
+        assert (await client.delete(at)).status_code == 404
+    assert left(server) == []
+
+
+async def test_parts_of_a_file_are_sent_as_asked_for(server: AgentServer) -> None:
+    async with server.client() as client:
+        data = os.urandom(1 << 20)
+        at = f"agent/v1/files/{(await sent(client, data, 'a.bin')).json()['id']}/content"
+        whole = await client.get(at)
+        assert whole.content == data
+        part = await client.get(at, headers={"Range": "bytes=100-70000"})
+        assert (part.status_code, part.content) == (206, data[100:70001])
+        assert part.headers["Content-Range"] == f"bytes 100-70000/{len(data)}"
+        stale = await client.get(at, headers={"Range": "bytes=100-", "If-Range": '"other"'})
+        assert (stale.status_code, len(stale.content)) == (200, len(data))
+        beyond = await client.get(at, headers={"Range": f"bytes={len(data)}-"})
+        assert (beyond.status_code, beyond.headers["Content-Range"]) == (416, f"bytes */{len(data)}")
+        same = await client.get(at, headers={"If-None-Match": whole.headers["ETag"]})
+        assert (same.status_code, same.content) == (304, b"")
+
+
+async def test_what_is_wrong_with_an_upload_is_said_and_leaves_nothing(agent_server: ServerFactory) -> None:
+    server = await agent_server(traits={"upload_mb": 1})
+    async with server.client() as client:
+        large = await sent(client, bytes((1 << 20) + 1))
+        assert (large.status_code, large.json()["error"]["code"]) == (413, "file_too_large")
+        huge = await sent(client, bytes(8 << 20))
+        assert (huge.status_code, huge.json()["error"]["code"]) == (413, "file_too_large")
+        assert (await sent(client, bytes(1 << 20))).status_code == 200
+        for request in (
+            {"files": {"file": ("a", b"x")}},
+            {"data": {"purpose": "p"}},
+            {"json": {"file": "a"}},
+            {"files": {"file": ("a", b"x")}, "data": {"purpose": " "}},
+        ):
+            reply = await client.post("agent/v1/files", **request)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request"), request
+        empty = await sent(client, b"")
+        assert (await client.get(f"agent/v1/files/{empty.json()['id']}/content")).content == b""
+    async with server.client("wrong") as stranger:
+        assert (await sent(stranger, bytes(1000))).status_code == 403
+    assert left(server) == []
+
+
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing(server: AgentServer) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(3 << 20)
+        while not left(server):
+            await asyncio.sleep(0.01)
+        raise ConnectionError("the client leaves")
+
+    async with server.client() as client:
+        with pytest.raises(ConnectionError):
+            await client.post(
+                "agent/v1/files", content=body(), headers={"Content-Type": "multipart/form-data; boundary=b"}
+            )
+    async with asyncio.timeout(20):
+        while left(server):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_notebook_sees_files_of_its_own_sessions_only(server: AgentServer) -> None:
+    token = await server.kernel_token(await server.start_kernel("files.ipynb"))
+    async with server.client() as client:
+        theirs = (await sent(client, session="a user's files")).json()
+        async with server.kernel_client(token) as kernel:
+            mine = (await sent(kernel, b"mine")).json()
+            assert await listed(kernel) == [mine["id"]]
+            assert (await kernel.get(f"agent/v1/files/{theirs['id']}")).status_code == 404
+            assert (await kernel.get(f"agent/v1/files/{mine['id']}/content")).content == b"mine"
+            assert (await sent(kernel, session="a user's files")).status_code == 403
+            refused = await kernel.post("agent/v1/turns", json={"prompt": "read", "inputs": [theirs["id"]]})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "file_not_found")
+        assert {theirs["id"], mine["id"]} <= set(await listed(client))
+
+
+async def test_a_file_without_a_session_is_attached_to_the_turn_that_names_it(server: AgentServer) -> None:
+    async with server.client() as client:
+        file = (await sent(client)).json()
+        assert file["session"] == "uploads"
+        turn = await start_turn(client, "look", session="with inputs", inputs=[file["id"]])
+        await followed(client, turn["turn"])
+        assert await listed(client, session="with inputs") == [file["id"]]
+        await client.delete("agent/v1/sessions/uploads")
+        assert (await client.get(f"agent/v1/files/{file['id']}/content")).content == TEXT
+
+
+async def test_files_are_there_after_a_restart(agent_server: ServerFactory) -> None:
+    server = await agent_server()
+    async with server.client() as client:
+        file = (await sent(client, bytes(100_000), "a.bin", session="s")).json()
+    await server.kill()
+    await server.start()
+    async with server.client() as client:
+        assert (await client.get(f"agent/v1/files/{file['id']}")).json() == file
+        assert (await client.get(f"agent/v1/files/{file['id']}/content")).content == bytes(100_000)
+
+
+async def test_what_was_asked_for_and_not_made_is_a_file_that_says_so(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn = await start_turn(client, "make it", session="wanting", outputs=[{"name": "deck.pptx"}])
+        events: list[Any] = await followed(client, turn["turn"])
+        (event,) = [event for event in events if event["type"] == "file.produced"]
+        assert event["data"]["file"]["code"] == "not_produced"
+        reply = await client.get(f"agent/v1/files/{event['data']['file']['id']}/content")
+        assert (reply.status_code, reply.json()["error"]["code"]) == (422, "file_not_produced")
