@@ -25,7 +25,8 @@ from agent_kernel.exits import Exits
 from agent_kernel.file_registry import FileRegistry
 from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
 from agent_kernel.permissions.memory import grants_of
-from agent_kernel.protocols import Engine, Sandbox
+from agent_kernel.net.guard import Guard
+from agent_kernel.protocols import Engine, Sandbox, Tool, ToolSpec
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sandbox.view import hidden_by_default
@@ -50,12 +51,15 @@ from agent_kernel.skills.store import SkillStore
 from agent_kernel.tools.attached import Attached
 from agent_kernel.tools.mcp.source import McpTools
 from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
+from agent_kernel.tools.dispatch import DispatchTools
+from agent_kernel.tools.functions import FunctionTools, as_tool
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
 from agent_kernel.tools.shell import ShellTools
 from agent_kernel.tools.skills import SkillTools
-from agent_kernel.tools.source import ToolSource
+from agent_kernel.tools.source import Occasion, ToolSource, gather
+from agent_kernel.tools.web.source import WebTools
 from agent_kernel.tools.workplace import AllowedOnce
 from agent_kernel.trust import Trust
 
@@ -149,6 +153,11 @@ def _observers(settings: Settings) -> Observers:
 def _transcripts(settings: Settings) -> LiveTranscripts | None:
     if settings.transcripts.lower() in ("", *OFF):
         return None
+def _functions(settings: Settings) -> list[Tool]:
+    """Raises InvalidRequest for one that can not be loaded, or that a model could not call."""
+    return [as_tool(_found(name.strip())) for name in settings.functions.split(",") if name.strip()]
+
+
     return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
 
 
@@ -186,6 +195,7 @@ class Runtime:
         self.root = ""
         self.trust = Trust(settings.data_dir / "trusted.json")
         self.skills = SkillStore(skills_dir(settings))
+        self.guard = Guard(settings.web_hosts)
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = self._sources()
         self.folding = Folding(self.store)
@@ -200,7 +210,7 @@ class Runtime:
         if has_tool(settings, "shell"):
             found.append(ShellTools(self.sandbox, settings.shell_timeout_s, surface=surface, once=once))
         if has_tool(settings, "notebook"):
-            found += [NotebookTools(self.offers), NotebookFunctions(self.offers)]
+            found.append(NotebookTools(self.offers))
         if has_tool(settings, "recall") or settings.recall == "on":
             found.append(RecallTools(self.store, lambda: self.root))
         if has_tool(settings, "skills"):
@@ -210,6 +220,14 @@ class Runtime:
         return found
 
     @classmethod
+        if has_tool(settings, "web"):
+            found.append(WebTools(settings.web, self.guard, self.exits))
+        if has_tool(settings, "functions"):
+            found.append(FunctionTools(_functions(settings)))
+        if has_tool(settings, "notebook") or has_tool(settings, "functions"):
+            found.append(NotebookFunctions(self.offers))  # the last: a client's names take no other tool's place
+        if has_tool(settings, "dispatch"):
+            found.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, self.exits))
     def build(cls, settings: Settings) -> Runtime:
         """Raises InvalidRequest for settings that name nothing."""
         sandbox = LinuxSandbox(

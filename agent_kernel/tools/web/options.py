@@ -1,0 +1,100 @@
+"""What a request says of the web: OpenAI's ``web_search_options``, with the limits of mistral.rs."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.errors import InvalidRequest
+
+BUDGETS: Mapping[str, int] = MappingProxyType({"low": 4_096, "medium": 8_192, "high": 16_384})
+UNLIMITED = 16_384
+"""Tokens that what was found may put into the model's context; without a limit, as many as the highest."""
+MAX_DOMAINS = 100
+"""Of each list."""
+PLACE = ("city", "region", "country", "timezone")
+
+
+@dataclass(frozen=True, slots=True)
+class WebOptions:
+    """``tokens`` of a result. ``allowed`` and ``blocked`` are domains with all below them; an empty ``allowed`` is all.
+    ``location`` is where the person is, by PLACE. ``search`` and ``page`` describe the tools, if not empty."""
+
+    tokens: int = BUDGETS["medium"]
+    allowed: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    location: Mapping[str, str] = field(default_factory=dict)
+    search: str = ""
+    page: str = ""
+    external: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> WebOptions:
+        """Keys that are not known are left alone. Raises InvalidRequest."""
+        size = given.get("search_context_size") or "medium"
+        if size not in BUDGETS:
+            raise InvalidRequest(f"search_context_size is {', '.join(BUDGETS)}, not {size!r}.")
+        budget = given.get("return_token_budget") or "default"
+        if budget not in ("default", "unlimited"):
+            raise InvalidRequest("return_token_budget is default or unlimited.")
+        if list(given.get("search_content_types") or ["text"]) != ["text"]:
+            raise InvalidRequest("search_content_types: only text is searched for here.")
+        filters = _mapping(given, "filters")
+        return cls(
+            UNLIMITED if budget == "unlimited" else BUDGETS[size],
+            _domains(filters, "allowed_domains"),
+            _domains(filters, "blocked_domains"),
+            _location(_mapping(given, "user_location")),
+            str(given.get("search_description") or ""),
+            str(given.get("extract_description") or ""),
+            given.get("external_web_access") is not False,
+        )
+
+    def lets(self, url: str) -> bool:
+        """Whether the filters leave this URL in."""
+        host = domain_of(url)
+        inside = not self.allowed or any(_below(host, domain) for domain in self.allowed)
+        return bool(host) and inside and not any(_below(host, domain) for domain in self.blocked)
+
+
+def domain_of(url: str) -> str:
+    """In lower case, without ``www.``; empty for what is no URL."""
+    try:
+        return (urllib.parse.urlsplit(url).hostname or "").rstrip(".").removeprefix("www.")
+    except ValueError:
+        return ""
+
+
+def _below(host: str, domain: str) -> bool:
+    return host == domain or host.endswith(f".{domain}")
+
+
+def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = given.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise InvalidRequest(f"{key} is an object.")
+    return found
+
+
+def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """``https://www.example.org/`` means example.org, as people write it."""
+    found = filters.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(domain, str) for domain in found):
+        raise InvalidRequest(f"{key} is a list of domains.")
+    if len(found) > MAX_DOMAINS:
+        raise InvalidRequest(f"{key} has at most {MAX_DOMAINS} domains.")
+    plain = [domain_of(domain if "//" in domain else f"//{domain.strip()}") for domain in found]
+    if not all(plain):
+        raise InvalidRequest(f"{key} is a list of domains; {found[plain.index('')]!r:.100} is none.")
+    return tuple(plain)
+
+
+def _location(given: Mapping[str, Any]) -> Mapping[str, str]:
+    """``{type, approximate: {...}}`` as in chat completions, or flat as in responses."""
+    if given.get("type", "approximate") != "approximate":
+        raise InvalidRequest("The type of user_location is approximate.")
+    place = _mapping(given, "approximate") or given
+    return {key: str(place[key])[:100] for key in PLACE if place.get(key)}

@@ -1,0 +1,75 @@
+"""Which passages of many pages answer a query best, and how many of them a budget holds. Pure.
+
+Okapi BM25 (Robertson and Zaragoza 2009) with its usual k1 = 1.5 and b = 0.75; for the few hundred passages of ten
+pages that is thirty lines, and a library would bring an index.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+K1 = 1.5
+B = 0.75
+PASSAGE_CHARS = 1_000
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+"""Scripts without spaces count by character."""
+
+
+def words(text: str) -> list[str]:
+    return _WORDS.findall(text.casefold())
+
+
+def scores(query: str, passages: Sequence[str]) -> list[float]:
+    """One for each passage, 0 where no word of the query stands in it."""
+    counted = [Counter(words(passage)) for passage in passages]
+    lengths = [counts.total() for counts in counted]
+    average = sum(lengths) / len(lengths) if any(lengths) else 1.0
+    asked = set(words(query))
+    rarity = {word: _rarity(sum(word in counts for counts in counted), len(counted)) for word in asked}
+    return [
+        sum(rarity[word] * _weight(counts[word], length / average) for word in asked if word in counts)
+        for counts, length in zip(counted, lengths, strict=True)
+    ]
+
+
+def _rarity(having: int, all_of: int) -> float:
+    return math.log(1 + (all_of - having + 0.5) / (having + 0.5))
+
+
+def _weight(count: int, length: float) -> float:
+    return count * (K1 + 1) / (count + K1 * (1 - B + B * length))
+
+
+def passages(text: str) -> list[str]:
+    """Paragraphs, short ones together and long ones cut, of about PASSAGE_CHARS characters."""
+    found: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        for piece in _cut(paragraph.strip()):
+            if found and len(found[-1]) + len(piece) < PASSAGE_CHARS:
+                found[-1] = f"{found[-1]}\n\n{piece}"
+            else:
+                found.append(piece)
+    return found
+
+
+def _cut(paragraph: str) -> Iterable[str]:
+    while len(paragraph) > 2 * PASSAGE_CHARS:
+        space = paragraph.rfind(" ", PASSAGE_CHARS // 2, PASSAGE_CHARS)
+        at = space if space > 0 else PASSAGE_CHARS
+        yield paragraph[:at]
+        paragraph = paragraph[at:].lstrip()
+    if paragraph:
+        yield paragraph
+
+
+def filled(ranked: Iterable[int], cost: Callable[[int], int], budget: int) -> list[int]:
+    """Those that fit, best first: one that does not fit is skipped, and smaller ones behind it still have a chance."""
+    kept = []
+    for each in ranked:
+        if (price := cost(each)) <= budget:
+            kept.append(each)
+            budget -= price
+    return kept

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from agent_kernel.errors import FetchFailed
+from agent_kernel.net.fetch import Fetched
+from agent_kernel.tools.web import readable
+from agent_kernel.tools.web.readable import Readable, Reader
+
+ARTICLE = """<!doctype html><html><head><title> House
+ sparrow </title><script>evil()</script></head><body>
+<nav><a href="/">Home</a> <a href="/login">Log in</a></nav>
+<article><h1>House sparrow</h1><p>The house sparrow is a bird of the sparrow family, found in most parts of the world.
+It is strongly associated with human habitation, and lives in cities as well as on farms.</p>
+<table><tr><th>Length</th><th>Mass</th></tr><tr><td>16 cm</td><td>39 g</td></tr></table>
+<p>It feeds mostly on the seeds of grains and weeds, but it is an opportunistic eater as well.</p></article>
+<footer>Cookies and imprint</footer></body></html>"""
+
+
+def page(text: str | bytes, mime: str = "text/html", charset: str = "") -> Fetched:
+    return Fetched("https://birds.example/sparrow", mime, charset, text.encode() if isinstance(text, str) else text)
+
+
+async def test_a_page_is_its_title_and_its_article() -> None:
+    found = await Reader().read(page(ARTICLE))
+    assert (found.url, found.title) == ("https://birds.example/sparrow", "House sparrow")
+    assert "most parts of the world" in found.text
+    assert "| 16 cm | 39 g |" in found.text
+    assert "evil" not in found.text
+    assert "Cookies" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("data", "charset"),
+    [
+        ("<meta charset=latin-1><p>größer als das Übrige</p>".encode("latin-1"), ""),
+        ("<p>größer als das Übrige</p>".encode("latin-1"), "iso-8859-1"),
+        ("<p>größer als das Übrige</p>".encode(), "utf-8"),
+    ],
+)
+async def test_the_charset_is_the_servers_or_the_pages_own(data: bytes, charset: str) -> None:
+    assert "größer als das Übrige" in (await Reader().read(page(data, charset=charset))).text
+
+
+async def test_what_is_no_html_is_read_as_it_is() -> None:
+    assert (await Reader().read(page(" a < b \n", "text/plain"))).text == "a < b"
+    assert (await Reader().read(page('{"a":[1,2]}', "application/json"))).text == '{\n "a": [\n  1,\n  2\n ]\n}'
+    assert (await Reader().read(page("{broken", "application/json"))).text == "{broken"
+
+
+@pytest.mark.parametrize("text", ["", "<", "\x00" * 50, "<html><body></body></html>", "<" * 1_000, "[" * 100_000])
+async def test_a_page_without_text_has_none(text: str) -> None:
+    for mime in ("text/html", "application/json"):
+        assert isinstance(await Reader().read(page(text, mime)), Readable)
+
+
+async def test_of_a_page_with_very_many_tags_the_words_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readable, "MAX_TAGS", 10)
+    found = await Reader().read(page(ARTICLE))
+    assert "most parts of the world" in found.text
+    assert "Home Log in" in found.text
+
+
+async def test_pages_that_take_too_long_are_given_up_and_take_no_more_than_their_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free, begun = threading.Event(), []
+
+    def hang(page: Fetched) -> Readable:
+        begun.append(page)
+        free.wait(60)
+        return Readable(page.url, "", "late")
+
+    monkeypatch.setattr(readable, "_read", hang)
+    monkeypatch.setattr(readable, "READ_S", 0.05)
+    reader = Reader()
+    for _ in range(4):
+        with pytest.raises(FetchFailed, match="could not be read"):
+            await reader.read(page("x"))
+    assert len(begun) == readable.AT_ONCE
+    free.set()
+    monkeypatch.setattr(readable, "READ_S", 20.0)
+    assert (await reader.read(page("x"))).text == "late"
+    await asyncio.sleep(0)
