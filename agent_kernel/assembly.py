@@ -23,10 +23,10 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import InvalidRequest, StoreError
 from agent_kernel.exits import Exits
 from agent_kernel.file_registry import FileRegistry
+from agent_kernel.net.guard import Guard
 from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
 from agent_kernel.permissions.memory import grants_of
-from agent_kernel.net.guard import Guard
-from agent_kernel.protocols import Engine, Sandbox, Tool, ToolSpec
+from agent_kernel.protocols import Engine, Sandbox, Tool
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sandbox.view import hidden_by_default
@@ -49,16 +49,16 @@ from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.settings import OFF, Permission, Settings
 from agent_kernel.skills.store import SkillStore
 from agent_kernel.tools.attached import Attached
-from agent_kernel.tools.mcp.source import McpTools
-from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.dispatch import DispatchTools
 from agent_kernel.tools.functions import FunctionTools, as_tool
+from agent_kernel.tools.mcp.source import McpTools
+from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
 from agent_kernel.tools.shell import ShellTools
 from agent_kernel.tools.skills import SkillTools
-from agent_kernel.tools.source import Occasion, ToolSource, gather
+from agent_kernel.tools.source import ToolSource
 from agent_kernel.tools.web.source import WebTools
 from agent_kernel.tools.workplace import AllowedOnce
 from agent_kernel.trust import Trust
@@ -150,14 +150,14 @@ def _observers(settings: Settings) -> Observers:
     return Observers(found)
 
 
-def _transcripts(settings: Settings) -> LiveTranscripts | None:
-    if settings.transcripts.lower() in ("", *OFF):
-        return None
 def _functions(settings: Settings) -> list[Tool]:
     """Raises InvalidRequest for one that can not be loaded, or that a model could not call."""
     return [as_tool(_found(name.strip())) for name in settings.functions.split(",") if name.strip()]
 
 
+def _transcripts(settings: Settings) -> LiveTranscripts | None:
+    if settings.transcripts.lower() in ("", *OFF):
+        return None
     return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
 
 
@@ -192,10 +192,10 @@ class Runtime:
         self.policy = Policy(settings.permission, cast("Mapping[str, Permission]", settings.policy), AdminPolicy.read())
         self.approvals = Approvals(grants_of(self.store))
         self.offers = Offers()
+        self.guard = Guard(settings.web_hosts)
         self.root = ""
         self.trust = Trust(settings.data_dir / "trusted.json")
         self.skills = SkillStore(skills_dir(settings))
-        self.guard = Guard(settings.web_hosts)
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = self._sources()
         self.folding = Folding(self.store)
@@ -217,9 +217,6 @@ class Runtime:
             found.append(SkillTools(self.skills, self.sandbox))
         if has_tool(settings, "mcp"):
             found.append(McpTools(settings.mcp_config, self.exits, trust=self.trust, version=__version__))
-        return found
-
-    @classmethod
         if has_tool(settings, "web"):
             found.append(WebTools(settings.web, self.guard, self.exits))
         if has_tool(settings, "functions"):
@@ -228,6 +225,9 @@ class Runtime:
             found.append(NotebookFunctions(self.offers))  # the last: a client's names take no other tool's place
         if has_tool(settings, "dispatch"):
             found.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, self.exits))
+        return found
+
+    @classmethod
     def build(cls, settings: Settings) -> Runtime:
         """Raises InvalidRequest for settings that name nothing."""
         sandbox = LinuxSandbox(
