@@ -38,7 +38,7 @@ SCRIPT: list[dict[str, Any]] = [
 
 
 def write_notebook(path: Path) -> None:
-    empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    empty: dict[str, Any] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
     cells = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(CELLS)]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     body = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}

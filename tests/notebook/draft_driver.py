@@ -32,7 +32,7 @@ def ran(draft: DraftProcess, code: str, timeout_s: float) -> list[Any]:
 
 def main() -> None:
     asked = json.loads(sys.stdin.read())
-    shell = InteractiveShell.instance()
+    shell: Any = InteractiveShell.instance()
     shell.run_cell(asked["setup"])
     unsafe = draft_safety.unsafe()
     draft_watch.HANG_S = asked.get("hang_s", draft_watch.HANG_S)

@@ -165,9 +165,13 @@ class Notebook:
                 ran[parent].take(message)
                 if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                     waiting.discard(parent)
-        for _ in ran:
+        unanswered = set(ran)
+        while unanswered:
             reply = await asyncio.wait_for(self._client.get_shell_msg(), CELL_S)
-            ran[reply["parent_header"]["msg_id"]].status = reply["content"]["status"]
+            parent = reply["parent_header"]["msg_id"]
+            if parent in unanswered:  # not one that is left from connecting
+                unanswered.discard(parent)
+                ran[parent].status = reply["content"]["status"]
         return dict(zip(cells, ran.values(), strict=True))
 
     async def until_asked(self) -> None:

@@ -68,7 +68,13 @@ REFUSED = {
     "new namespaces": "assert ctypes.CDLL(None).unshare(0x10000000) == 0, 'Operation not permitted'",
     "too much memory": "np.ones(1 << 33, dtype='u1')",
 }
-ERRORS = ("PermissionError", "Operation not permitted", "Permission denied", "NoFrontEnd", "Bad file descriptor")
+ERRORS: tuple[str, ...] = (
+    "PermissionError",
+    "Operation not permitted",
+    "Permission denied",
+    "NoFrontEnd",
+    "Bad file descriptor",
+)
 ERRORS += ("MemoryError",)
 WORKS = {
     "every variable": ("numbers[1] + book['a'] + int(array.sum())", "13"),
@@ -151,7 +157,10 @@ def filled(directory: Path, user: int | None) -> Path:
 @pytest.fixture(scope="module")
 def tried(place: Path, user: int | None) -> dict[str, Any]:
     codes = [*REFUSED.values(), *(code for code, _ in WORKS.values()), CHANGES]
-    live = ("numbers, book, array.tolist(), bytes(mapped), shared[:4], 'made' in globals()", "reader.read()")
+    live: tuple[str, ...] = (
+        "numbers, book, array.tolist(), bytes(mapped), shared[:4], 'made' in globals()",
+        "reader.read()",
+    )
     live += ("os.environ.get('DRAFT'), os.getcwd() == str(Path('words.txt').resolve().parent)", "random.random()")
     before = sorted(os.listdir(place))
     told = drafted(place, *codes, setup=SETUP, live=live, user=user)
