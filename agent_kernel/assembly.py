@@ -6,6 +6,7 @@ import asyncio
 import functools
 import importlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -20,13 +21,14 @@ from agent_kernel.engines.named import NamedEngines, engine_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.errors import InvalidRequest, StoreError
+from agent_kernel.errors import AgentKernelError, InvalidRequest, StoreError
+from agent_kernel.events import Body, Notice
 from agent_kernel.exits import Exits
 from agent_kernel.file_registry import FileRegistry
 from agent_kernel.net.guard import Guard
 from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
 from agent_kernel.permissions.memory import grants_of
-from agent_kernel.protocols import Engine, Sandbox, Tool
+from agent_kernel.protocols import Engine, Sandbox, Tool, ToolSpec
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sandbox.view import hidden_by_default
@@ -41,7 +43,7 @@ from agent_kernel.sessions.live_transcript import LiveTranscripts
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.observers import Observer, Observers
-from agent_kernel.sessions.private import with_private
+from agent_kernel.sessions.private import is_private, with_private
 from agent_kernel.sessions.redaction import Redactor
 from agent_kernel.sessions.sqlite import SqliteStore
 from agent_kernel.sessions.store import SessionStore
@@ -58,13 +60,14 @@ from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
 from agent_kernel.tools.shell import ShellTools
 from agent_kernel.tools.skills import SkillTools
-from agent_kernel.tools.source import ToolSource
+from agent_kernel.tools.source import Occasion, ToolSource, gather
 from agent_kernel.tools.web.source import WebTools
 from agent_kernel.tools.workplace import AllowedOnce
 from agent_kernel.trust import Trust
 
 log = logging.getLogger(__name__)
 RECOVER_EVERY_S = 30.0
+SWEEP_EVERY_S = 3600.0
 
 
 def _scripted(settings: Settings) -> Engine:
@@ -249,9 +252,27 @@ class Runtime:
         self.folding.start()
 
     async def _keep_recovering(self) -> None:
+        swept = time.monotonic()
+        await self._sweep()
         while True:
             await asyncio.sleep(RECOVER_EVERY_S)
             await self._recover()
+            if (now := time.monotonic()) - swept > SWEEP_EVERY_S:
+                swept = now
+                await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Work directories of sessions that are gone go too: deleted elsewhere, expired, or private in a server that
+        was killed."""
+        if not isinstance(self.sandbox, LinuxSandbox):
+            return
+        try:
+            for left in await self.sandbox.leftovers():
+                lasting = self.settings.store in ("sqlite", "files") and not is_private(left.key.id)
+                if (left.idle or lasting) and await self.store.info(left.key) is None:
+                    await self.sandbox.close(left.key, remove=True)
+        except (AgentKernelError, OSError) as error:
+            log.warning("work directories that nobody needs could not be removed: %s", error)
 
     async def _recover(self) -> None:
         try:
@@ -281,7 +302,7 @@ class Runtime:
             self.engines.get(request.model),
             key,
             metadata=metadata,
-            gate=self._gate(request),
+            gate=self.gate(request),
             ledger=self.ledger,
             observers=self.observers,
             afterwards=self.afterwards,
@@ -293,7 +314,8 @@ class Runtime:
             notebook=notebook,
         )
 
-    def _gate(self, request: TurnRequest) -> Gate:
+    def gate(self, request: TurnRequest) -> Gate:
+        """Decides for the turns of one request."""
         return Gate(
             self.approvals,
             self.policy.server,
@@ -306,6 +328,25 @@ class Runtime:
             hidden=(self.settings.data_dir, *map(Path, hidden_by_default())),
             denied=request.denied,
         )
+
+    async def offered(
+        self,
+        key: SessionKey,
+        request: TurnRequest,
+        tell: Callable[[str], None],
+        *,
+        notebook_dir: Path | None = None,
+        notebook: Attached | None = None,
+    ) -> list[ToolSpec]:
+        """What the model could call in such a turn; ``tell`` hears what can not be had, and why."""
+
+        def emit(body: Body) -> None:
+            if isinstance(body, Notice):
+                tell(body.text)
+
+        trusted = await asyncio.to_thread(self.trust.trusts, notebook_dir)
+        occasion = Occasion(key, request, emit, notebook_dir, trusted, notebook)
+        return [tool.spec for tool in (await gather(self.sources, occasion)).tools]
 
     async def aclose(self) -> None:
         if self._recovery is not None:

@@ -75,7 +75,7 @@ class AttachedNotebook:
         self._contents = contents
         self._notebooks = notebooks
         self.kernel = LiveKernel(jobs, kernel) if runs else None
-        self.jobs = StartedJobs(jobs, kernel) if runs or jobs.of(kernel) else None
+        self.jobs = StartedJobs(jobs, kernel) if runs else None
 
     @property
     def path(self) -> str:

@@ -58,7 +58,9 @@ class AgentMagics(Magics):
         self._drafts = Drafts(shell)
         self._keep = Keep(shell, self._drafts, self._person, self._code, self._touched)
         self._place = Place(shell, self._drafts)
-        self._commands = Commands(shell, server, self._person, self._consent, self._show, python=self._python)
+        self._commands = Commands(
+            shell, server, self._person, self._consent, self._show, python=self._python, declared=self._declared
+        )
         self.completion = Completion(server)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
@@ -160,8 +162,7 @@ class AgentMagics(Magics):
             "rerun": "show" if not request.fresh and self._arrivals.together() else "ask",
             "alive": self._touched.intact(),
             "answers": self._answers(request, session),
-            "client_tools": self._abilities.names,
-            "functions": self.functions.to_json(),
+            **self._runs(),
             "remembered": request.permission != "ask",
             "denied": sorted(self._consent.refused(session or self._bound())) if self._consent else [],
             "sampling": request.sampling,
@@ -176,6 +177,15 @@ class AgentMagics(Magics):
         }
         body |= {name: value for name, value in optional.items() if value}
         return body if request.rounds is None else {**body, "max_tool_rounds": request.rounds}
+
+    def _runs(self) -> dict[str, Any]:
+        """What this kernel can run of a turn's calls."""
+        return {"client_tools": self._abilities.names, "functions": self.functions.to_json()}
+
+    def _declared(self) -> dict[str, Any]:
+        """The part of a turn's body that decides what may be called in it."""
+        place = self._place.of("", live_is_allowed=self._is_allowed(""))
+        return {**self._runs(), **({"where": place} if place else {})}
 
     def _given(self, request: Request, prompt: str, named: list[str], place: str) -> Given:
         """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""

@@ -41,7 +41,8 @@ class Attached(Protocol):
 
     @property
     def jobs(self) -> NotebookSide | None:
-        """Answers for what the agent started in this kernel and still runs, or ended; None: nothing."""
+        """Answers for what the server started in this kernel for the agent and still runs, or ended; None where only a
+        client may run code."""
         ...
 
     async def document(self) -> Document:

@@ -90,7 +90,7 @@ async def save(notebook: Notebook, path: str = "shared.ipynb") -> None:
         (await http.put(f"api/contents/{path}", json=content)).raise_for_status()
 
 
-async def told(notebook: Notebook) -> list[str]:
+async def told(notebook: Notebook) -> list[Any]:
     """What the model was told by its calls."""
     return [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
 
@@ -146,7 +146,8 @@ async def test_a_cell_runs_after_its_code_was_shown_and_its_figure_is_shown(note
     before = next(shown for shown in ran.history if "waiting for your answer" in shown)
     assert "plt.plot([1, 2])" in before, "a person is asked about the code, not about an id"
     assert len(ran.of("image/png")) == 1
-    assert await told(notebook) == ["drawn\n[1 figure(s) shown]"]
+    [[text, figure]] = await told(notebook)
+    assert (text["text"], figure["mime"]) == ("drawn\n[1 figure(s) shown]", "image/png")
 
 
 async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) -> None:
@@ -185,3 +186,16 @@ async def test_an_interrupt_ends_a_function(notebook: Notebook) -> None:
     await notebook.interrupt()
     ran = await running
     assert "stopped" in ran.error
+
+
+async def test_what_the_model_can_call_is_listed_with_where_it_runs_and_whether_it_asks(notebook: Notebook) -> None:
+    await save(notebook)
+    await notebook.run(REGISTER)
+    told = (await notebook.run("%agent tools")).plain
+    rows = {row.split()[0]: " ".join(row.split()[1:]) for row in told.splitlines() if row.strip()}
+    assert rows["notebook_cells"].endswith("on the server no (the defaults)")
+    assert rows["variables"].endswith("in your kernel no (the defaults)")
+    assert rows["run_cell"].endswith("in your kernel yes (the defaults)")
+    assert rows["pay"] == "Pays in the notebook yes (the defaults) your function"
+    assert rows["tax"].endswith("in the notebook no (the defaults) your function")
+    assert "running" not in rows, "nothing that the agent started can outlive its cell here"

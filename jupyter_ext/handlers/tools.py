@@ -1,0 +1,49 @@
+"""What a model may call in a turn of this notebook, where each call runs, and whether a person is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_kernel.permissions.policy import to_json
+from agent_kernel.protocols import ToolSpec
+from agent_kernel.sessions.model import SessionKey, new_id
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.bodies import ToolsBody
+from jupyter_ext.notebooks import KERNEL
+
+
+class ToolsHandler(AgentHandler):
+    @guarded("read")
+    async def post(self) -> None:
+        """Of a turn with this body; none is begun, and no model is asked. Functions are declared in it."""
+        body, app = self.parse(ToolsBody), self.app
+        kernel = app.access.kernel(self.caller, body.kernel)
+        place = await app.notebooks.place(kernel.id) if kernel else ""
+        bound = await app.notebooks.bound(self.caller.namespace, place) if place else None
+        notes: list[str] = []
+        found = await app.runtime.offered(
+            bound or SessionKey(self.caller.namespace, new_id("session")),
+            body.request(),
+            notes.append,
+            notebook_dir=app.notebooks.directory(place) if place and not place.startswith(KERNEL) else None,
+            notebook=app.attached(kernel, place, by_user=self.caller.kernel is None),
+        )
+        gate = app.runtime.gate(body.request())
+        self.reply(
+            {
+                "tools": [_told(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in found],
+                "notes": notes,
+            }
+        )
+
+
+def _told(spec: ToolSpec, ruling: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "label": spec.label or spec.name,
+        "description": spec.description,
+        "kind": spec.kind,
+        "where": spec.where,
+        "source": spec.source,
+        **ruling,
+    }

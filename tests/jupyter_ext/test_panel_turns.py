@@ -1,0 +1,104 @@
+"""Turns that a person starts outside of the kernel, as a panel does: the server runs their code in the idle kernel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server import AgentServer, Json, follow, start_turn
+
+
+def call(name: str, when: str, /, **arguments: Any) -> Json:
+    return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
+
+
+SCRIPT = [
+    call("python", "compute", code="found = sum(prices)\nfound"),
+    call("variables", "compute"),
+    call("read_cells", "compute", cells="0"),
+    {"when": "compute", "text": "It is 6."},
+    call("python", "sleep", code="import time\nprint('begun', flush=True)\ntime.sleep(600)"),
+    call("python", "draw", code="import matplotlib.pyplot as plt\n%matplotlib inline\nplt.plot([1, 2]);"),
+    {"when": "draw", "text": "Drawn."},
+    {"text": "Nothing.", "loop": True},
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+    server = AgentServer(tmp_path_factory.mktemp("server"), SCRIPT, {"tools": "python,notebook"})
+    try:
+        yield asyncio.run(server.start())
+    finally:
+        server.sweep()
+
+
+@pytest.fixture(scope="module")
+def kernel(server: AgentServer) -> str:
+    kernel = asyncio.run(server.start_kernel("panel.ipynb"))
+    asyncio.run(server.run_in_kernel(kernel, "prices = [1, 2, 3]"))
+    return kernel
+
+
+async def followed(client: httpx.AsyncClient, turn: str, decision: str = "approve") -> list[Json]:
+    """All events of a turn; what it asks is answered."""
+    events = []
+    async for event in follow(client, turn):
+        events.append(event)
+        if event["type"] == "approval.required":
+            path = f"agent/v1/agent/approvals/{event['data']['approval']}"
+            (await client.post(path, json={"decision": decision})).raise_for_status()
+    return events
+
+
+def finished(events: list[Json]) -> list[Json]:
+    return [event["data"] for event in events if event["type"] == "call.finished"]
+
+
+async def test_code_runs_in_the_idle_kernel_after_a_yes_and_the_notebook_is_read(
+    server: AgentServer, kernel: str
+) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "compute", kernel=kernel, where="live", answers=["*"])
+        events = await followed(client, started["turn"])
+    ran, variables, cells = finished(events)
+    assert (ran["status"], ran["text"]) == ("success", "6")
+    assert "found: int = 6\nprices: list of 3: 1, 2, 3" in variables["text"]
+    assert "[0 c1 markdown]" in cells["text"]
+    assert [event["data"]["kind"] for event in events if event["type"] == "approval.required"] == ["python.live"]
+    assert "6" in await server.run_in_kernel(kernel, "print(found)")
+
+
+async def test_stopping_the_turn_stops_its_code_and_leaves_the_kernel_idle(server: AgentServer, kernel: str) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "sleep", kernel=kernel, where="live", answers=["*"])
+        events = asyncio.create_task(followed(client, started["turn"]))
+        async for event in follow(client, started["turn"]):
+            if event["type"] == "call.output":
+                break
+        (await client.post(f"agent/v1/turns/{started['turn']}/cancel", json={})).raise_for_status()
+        assert (await events)[-1]["data"]["state"] == "cancelled"
+    assert "idle" in await asyncio.wait_for(server.run_in_kernel(kernel, "print('idle')"), 10)
+
+
+async def test_figures_reach_the_panel_with_the_end_of_the_call(server: AgentServer, kernel: str) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "draw", kernel=kernel, where="live", answers=["*"])
+        [ran] = finished(await followed(client, started["turn"]))
+    assert [medium["mime"] for medium in ran["media"]] == ["image/png"]
+    assert ran["media"][0]["data"]
+
+
+async def test_the_kernels_own_credential_makes_the_server_run_nothing(server: AgentServer, kernel: str) -> None:
+    """What its turns run is run by its own magic."""
+    async with server.kernel_client(await server.kernel_token(kernel)) as client:
+        tools = (await client.post("agent/v1/tools", json={"where": "live"})).json()["tools"]
+        assert {tool["name"] for tool in tools} & {"variables", "run_cell", "running"} == set()
+        assert "read_cells" in {tool["name"] for tool in tools}
+    async with server.client() as client:
+        tools = (await client.post("agent/v1/tools", json={"kernel": kernel, "where": "live"})).json()["tools"]
+        assert {"variables", "run_cell", "running", "last_error"} <= {tool["name"] for tool in tools}
