@@ -191,6 +191,8 @@ class Jails:
         process = None
         try:
             self._work_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if plan.drop:
+                self._work_root.chmod(0o711)  # each session's user goes through to its own, and sees no other
             process = await self._start(self.interpreter)
             await self._entered(process, plan, Cell(workdir, credentials.FIRST_UID), self.interpreter)
             layers = process.layers

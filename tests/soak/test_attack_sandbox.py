@@ -219,6 +219,7 @@ async def facts_of(server: AgentServer, here: Scene, kernel: str) -> Json:
     return here.facts | {
         "server": server.process.pid if server.process else 0,
         "other": f"{workdir}/mine",
+        "database": str(server.directory / "data" / "sessions.db"),
         "work_root": str(server.directory / "data" / "work"),
         "runtime": str(server.directory / "runtime" / f"kernel-{kernel}.json"),
         "shared": not layers.get("namespaces", layers.get("mounts", {})).get("active", False),
