@@ -78,6 +78,20 @@ class Server:
         finally:
             connection.close()
 
+    def raw(self, path: str, *, most: int, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, http.client.HTTPMessage]:
+        """(the body as it is, the headers). Raises as ``call`` does; also for more than ``most`` bytes."""
+        connection = self._connection(timeout)
+        try:
+            response = self._send(connection, "GET", path, None, {"Accept": "*/*"})
+            data = response.read(most + 1)
+            if len(data) > most:
+                raise AgentKernelError(f"That is larger than {most >> 20} MB.")
+            return data, response.headers
+        except (OSError, http.client.HTTPException) as error:
+            raise _unreachable(error) from error
+        finally:
+            connection.close()
+
     def fetch(self, path: str, *, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, str, dict[str, int]]:
         """(a document, the suffix of its file's name, counts of what is not in it). Raises as ``call`` does."""
         connection = self._connection(timeout)

@@ -69,6 +69,10 @@ class Completion:
                 return list(KINDS)
             case ["where"] | ["in"]:
                 return [*CHOICES, "default"]
+            case ["take"]:
+                return self._variables()
+            case ["rebuild"]:
+                return ["--yes"]
             case ["model"]:
                 return ["pull", "unload", "reset", *self._models(), *self._engines()]
             case ["model", "pull"]:
@@ -81,6 +85,10 @@ class Completion:
     def _branches(self) -> list[str]:
         session = self._answer("binding").get("session")
         return self._listed(f"sessions/{quoted(session['id'])}/branches", "branches", "name") if session else []
+
+    def _variables(self) -> list[str]:
+        session = self._answer("binding").get("session")
+        return self._listed(f"sessions/{quoted(session['id'])}/variables", "variables", "name") if session else []
 
     def _models(self) -> list[str]:
         return self._listed("models", "models", "name")

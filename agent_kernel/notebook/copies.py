@@ -6,7 +6,6 @@ What is given may be a pickle, which is read in the jail. What is taken never is
 from __future__ import annotations
 
 import base64
-import binascii
 import importlib.util
 import io
 import pickle
@@ -78,17 +77,15 @@ def copied(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str
     return "pickle", kind, target.getvalue()
 
 
-def read(told: Mapping[str, Any]) -> Any:
-    """The value of what the server told: ``{name, encoding, data, type}``. Raises AgentError; never reads a pickle."""
-    name, encoding = str(told.get("name", "")), told.get("encoding")
+def read(name: str, encoding: str, kind: str, data: bytes) -> Any:
+    """The value of a copy that the sandbox made. Raises AgentError; never reads a pickle."""
     if encoding not in SAFE:
-        raise AgentError(f"{name} comes as {encoding}, which is not read here.")
+        raise AgentError(f"{name} comes as {encoding or 'something unknown'}, which is not read here.")
     found: dict[str, Any] = {}
     try:
-        data = base64.b64decode(str(told.get("data", "")), validate=True)
-        copies.give(found, [{"name": name, "encoding": encoding, "data": data, "type": str(told.get("type", ""))}])
-    except (copies.NotCopied, binascii.Error, ValueError) as error:
-        raise AgentError(f"{name} can not be read here: {error}") from None
+        copies.give(found, [{"name": name, "encoding": encoding, "data": data, "type": kind}])
+    except copies.NotCopied as error:
+        raise AgentError(f"{name} can not be read here: {error.__cause__ or error}") from None
     return found[name]
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_kernel.notebook import copies
 from agent_kernel.notebook.client import Server, quoted
-from agent_kernel.notebook.conversation import Say
+from agent_kernel.notebook.conversation import Say, Words
 from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.oneline import AgentError
 from agent_kernel.notebook.place import CHOICES, Place
-from agent_kernel.notebook.render import line_bundle
+from agent_kernel.notebook.render import line_bundle, table_bundle
 from agent_kernel.notebook.screen import screen_for
 from agent_kernel.notebook.variables import summary
 
@@ -20,8 +20,10 @@ HELP = {
     "in": "live|draft|sandbox|default: where python runs when a cell does not say",
     "where": "the same as %agent in",
     "keep": "[NAME ...]: run the code of the last drafts for real, so that your kernel has what they made",
+    "rebuild": "[--yes]: run this branch's code in the sandbox again, where its variables are gone; lists it first",
     "take": "NAME [as OTHER]: a copy of a variable of the sandbox, for your kernel",
 }
+REBUILD_TIMEOUT_S = 3600.0
 TAKE_TIMEOUT_S = 120.0
 
 
@@ -39,6 +41,7 @@ class Python:
             "where": self.where,
             "keep": self.keep,
             "take": self.take,
+            "rebuild": self.rebuild,
         }
 
     @property
@@ -64,14 +67,40 @@ class Python:
         if not other.isidentifier() or keyword.iskeyword(other):
             raise AgentError(f"{other!r} is no name of a variable.")
         path = f"sessions/{quoted(self._session())}/variables/{quoted(name)}"
-        value = copies.read(self._server().call("GET", path, timeout=TAKE_TIMEOUT_S))
+        data, headers = self._server().raw(path, most=copies.MAX_TOGETHER, timeout=TAKE_TIMEOUT_S)
+        value = copies.read(name, headers.get("X-Variable-Encoding", ""), headers.get("X-Variable-Type", ""), data)
         replaced = " It replaces what had this name." if other in self._shell.user_ns else ""
         self._shell.user_ns[other] = value
         self._keep.drafts.drop()
         self._say(line_bundle(f"In your kernel now: {summary(other, value).partition(chr(10))[0]}.{replaced}"))
+
+    def rebuild(self, rest: str) -> None:
+        words = Words(rest)
+        path = f"sessions/{quoted(self._session())}/rebuild"
+        pieces = self._server().call("POST", path, {"dry_run": True})["pieces"]
+        if not pieces:
+            self._say(line_bundle("There is nothing to rebuild: no code of this conversation has run in the sandbox."))
+            return
+        rows = [_row(number, piece) for number, piece in enumerate(pieces, 1)]
+        self._say(table_bundle(("", "code", "seconds", "beside computing it"), rows))
+        question = f"Run {'this' if len(pieces) == 1 else f'these {len(pieces)}'} again in a fresh sandbox?"
+        if "--yes" not in words.flags and not self._keep.person.agrees(question):
+            raise AgentError("nothing was run: it was not confirmed (--yes confirms it beforehand).")
+        done = self._server().call("POST", path, {}, timeout=REBUILD_TIMEOUT_S)
+        if done["status"] != "success":
+            raise AgentError(f"{done['ran']} of {len(pieces)} ran; then: {' '.join(str(done['error']).split())[-500:]}")
+        told = f"Rebuilt: {done['ran']} of {len(pieces)} ran; their variables are in the sandbox again."
+        self._say(line_bundle(told))
 
     def _session(self) -> str:
         session = self._server().call("GET", "binding")["session"]
         if session is None:
             raise AgentError("this notebook has no session yet; the first %%agent cell begins one.")
         return str(session["id"])
+
+
+def _row(number: int, piece: Mapping[str, Any]) -> tuple[object, ...]:
+    lines = str(piece["code"]).strip().splitlines()
+    more = f" ... ({len(lines)} lines)" if len(lines) > 1 else ""
+    effects = "; ".join(f"{effect['kind']}: {effect['what']}" for effect in piece["effects"])
+    return number, lines[0][:100] + more, round(float(piece["seconds"]), 1), effects

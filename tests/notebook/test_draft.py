@@ -49,6 +49,7 @@ SCRIPT = [
     *python(
         "in the box", "boxed = df.rain.tolist()\nimport numpy as np\ngrid = np.arange(6).reshape(2, 3)\nodd = object()"
     ),
+    *python("rebuilt in the sandbox", "kept = [1, 2]\nopen('a.txt', 'w').close()"),
     *python("ask first", "asked_for = 1"),
     *python("for the run all", "kept_one = 11"),
     {"text": "ok", "loop": True},
@@ -230,3 +231,28 @@ async def test_a_stored_answer_of_a_draft_does_not_outlive_the_kernel(fresh_note
     assert again["a"].turn["stored"] is not None
     await notebook.restart()
     assert (await notebook.run_all(cells))["a"].turn["stored"] is None
+
+
+async def test_a_result_of_the_sandbox_is_taken_as_a_copy_and_never_as_a_pickle(notebook: Notebook) -> None:
+    await notebook.run(DF)
+    await notebook.run("%%agent --in sandbox\n{df} in the box", [])
+    ran = await notebook.run("%agent take boxed")
+    assert ran.plain == "In your kernel now: boxed: list of 3: 1, 2, 3."
+    assert await value(notebook, "boxed") == "[1, 2, 3]"
+    assert "numpy.ndarray, shape (2, 3)" in (await notebook.run("%agent take grid as mine")).plain
+    assert (await notebook.run("mine.sum()")).plain == "np.int64(15)"
+    assert "It replaces what had this name." in (await notebook.run("%agent take grid as mine")).plain
+    assert "can not be copied" in (await notebook.run("%agent take odd")).error
+    assert "no name of a variable" in (await notebook.run("%agent take boxed as 1x")).error
+    assert "Agent:" in (await notebook.run("%agent take missing")).error
+
+
+async def test_the_sandbox_is_rebuilt_from_this_branch_after_its_code_was_listed(notebook: Notebook) -> None:
+    assert "nothing to rebuild" in (await notebook.run("%agent rebuild")).plain
+    await notebook.run("%%agent --in sandbox\nrebuilt in the sandbox", [])
+    ran = await notebook.run("%agent rebuild", ["n"])
+    assert "kept = [1, 2]" in ran.plain
+    assert "writes: open('a.txt', 'w')" in ran.plain
+    assert "nothing was run" in ran.error
+    assert "Rebuilt: 1 of 1 ran" in (await notebook.run("%agent rebuild --yes")).plain
+    assert "kept: list of 2" in (await notebook.run("%agent take kept")).plain
