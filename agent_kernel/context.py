@@ -170,7 +170,8 @@ def _newest_shown(messages: Sequence[Message], pictures: int) -> list[Message]:
                 leaves = passed <= surplus or size_after > MEDIA_BYTES
                 parts.append(Text(f"\n{LEFT_OUT}") if leaves else part)
             elif isinstance(part, Media):
-                parts.append(Text(f"\n[{part.mime}, {part.size} bytes, shown to the person]"))
+                if not part.mime.endswith("+json"):  # tables and charts are in the text of their result
+                    parts.append(Text(f"\n[{part.mime}, {part.size} bytes, shown to the person]"))
             else:
                 parts.append(part)
         shown.append(replace(message, parts=tuple(parts)))

@@ -139,13 +139,14 @@ def system(text: str) -> Message:
 
 
 def in_words(message: Message) -> Message:
-    """With a note in the place of its media, for a reader that can not see them."""
+    """With a note in the place of its media, for a reader that can not see them. Tables and charts of a tool's result
+    are in its text already."""
     if not message.media:
         return message
-    count = len(message.media)
-    note = f"[{count} image(s) shown to the person]"
+    count = sum(is_seen(medium.mime) for medium in message.media)
+    note = f"[{count} image(s) shown to the person]" if count else ""
     if message.role == "user":
-        note = f"[{count} image(s) or video(s) attached; this model can not see them]"
+        note = f"[{len(message.media)} image(s) or video(s) attached; this model can not see them]"
     text = f"{message.text}\n{note}".strip()
     return replace(message, parts=(Text(text),))
 

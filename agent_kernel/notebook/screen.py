@@ -13,11 +13,11 @@ from agent_kernel.notebook.render import (
     Bundle,
     Card,
     Summary,
-    image_bundle,
     line_bundle,
     reasoning_bundle,
     text_bundle,
 )
+from agent_kernel.notebook.shown_media import media_bundle
 
 INTERVAL_S = 0.1
 CHARS_PER_SECOND = 100_000
@@ -128,7 +128,7 @@ class CellScreen:
         segment.touch(force=card.state != "running" or not card.output)
 
     def image(self, mime: str, data: str, alt: str) -> None:
-        self._once(image_bundle(mime, data, alt))
+        self._once(media_bundle(mime, data, alt))
 
     def status(self, text: str) -> None:
         if self._kind:

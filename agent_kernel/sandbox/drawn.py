@@ -43,7 +43,10 @@ def checked(mime: str, data: bytes) -> bytes:
     if not isinstance(body, dict):
         raise NotShown("it is not an object")
     found = _table(body) if mime == TABLE else _chart(body)
-    return json.dumps(found, separators=(",", ":")).encode("ascii")
+    try:
+        return json.dumps(found, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except ValueError as error:  # 1e999 is read as infinity
+        raise NotShown("it has a number that JSON does not") from error
 
 
 def _table(body: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ A figure that was saved and closed is shown from its file.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import io
 import os
@@ -45,7 +44,6 @@ class Figures:
         self._max_bytes = max_bytes
         self._saved: list[Saved] = []
         self._films: dict[int, Any] = {}
-        self._seen: set[bytes] = set()
 
     def hooks(self) -> dict[str, Hook]:
         return {"matplotlib.figure": self._follow_saving, "matplotlib.animation": self._follow_films}
@@ -56,8 +54,7 @@ class Figures:
         module.__dict__.update(FigureCanvas=agg.FigureCanvas, FigureManager=agg.FigureManager, show=self.show)
 
     def begin(self) -> None:
-        """A new run: what an earlier one has shown may be shown again."""
-        self._seen.clear()
+        """A new run: what an earlier one saved or animated is over."""
         self._saved.clear()
         self._films.clear()
 
@@ -92,18 +89,12 @@ class Figures:
         if saved is not None:
             saved.shown = True
         if film is None:
-            self._once("image/png", _png(figure))
+            self._media("image/png", _png(figure))
         elif (made := film.__dict__.get(_SAVED)) is not None and _kind(made.path):
             self._show_file(made)
         else:
-            self._once("image/png", films.film(film, self._max_bytes) or _png(figure))
+            self._media("image/png", films.film(film, self._max_bytes) or _png(figure))
         return True
-
-    def _once(self, mime: str, data: bytes) -> None:
-        digest = hashlib.sha256(data).digest()
-        if digest not in self._seen:
-            self._seen.add(digest)
-            self._media(mime, data)
 
     def _show_file(self, saved: Saved) -> None:
         saved.shown = True
@@ -111,7 +102,7 @@ class Figures:
         try:
             if kind and 0 < os.path.getsize(saved.path) <= self._max_bytes:
                 with open(saved.path, "rb") as file:
-                    self._once(kind, file.read())
+                    self._media(kind, file.read())
         except OSError:
             return  # removed again by the code
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import faulthandler
+import hashlib
 import importlib
 import linecache
 import os
@@ -92,10 +93,12 @@ class Worker:
         faulthandler.enable(2)
         self._id = 0
         self._shown = 0
+        self._seen: set[bytes] = set()
 
     def serve(self, request: Mapping[str, Any]) -> None:
         """One request to its end; whatever the code does, it is answered once."""
         self._id, self._shown = int(request["id"]), 0
+        self._seen.clear()
         self._streams.renew()
         self._figures.begin()
         signal.signal(signal.SIGINT, self._interrupt)
@@ -210,6 +213,11 @@ class Worker:
         return found[0]
 
     def _media(self, mime: str, data: bytes) -> None:
+        """The same bytes are shown once in a run."""
+        digest = hashlib.sha256(data).digest()
+        if digest in self._seen:
+            return
+        self._seen.add(digest)
         if len(data) > self._limits["figure_mb"] << 20 or self._shown >= self._limits["figures"]:
             self._complain("An image was not shown: too large, or too many in this run.")
             return

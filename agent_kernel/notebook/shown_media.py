@@ -1,0 +1,39 @@
+"""What a tool showed, as a MIME bundle: pictures, charts, and tables, which are drawn here from their cells."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.notebook.render import QUIET, Bundle, image_bundle, table_bundle
+
+TABLE = "application/vnd.agent-kernel.table+json"
+
+
+def media_bundle(mime: str, data: str, alt: str) -> Bundle:
+    """``data`` in base64: a picture, a chart for a renderer of its type, or a table, which is drawn here."""
+    if not mime.endswith("+json"):
+        return image_bundle(mime, data, alt)
+    try:
+        found = json.loads(base64.b64decode(data))
+        return _table(found) if mime == TABLE else {mime: found, "text/plain": f"[{alt}]"}
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return {"text/plain": f"[{alt}]"}
+
+
+def _table(found: Mapping[str, Any]) -> Bundle:
+    """As ``sandbox/values.py`` makes it: a part of a table, and its whole shape."""
+    head = [str(column["name"]) for column in found["columns"]]
+    index = found["index"] or [""] * len(found["rows"])
+    rows = [[label, *row] for label, row in zip(index, found["rows"], strict=True)]
+    bundle = table_bundle(["", *head], [["" if cell is None else cell for cell in row] for row in rows])
+    shape = f"{found['shape'][0]:,} rows x {found['shape'][1]:,} columns"
+    if [len(rows), len(head)] != found["shape"]:
+        shape += f", of which {len(rows)} x {len(head)} are shown"
+    return {
+        "text/html": f"{bundle['text/html']}<div style='{QUIET}'>{html.escape(shape)}</div>",
+        "text/plain": f"{bundle['text/plain']}\n{shape}",
+    }
