@@ -37,6 +37,7 @@ MAX_ANSWER = 1 << 20
 TOLD = 300
 """Characters that a model reads of an answer that is an error."""
 BUSY = (429, 503)
+NOBODY = "Nobody runs these tools, so the model does not have them: {names}. The server has no dispatch_url."
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,10 @@ class DispatchTools:
             if spec.name not in request.client_tools and occasion.wants("dispatch", "functions", spec.name)
         ]
         dispatcher = self._for(request.dispatch_url)
-        if not specs or dispatcher is None:
+        if not specs:
+            return Offered()
+        if dispatcher is None:
+            occasion.emit(Notice("warning", NOBODY.format(names=", ".join(spec.name for spec in specs))))
             return Offered()
         try:
             self._exits.check(dispatcher.url, "the call of a tool")

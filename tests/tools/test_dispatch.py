@@ -210,7 +210,9 @@ async def test_only_what_nobody_else_runs_is_dispatched() -> None:
     assert (await tools.offer(occasion(functions=(SPEC,), client_tools=frozenset({"order"})))).tools == ()
     assert (await tools.offer(occasion(functions=(SPEC,), tools=("python",)))).tools == ()
     assert (await tools.offer(occasion())).tools == ()
-    assert (await DispatchTools("", "", Exits()).offer(occasion(functions=(SPEC,)))).tools == ()
+    events: list[Body] = []
+    assert (await DispatchTools("", "", Exits()).offer(occasion(events, functions=(SPEC,)))).tools == ()
+    assert [event.text for event in events if isinstance(event, Notice)] == [dispatch.NOBODY.format(names="order")]
     [tool] = (await tools.offer(occasion(functions=(SPEC,), tools=("order",)))).tools
     assert (tool.spec.kind, tool.spec.where, tool.spec.source) == ("dispatch", "server", "external")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 from agent_kernel.events import Notice
 from agent_kernel.exits import Exits
 from agent_kernel.net.fetch import Fetcher
@@ -10,11 +12,12 @@ from agent_kernel.protocols import Tool
 from agent_kernel.tools.source import Occasion, Offered
 from agent_kernel.tools.web.options import WebOptions
 from agent_kernel.tools.web.page import FetchPage
-from agent_kernel.tools.web.providers import provider_of
+from agent_kernel.tools.web.providers import DuckDuckGo, provider_of
 from agent_kernel.tools.web.readable import Reader
 from agent_kernel.tools.web.search import WebSearch
 
 OFF = "This server has no web search: it is off in its configuration."
+MISSING = "The web can not be read: {names} is not installed where the server runs (agent-kernel[web])."
 
 
 class WebTools:
@@ -25,6 +28,7 @@ class WebTools:
         self._provider = provider_of(web, exits)
         self._fetcher = Fetcher(guard, exits)
         self._reader = Reader()
+        self._libraries = ("trafilatura", "ddgs") if isinstance(self._provider, DuckDuckGo) else ("trafilatura",)
 
     async def offer(self, occasion: Occasion) -> Offered:
         """Raises InvalidRequest for options that make no sense."""
@@ -35,6 +39,9 @@ class WebTools:
                 occasion.emit(Notice("warning", OFF))
             return Offered()
         if not options.external or not (request.web is not None or _from_a_notebook(occasion)):
+            return Offered()
+        if missing := [name for name in self._libraries if importlib.util.find_spec(name) is None]:
+            occasion.emit(Notice("warning", MISSING.format(names=" and ".join(missing))))
             return Offered()
         page = FetchPage(self._fetcher, self._reader, options)
         tools: list[Tool] = [WebSearch(self._provider, page, options), page]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -239,6 +240,16 @@ async def test_a_program_that_asks_for_a_web_that_is_off_is_told() -> None:
     ]
     with pytest.raises(InvalidRequest):
         await WebTools("off", Guard(), Exits()).offer(occasion(web={"search_context_size": "huge"}))
+
+
+@pytest.mark.parametrize(("setting", "missing"), [(OWN, "trafilatura"), ("duckduckgo", "trafilatura and ddgs")])
+async def test_without_its_packages_there_is_no_web_and_the_person_is_told(
+    setting: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Body] = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert (await WebTools(setting, Guard(), Exits()).offer(occasion(events, web={}))).tools == ()
+    assert [f"{missing} is not installed" in event.text for event in events if isinstance(event, Notice)] == [True]
 
 
 async def test_a_request_may_describe_the_tools_itself() -> None:
