@@ -115,7 +115,7 @@ class SessionHandler(AgentHandler):
 
     @guarded("write")
     async def delete(self, session_id: str) -> None:
-        """Idempotent: what is not there is deleted. The session's sandbox ends with it."""
+        """Idempotent: what is not there is deleted. The session's sandbox ends with it, and its work directory goes."""
         deleted = False
         with contextlib.suppress(SessionNotFound):
             session = await self.app.access.session(self.caller, session_id)
@@ -124,7 +124,7 @@ class SessionHandler(AgentHandler):
                     deleted = await self.app.private.forget(session.key)
                 else:
                     deleted = await self.app.runtime.store.delete(session.key)
-                    await self.app.runtime.sandbox.close(session.key)
+                    await self.app.runtime.sandbox.close(session.key, remove=True)
         self.reply({"id": session_id, "deleted": deleted})
 
 
