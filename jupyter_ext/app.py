@@ -14,6 +14,8 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
 from agent_kernel.assembly import Runtime
+from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sessions.model import SessionKey
 from agent_kernel.settings import Settings
 from jupyter_ext.access import Access
 from jupyter_ext.attached import AttachedNotebook
@@ -26,6 +28,7 @@ from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.handlers import ROUTES
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernel, Kernels
+from jupyter_ext.mcp_endpoint import McpEndpoint
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.notebooks import KERNEL, Notebooks
 from jupyter_ext.private_sessions import PrivateSessions
@@ -167,6 +170,8 @@ class AgentKernel(ExtensionApp):
             self._kernel_gone,
             python_in=self.runtime.settings.python_in,
         )
+        if isinstance(self.runtime.sandbox, LinuxSandbox):
+            self.runtime.sandbox.kernel_of = self._interpreter_of
         self.jobs = Jobs(server.kernel_manager.get_kernel)
         self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)
         contents: Any = server.contents_manager
@@ -193,6 +198,7 @@ class AgentKernel(ExtensionApp):
             self.runtime.engines,
             self.runtime.settings.allow_urls,
         )
+        self.mcp = McpEndpoint(self)
         assert server.event_logger is not None
         self.watch = ContentsWatch(server.event_logger, self)
         contents.register_pre_save_hook(self._notebook_saving)
@@ -220,6 +226,7 @@ class AgentKernel(ExtensionApp):
         self.kernels.close()
         self.watch.close()
         await self.neighbours.aclose()
+        await self.mcp.aclose()
         await self.turns.aclose()
         await self.jobs.aclose()
         await self.private.aclose()
@@ -259,6 +266,11 @@ class AgentKernel(ExtensionApp):
             name: value if isinstance(value, dict) else str(value) for name, value in given.items()
         }
         return Settings.from_env(**traits)
+
+    def _interpreter_of(self, session: SessionKey) -> str:
+        """Of the kernel from which the session's running turn came."""
+        kernels = [turn.order.kernel for turn in self.turns.running if turn.order.key == session and turn.order.kernel]
+        return self.kernels.interpreter(kernels[0]) if kernels else ""
 
     def _namespace(self) -> str:
         """Of the request that is being served, if one is."""

@@ -178,6 +178,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/tools/returned.py": {"pydantic_core"},
     "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     "agent_kernel/skills/front.py": {"yaml"},
+    "jupyter_ext/mcp_endpoint.py": {"mcp", "mcp_types"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
 

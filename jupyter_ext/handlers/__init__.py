@@ -22,6 +22,7 @@ from jupyter_ext.handlers.files import (
     FileHandler,
     FilesHandler,
 )
+from jupyter_ext.handlers.mcp import McpHandler
 from jupyter_ext.handlers.models import (
     EngineHandler,
     EngineUnloadHandler,
@@ -38,7 +39,10 @@ from jupyter_ext.handlers.sessions import (
     SessionItemsHandler,
     SessionsHandler,
 )
+from jupyter_ext.handlers.skills import SkillHandler, SkillsHandler, SkillVersionsHandler
 from jupyter_ext.handlers.summaries import CompactHandler, UsageHandler
+from jupyter_ext.handlers.tools import ToolsHandler
+from jupyter_ext.handlers.trust import TrustHandler
 from jupyter_ext.handlers.turns import (
     ClaimHandler,
     ClaimsHandler,
@@ -47,6 +51,7 @@ from jupyter_ext.handlers.turns import (
     TurnHandler,
     TurnsHandler,
 )
+from jupyter_ext.handlers.variables import RebuildHandler, VariableHandler, VariablesHandler
 
 PREFIX = "/agent/v1"
 ID = r"([^/]+)"
@@ -72,6 +77,9 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
     (rf"{PREFIX}/sessions/{ID}/compact", CompactHandler),
     (rf"{PREFIX}/sessions/{ID}/usage", UsageHandler),
+    (rf"{PREFIX}/sessions/{ID}/variables", VariablesHandler),
+    (rf"{PREFIX}/sessions/{ID}/variables/([^\W\d]\w{{0,199}})", VariableHandler),
+    (rf"{PREFIX}/sessions/{ID}/rebuild", RebuildHandler),
     (rf"{PREFIX}/sessions/{ID}/permissions", PermissionsHandler),
     (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),
     (rf"{PREFIX}/sessions/{ID}/branches", BranchesHandler),
@@ -89,6 +97,12 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/binding", BindingHandler),
     (rf"{PREFIX}/binds/{ID}", BindHandler),
     (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),
+    (rf"{PREFIX}/mcp", McpHandler),
+    (rf"{PREFIX}/skills", SkillsHandler),
+    (rf"{PREFIX}/skills/{ID}", SkillHandler),
+    (rf"{PREFIX}/skills/{ID}/versions", SkillVersionsHandler),
+    (rf"{PREFIX}/trust", TrustHandler),
+    (rf"{PREFIX}/tools", ToolsHandler),
     (rf"{PREFIX}/models", ModelsHandler),
     (rf"{PREFIX}/models/{ID}", ModelHandler),
     (rf"{PREFIX}/models/{ID}/pull", ModelPullHandler),

@@ -1,0 +1,86 @@
+"""An ASGI application behind a tornado handler: one request in, its answer out as it comes.
+
+Only what the MCP SDK's transport needs: HTTP, a body that has been read, an answer that may stream, and the news that
+the client left. Cookies and credentials are not handed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from tornado.iostream import StreamClosedError
+from tornado.web import RequestHandler
+
+Message: TypeAlias = MutableMapping[str, Any]
+Application: TypeAlias = Callable[
+    [dict[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+WITHHELD = frozenset({"authorization", "cookie", "x-api-key", "x-xsrftoken"})
+OWN = frozenset({b"content-length", b"transfer-encoding", b"connection", b"date", b"server"})
+"""Headers that tornado writes itself."""
+
+
+class Exchange:
+    """One request of ``handler``; ``leave`` says that the client is gone."""
+
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
+        self._left = asyncio.Event()
+        self._asked = False
+
+    def leave(self) -> None:
+        self._left.set()
+
+    async def run(self, application: Application, **extra: Any) -> None:
+        await application(self._scope(extra), self._receive, self._send)
+
+    def _scope(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        request = self._handler.request
+        headers = [
+            (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
+            for name, value in request.headers.get_all()
+            if name.lower() not in WITHHELD
+        ]
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": request.method,
+            "scheme": request.protocol,
+            "path": request.path,
+            "raw_path": quote(request.path).encode(),
+            "query_string": request.query.encode("latin-1", "replace"),
+            "root_path": "",
+            "headers": headers,
+            "client": None,
+            "server": None,
+            **extra,
+        }
+
+    async def _receive(self) -> Message:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": self._handler.request.body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        """After the client left nothing is written; the application hears of that by ``_receive``."""
+        if self._left.is_set():
+            return
+        if message["type"] == "http.response.start":
+            self._handler.set_status(message["status"])
+            for name, value in message.get("headers", []):
+                if name.lower() not in OWN:
+                    self._handler.set_header(name.decode("latin-1"), value.decode("latin-1"))
+            return
+        try:
+            if body := message.get("body", b""):
+                self._handler.write(body)
+            if message.get("more_body", False):
+                await self._handler.flush()
+        except StreamClosedError:
+            self._left.set()

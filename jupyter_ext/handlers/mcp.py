@@ -1,0 +1,54 @@
+"""``agent/v1/mcp``: programs that speak MCP, with a person's credential; never a notebook's code."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from agent_kernel.errors import Forbidden
+from jupyter_ext.asgi import Exchange
+from jupyter_ext.handlers.base import AgentHandler, guarded
+
+
+class McpHandler(AgentHandler):
+    """Streamable HTTP: POST messages, GET a stream of them, DELETE a session."""
+
+    _exchange: Exchange | None = None
+
+    @guarded("execute", kernels=False)
+    async def post(self) -> None:
+        await self._serve()
+
+    @guarded("execute", kernels=False)
+    async def get(self) -> None:
+        await self._serve()
+
+    @guarded("execute", kernels=False)
+    async def delete(self) -> None:
+        await self._serve()
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if self._exchange is not None:
+            self._exchange.leave()
+
+    async def _serve(self) -> None:
+        if not self._same_origin():
+            raise Forbidden("This page may not speak to the MCP endpoint.")
+        self._exchange = Exchange(self)
+        try:
+            await self.app.mcp.handle(self._exchange, self.caller)
+        finally:
+            self._exchange.leave()
+        if not self._finished:
+            content_type = self._headers.get("Content-Type", "application/json")
+            self.finish(set_content_type=content_type)
+
+    def _same_origin(self) -> bool:
+        """Also with a token, which Jupyter takes from any page: a name of another site may lead to this machine (DNS
+        rebinding). Jupyter checked the host already."""
+        origin = self.request.headers.get("Origin")
+        if origin is None or self.allow_origin == "*":
+            return True
+        allowed = origin == self.allow_origin or bool(self.allow_origin_pat and re.match(self.allow_origin_pat, origin))
+        return allowed or urlsplit(origin.lower()).netloc == self.request.headers.get("Host", "").lower()
