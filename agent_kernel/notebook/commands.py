@@ -15,12 +15,13 @@ from agent_kernel.notebook.conversation import HELP as CONVERSATION
 from agent_kernel.notebook.conversation import Conversation, Say, Show, Words
 from agent_kernel.notebook.exchange import HELP as EXCHANGE
 from agent_kernel.notebook.exchange import Exchange
+from agent_kernel.notebook.models import HELP as MODELS
+from agent_kernel.notebook.models import Models
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
 from agent_kernel.notebook.permissions import HELP as PERMISSIONS
 from agent_kernel.notebook.permissions import Permissions
 from agent_kernel.notebook.person import Person
-from agent_kernel.notebook.pull import MB, ModelPull
 from agent_kernel.notebook.python import HELP as PYTHON
 from agent_kernel.notebook.python import Python
 from agent_kernel.notebook.render import Bundle, json_bundle, line_bundle, moment, place, table_bundle
@@ -37,8 +38,7 @@ HELP = {
     "new": "[TITLE]: this notebook begins a new session",
     "stop": "stop turns of this session that still run",
     **PERMISSIONS,
-    "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
-    "unload": "give back the memory of the model; the next turn loads it again",
+    **MODELS,
     "tools": TOOLS,
     **PYTHON,
     **CONVERSATION,
@@ -74,6 +74,7 @@ class Commands:
         self._conversation = Conversation(lambda: self.server, person, self._say, show)
         self._exchange = Exchange(lambda: self.server, person, self._say)
         self._python = python(lambda: self.server, self._say)
+        self._models = Models(shell, lambda: self.server, person, self._say, self._await_confirmation)
         self._declared = declared
         self._rights = Permissions(lambda: self.server, consent, self._say, self.bound, self.begin)
 
@@ -97,7 +98,8 @@ class Commands:
         command: Callable[[str], None] | None = None
         if name in {*HELP, ""}:
             owned: Callable[[str], None] | None = getattr(self, f"_{name or 'status'}", None)
-            command = owned or self._python.table.get(name) or self._rights.table.get(name)
+            tables = (self._python.table, self._rights.table, self._models.table)
+            command = owned or next((table[name] for table in tables if name in table), None)
             command = command or (getattr(self._conversation, name) if name in CONVERSATION else None)
         if command is None:
             near = difflib.get_close_matches(name, HELP, 1)
@@ -253,91 +255,6 @@ class Commands:
         except NotFound:
             return False
         return True
-
-    def _model(self, rest: str) -> None:
-        verb, _, name = rest.partition(" ")
-        if verb == "pull":
-            self._pull(name.strip())
-        elif verb == "unload":
-            self._unload("")
-        elif name:
-            raise AgentError("%agent model [NAME|URL[#MODEL]|reset]; %agent model pull NAME; %agent model unload.")
-        elif verb:
-            self._choose("" if verb == "reset" else verb)
-        else:
-            self._list_models()
-
-    def _unload(self, rest: str) -> None:
-        answer = self.server.call("POST", "engine/unload", {})
-        engine, freed = answer["engine"], answer.get("freed_bytes", 0) / MB
-        gave = f" and gave back {freed:,.0f} MB" if freed else ""
-        self._say(line_bundle(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again."))
-
-    def _choose(self, name: str) -> None:
-        """For this notebook's session, from its next turn on."""
-        answer = self.server.call("PUT", "engine", {"model": name})
-        engine = answer["engine"]
-        where = place(engine["local"], engine["host"])
-        if "pending" in answer:
-            self._await_confirmation(
-                answer,
-                f"{engine['host']} is in no configuration. To it go the conversation of this notebook and all that "
-                "follows.",
-                "Let this notebook send its conversation there",
-            )
-        told = "" if engine["local"] else f" From the next turn on the whole conversation is sent to {engine['host']}."
-        self._say(line_bundle(f"This notebook talks to {engine['model']} ({where}).{told}"))
-
-    def _list_models(self) -> None:
-        answer = self.server.call("GET", "models")
-        rows = [
-            (
-                model["name"],
-                model["description"],
-                model["state"],
-                f"{model['download_bytes'] / MB:,.0f} MB",
-                model["licence"],
-                model["publisher"],
-            )
-            for model in answer["models"]
-        ]
-        self._say(table_bundle(("model", "", "state", "download", "licence", "publisher"), rows))
-        if answer["engines"]:
-            servers = [
-                (entry["name"], entry["model"], place(entry["local"], entry["host"]), "refused" * entry["refused"])
-                for entry in answer["engines"]
-            ]
-            self._say(table_bundle(("engine", "model", "where", ""), servers))
-        engine = answer["current"]
-        where = place(engine["local"], engine["host"])
-        told = f"This notebook talks to {engine['model']} ({where}, {engine['state']})."
-        self._say(line_bundle(f"{told} {engine['problem']}".strip()))
-
-    def _pull(self, name: str) -> None:
-        models = {model["name"]: model for model in self.server.call("GET", "models")["models"]}
-        if "/" in name:
-            self._pull_from_hub(name)
-            return
-        if name not in models:
-            raise AgentError(f"There is no model {name!r}; there are: {', '.join(models)}, and a hub's org/name.")
-        pull = ModelPull(self.server, self._shell, models[name])
-        self._say(line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is here already."))
-        if models[name]["state"] == "ready":
-            return
-        if not self._person.agrees("Download it now?"):
-            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
-        pull.run()
-
-    def _pull_from_hub(self, name: str) -> None:
-        """What it is and costs is told first, as for any model we do not know."""
-        offer = self.server.call("GET", f"models/{quoted(name)}")
-        pull = ModelPull(self.server, self._shell, offer)
-        if offer["state"] == "ready":
-            self._say(line_bundle(f"{name} is here already."))
-        elif pull.offered(self._person):
-            return
-        else:
-            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
 
     def _compact(self, rest: str) -> None:
         if rest not in ("", "undo"):

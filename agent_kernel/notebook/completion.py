@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
@@ -19,6 +19,19 @@ MAGICS = ("%agent", "%%agent")
 ASK_S = 0.5
 KEEP_S = 10.0
 
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "private": ("off",),
+    "fork": ("--into", "--use"),
+    **dict.fromkeys(("sessions", "branches", "versions", "tags", "note", "permissions"), ("--json",)),
+    "search": ("--here", "--all", "--json"),
+    "allow": (*KINDS, "ask"),
+    "deny": tuple(KINDS),
+    **dict.fromkeys(("where", "in"), (*CHOICES, "default")),
+    "rebuild": ("--yes",),
+    "trust": ("remove",),
+}
+"""What may follow a command, where nobody has to be asked."""
+
 
 class Completion:
     """For the lines of both magics alone. Silent when the server does not answer within ASK_S seconds."""
@@ -26,6 +39,14 @@ class Completion:
     def __init__(self, server: Server | None) -> None:
         self._server = server
         self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        self._asked: dict[str, Callable[[], list[str]]] = {
+            "use": self._sessions,
+            "delete": self._sessions,
+            "switch": self._branches,
+            "drop": self._branches,
+            "take": self._variables,
+            "model": lambda: ["pull", "unload", "reset", *self._models(), *self._engines()],
+        }
 
     @context_matcher(priority=100)  # type: ignore[untyped-decorator]  # of IPython
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
@@ -48,36 +69,12 @@ class Completion:
         return list(BY_FLAG)
 
     def _command(self, before: list[str]) -> list[str]:
-        match before:
-            case []:
-                return list(HELP)
-            case ["use"] | ["delete"]:
-                return self._sessions()
-            case ["switch"] | ["drop"]:
-                return self._branches()
-            case ["private"]:
-                return ["off"]
-            case ["fork"]:
-                return ["--into", "--use"]
-            case ["sessions"] | ["branches"] | ["versions"] | ["tags"] | ["note"] | ["permissions"]:
-                return ["--json"]
-            case ["search"]:
-                return ["--here", "--all", "--json"]
-            case ["allow"]:
-                return [*KINDS, "ask"]
-            case ["deny"]:
-                return list(KINDS)
-            case ["where"] | ["in"]:
-                return [*CHOICES, "default"]
-            case ["take"]:
-                return self._variables()
-            case ["rebuild"]:
-                return ["--yes"]
-            case ["model"]:
-                return ["pull", "unload", "reset", *self._models(), *self._engines()]
-            case ["model", "pull"]:
-                return self._models()
-        return []
+        if not before:
+            return list(HELP)
+        if before == ["model", "pull"]:
+            return self._models()
+        asked = self._asked.get(before[0]) if len(before) == 1 else None
+        return asked() if asked else list(WORDS.get(before[0], ())) if len(before) == 1 else []
 
     def _sessions(self) -> list[str]:
         return self._listed("sessions", "sessions", "id")
