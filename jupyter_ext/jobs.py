@@ -18,7 +18,7 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 
-from agent_kernel.events import CallOutput
+from agent_kernel.events import CallOutput, Notice
 from agent_kernel.messages import Media, Status, shortened
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.sandbox.output import Output
@@ -190,6 +190,9 @@ class Jobs:
     def of(self, kernel: str) -> list[Job]:
         return self._jobs.get(kernel, [])
 
+    def runs_in(self, kernel: str) -> bool:
+        return any(job.status is None for job in self.of(kernel))
+
     async def run(self, kernel: str, code: str, context: ToolContext) -> ToolOutput:
         """The result, or after a while the job's name: it goes on. Nothing runs in a kernel that is busy."""
         try:
@@ -290,6 +293,7 @@ class Jobs:
             job.listener = lambda stream, text: None
         details = {"job": job.id, "seconds": round(job.seconds, 3)}
         if job.status is None:
+            context.emit(Notice("info", f"{job.line} — it goes on in your kernel; interrupting the kernel stops it."))
             so_far = f"Output so far:\n{job.text}" if job.said.total or job.values else "No output so far."
             return ToolOutput(
                 f"{job.line}\n{so_far}\nrunning(job={job.id!r}) waits for it or stops it.", details=details

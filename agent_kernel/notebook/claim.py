@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,8 @@ from agent_kernel.notebook.client import Server, quoted
 COALESCE_S = 0.25
 MAX_OUTPUT_CHARS = 100_000
 """Of one call, passed on while it runs. What the model reads of it is sent with the answer."""
+MAX_MEDIA_CHARS = 24 << 20
+"""In base64, of one call; a request has at most 32 MiB."""
 TRIES = 3
 
 
@@ -67,7 +70,10 @@ class Claim:
         self._done.set()
         if patient:
             self._thread.join(2.0)
-        body = {"action": "finish", "status": status, "text": text, "media": list(media), "shown": True}
+        kept = _fitting(media)
+        if len(kept) < len(media):
+            text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
+        body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
         for attempt in range(TRIES if patient else 1):
             try:
                 self._post(body, 30.0 if patient else 0.4)
@@ -80,15 +86,22 @@ class Claim:
                 return
 
     def _keep(self) -> None:
-        renewed = time.monotonic()
-        with contextlib.suppress(AgentKernelError):  # the answer tells; here nobody could be told
-            while not self._done.wait(COALESCE_S):
+        """To the end of the code. A server that does not answer for a while is no reason to let the claim lapse; one
+        that no longer waits for it (a stopped turn) is a reason to be silent."""
+        renewed, done = time.monotonic(), False
+        while not done:
+            done = self._done.wait(COALESCE_S)
+            if not done:
                 self.tick()
+            try:
                 self._pass_on()
-                if time.monotonic() - renewed >= self._renew_s:
+                if not done and time.monotonic() - renewed >= self._renew_s:
                     self._post({"action": "renew"})
                     renewed = time.monotonic()
-            self._pass_on()
+            except ServerUnreachable:
+                continue  # what was not passed on is in the answer
+            except AgentKernelError:
+                return
 
     def _pass_on(self) -> None:
         with self._lock:
@@ -104,3 +117,9 @@ class Claim:
 
     def _post(self, body: Mapping[str, Any], timeout: float = 10.0) -> None:
         self._server.call("POST", self._path, {"token": self._token, **body}, timeout=timeout)
+
+
+def _fitting(media: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The first of them, as many as one request may hold."""
+    sizes = itertools.accumulate(len(medium["data"]) for medium in media)
+    return [medium for medium, size in zip(media, sizes, strict=True) if size <= MAX_MEDIA_CHARS]

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import Any
 
-from agent_kernel.errors import TurnNotFound
+from agent_kernel.errors import Conflict, TurnNotFound
 from agent_kernel.events import TurnVersion
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import SessionKey, new_id
@@ -45,6 +45,8 @@ class TurnsHandler(AgentHandler):
             body = body.of_session(session_id)
         if body.model and self.app.access.may_choose(caller, body.model):
             self.app.runtime.engines.get(body.model)  # before a session is made for it
+        if caller.kernel and self.app.jobs.runs_in(caller.kernel.id):
+            raise Conflict("Code of the agent runs in this kernel now; it can not begin a turn of its own.")
         kernel = self.app.access.kernel(caller, body.kernel)
         place = await self.app.notebooks.place(kernel.id) if kernel else None
         key, created = await self._session(body, place)
