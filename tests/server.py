@@ -37,7 +37,8 @@ Json = dict[str, Any]
 @dataclass
 class AgentServer:
     """``directory`` holds everything of it; ``traits`` are of AgentKernel, ``server`` of ServerApp and others by full
-    name. Servers that share ``data_dir`` share one session store. ``lab``: with JupyterLab (a second slower)."""
+    name. Servers that share ``data_dir`` share one session store. ``lab``: with JupyterLab (a second slower).
+    ``extensions`` are loaded after ours."""
 
     directory: Path
     script: Sequence[Json] = ()
@@ -46,6 +47,7 @@ class AgentServer:
     env: Mapping[str, str] = field(default_factory=dict)
     data_dir: Path | None = None
     lab: bool = False
+    extensions: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
 
@@ -134,6 +136,7 @@ class AgentServer:
             "script": str(script),
             "data_dir": str(self.data_dir or self.directory / "data"),
         }
+        extensions = dict.fromkeys(OTHERS, self.lab) | dict.fromkeys(["jupyter_ext", *self.extensions], True)
         return [
             *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"),
             f"--ServerApp.port={self.port}",
@@ -141,7 +144,7 @@ class AgentServer:
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.root_dir={self.root}",
             f"--IdentityProvider.token={TOKEN}",
-            f"--ServerApp.jpserver_extensions={dict.fromkeys(OTHERS, self.lab) | {'jupyter_ext': True}}",
+            f"--ServerApp.jpserver_extensions={extensions}",
             *(f"--AgentKernel.{name}={value}" for name, value in {**traits, **self.traits}.items()),
             *self.options,
         ]
