@@ -24,6 +24,8 @@ SCRIPT = [
     call("python", "sleep", code="import time\nprint('begun', flush=True)\ntime.sleep(600)"),
     call("python", "draw", code="import matplotlib.pyplot as plt\n%matplotlib inline\nplt.plot([1, 2]);"),
     {"when": "draw", "text": "Drawn."},
+    call("python", "begin another", code="get_ipython().run_cell_magic('agent', '', 'from inside')"),
+    {"when": "begin another", "text": "Refused."},
     {"text": "Nothing.", "loop": True},
 ]
 
@@ -91,6 +93,16 @@ async def test_figures_reach_the_panel_with_the_end_of_the_call(server: AgentSer
         [ran] = finished(await followed(client, started["turn"]))
     assert [medium["mime"] for medium in ran["media"]] == ["image/png"]
     assert ran["media"][0]["data"]
+
+
+async def test_code_of_the_agent_begins_no_turn_that_would_wait_for_its_own_end(
+    server: AgentServer, kernel: str
+) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "begin another", kernel=kernel, where="live", answers=["*"])
+        [ran] = finished(await followed(client, started["turn"]))
+    assert ran["status"] == "error"
+    assert "can not begin a turn of its own" in ran["text"]
 
 
 async def test_the_kernels_own_credential_makes_the_server_run_nothing(server: AgentServer, kernel: str) -> None:

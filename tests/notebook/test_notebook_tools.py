@@ -44,6 +44,9 @@ SCRIPT = [
     call("fails", "let it fail"),
     {"when": "let it fail", "text": "It failed."},
     call("sleeps", "let it sleep"),
+    call("python", "forget it first", code="functions.remove('tax')"),
+    call("tax", "forget it first", amount=1),
+    {"when": "forget it first", "text": "It is gone."},
     {"when": "say nothing", "text": "Nothing.", "loop": True},
 ]
 
@@ -176,6 +179,14 @@ async def test_a_function_of_the_person_runs_in_their_kernel_and_one_with_effect
     assert (await notebook.run("paid")).plain == "[]"
     await notebook.run("%%agent\nlet it fail")
     assert (await told(notebook))[-1].endswith("LookupError: no such account")
+
+
+async def test_a_call_that_the_kernel_can_not_run_any_more_is_declined_at_once(notebook: Notebook) -> None:
+    await notebook.run(REGISTER)
+    ran = await notebook.run("%%agent --in live\nforget it first")
+    assert ran.text == "It is gone."
+    assert "it did not run; magic:" in (await told(notebook))[-1]
+    assert "declined: this kernel has no tax" in (await told(notebook))[-1]
 
 
 async def test_an_interrupt_ends_a_function(notebook: Notebook) -> None:
