@@ -50,6 +50,8 @@ def places(settings: Settings, bound: Iterable[Bound] = ()) -> list[Place]:
         Place("work", data / "work", "files that code of agents made"),
         Place("sidecars", data / "transcripts", "conversations beside no notebook (export = data_dir)"),
         Place("choices", data / "engines", "which model a conversation talks to"),
+        Place("skills", settings.skills_path, "skills that turns may be given", private=False),
+        Place("settings", settings.trust_path, "folders that are trusted", private=False),
         Place("environments", data / "environments", "libraries of model workers", private=False),
     ]
     if settings.transcripts.lower() not in ("", *OFF):

@@ -218,6 +218,15 @@ class Settings:
         """The kinds of sources that a model may be fetched from, or be asked about; none with ``local_only``."""
         return () if self.local_only else tuple(kind.strip() for kind in self.sources.split(",") if kind.strip())
 
+    @property
+    def skills_path(self) -> Path:
+        return Path(self.skills_dir).expanduser() if self.skills_dir else self.data_dir / "skills"
+
+    @property
+    def trust_path(self) -> Path:
+        """Where trusted folders are kept."""
+        return self.data_dir / "trusted.json"
+
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ, **traits: Any) -> Settings:
         """``traits`` win over the environment; empty values count as not set. Raises InvalidRequest."""

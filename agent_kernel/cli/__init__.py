@@ -13,15 +13,21 @@ from collections.abc import Sequence
 
 from agent_kernel.cli.command import Command, add, group
 from agent_kernel.cli.doctor import DOCTOR
+from agent_kernel.cli.mcp import MCP
 from agent_kernel.cli.models import MODEL_COMMANDS
 from agent_kernel.cli.purge import PURGE
 from agent_kernel.cli.sessions import SESSIONS
+from agent_kernel.cli.skills import SKILLS
+from agent_kernel.cli.trust import TRUST
 from agent_kernel.cli.where import WHERE
 from agent_kernel.errors import AgentKernelError
 
 COMMANDS = (
     Command("model", "models on this machine", group(MODEL_COMMANDS), lambda args: 2),
     SESSIONS,
+    MCP,
+    SKILLS,
+    TRUST,
     WHERE,
     PURGE,
     DOCTOR,

@@ -4,6 +4,7 @@ appears whole or not at all and never changes; there is nothing else to keep in 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import InvalidRequest, NotFound, QuotaExceeded
+from agent_kernel.errors import InvalidRequest, NotFound, QuotaExceeded, StoreError, StoreFull
 from agent_kernel.skills.package import Entry, unpack
 from agent_kernel.skills.skill import Reference, Skill, Version, is_id
 
@@ -58,13 +59,22 @@ class SkillStore:
         raise NotFound(f"The skill {skill.latest.name} has no version {reference.number}.")
 
     def add(self, namespace: str, entries: Iterable[Entry], id: str = "") -> Skill:
-        """A new skill, or with ``id`` a new version of it. Raises InvalidRequest, NotFound, QuotaExceeded, OSError."""
+        """A new skill, or with ``id`` a new version of it. Raises InvalidRequest, NotFound, QuotaExceeded,
+        StoreError."""
         known = self.get(namespace, id) if id else None
         if known and len(known.versions) >= MAX_VERSIONS:
             raise QuotaExceeded(f"A skill has at most {MAX_VERSIONS} versions.", hint="Delete it, or add it anew.")
         if not known and len(self.list(namespace)) >= MAX_SKILLS:
             raise QuotaExceeded(f"There are {MAX_SKILLS} skills already.", hint="Delete some first.")
         id = id or f"skill_{secrets.token_hex(16)}"
+        try:
+            self._add(namespace, entries, id, known)
+        except OSError as error:
+            kind = StoreFull if error.errno == errno.ENOSPC else StoreError
+            raise kind(f"The skill could not be kept: {error.strerror or error}.") from error
+        return self.get(namespace, id)
+
+    def _add(self, namespace: str, entries: Iterable[Entry], id: str, known: Skill | None) -> None:
         with self._staged() as staged:
             content = staged / "content"
             content.mkdir(mode=0o755)
@@ -81,7 +91,6 @@ class SkillStore:
             }
             (staged / "version.json").write_text(json.dumps(body), "utf-8")
             self._place(staged, self._of(namespace) / id / "versions")
-        return self.get(namespace, id)
 
     def delete(self, namespace: str, id: str) -> None:
         """Raises NotFound."""

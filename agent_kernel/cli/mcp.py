@@ -1,0 +1,74 @@
+"""``agent-kernel mcp``: the MCP servers of the configuration, tried."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_kernel import __version__
+from agent_kernel.cli.command import Command, assembly, group, settings_of
+from agent_kernel.cli.table import Column, listed, show
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.exits import Exits
+
+TRIED_S = 30.0
+NO_CONFIGURATION = InvalidRequest(
+    "There is no MCP configuration.", hint="Name a file: --config FILE, or AGENT_KERNEL_MCP_CONFIG."
+)
+
+
+def list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, help="instead of AGENT_KERNEL_MCP_CONFIG")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--timeout", type=float, default=TRIED_S, help=f"seconds for each server ({TRIED_S:g})")
+
+
+def mcp_list(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    path = str(args.config or settings.mcp_config)
+    if not path:
+        raise NO_CONFIGURATION
+    rows = asyncio.run(_tried(path, Exits(settings.local_only), args.timeout))
+    columns = {
+        "name": Column("SERVER"),
+        "state": Column("STATE"),
+        "where": Column("WHERE"),
+        "tools": Column("TOOLS", listed),
+        "problem": Column("PROBLEM"),
+    }
+    show(rows, columns, as_json=args.json, empty="The configuration names no server.")
+    return 0 if all(row["state"] == "ok" for row in rows) else 1
+
+
+async def _tried(path: str, exits: Exits, timeout_s: float) -> list[dict[str, Any]]:
+    """Each server is started, asked for its tools, and ended."""
+    source = assembly().McpTools(path, exits, version=__version__, start_s=timeout_s)
+    try:
+        connections: Sequence[Any] = await source.connections()
+        await asyncio.gather(*(connection.until_ready(timeout_s) for connection in connections))
+        return [_row(connection, timeout_s) for connection in connections]
+    finally:
+        await source.aclose()
+
+
+def _row(connection: Any, timeout_s: float) -> dict[str, Any]:
+    server, found = connection.server, connection.listed
+    late = f"It did not answer within {timeout_s:g} s." if found is None else ""
+    return {
+        "name": server.name,
+        "state": "ok" if found is not None else "failed",
+        "where": server.shown,
+        "tools": [tool.name for tool in found.tools] if found else [],
+        "problem": "" if found else connection.problem or late,
+    }
+
+
+MCP = Command(
+    "mcp",
+    "MCP servers whose tools the agent has",
+    group([Command("list", "try the servers of the configuration and list their tools", list_arguments, mcp_list)]),
+    lambda args: 2,
+)

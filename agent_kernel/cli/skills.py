@@ -1,0 +1,92 @@
+"""``agent-kernel skills``: folders and zips with a SKILL.md that turns may be given."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.command import Command, group, settings_of
+from agent_kernel.cli.store import as_json, namespace_of
+from agent_kernel.cli.table import Column, moment, show
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.skills.package import MAX_BYTES, Entry, folder, too_large, zipped
+from agent_kernel.skills.skill import Skill
+from agent_kernel.skills.store import SkillStore
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, help="a folder with a SKILL.md, or a zip of one")
+    parser.add_argument("--version-of", default="", metavar="ID", help="a new version of this skill")
+    cli_store.arguments(parser)
+
+
+def skills_add(args: argparse.Namespace) -> int:
+    skill = _store(args).add(namespace_of(args), _entries(args.path), args.version_of)
+    _shown(args, [skill])
+    return 0
+
+
+def skills_list(args: argparse.Namespace) -> int:
+    _shown(args, _store(args).list(namespace_of(args)))
+    return 0
+
+
+def remove_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="of 'agent-kernel skills list'")
+    cli_store.arguments(parser)
+
+
+def skills_remove(args: argparse.Namespace) -> int:
+    store = _store(args)
+    name = store.get(namespace_of(args), args.id).latest.name
+    store.delete(namespace_of(args), args.id)
+    print(f"{args.id} ({name}) is removed.")
+    return 0
+
+
+def _store(args: argparse.Namespace) -> SkillStore:
+    return SkillStore(settings_of(args).skills_path)
+
+
+def _entries(path: Path) -> list[Entry]:
+    if path.is_dir():
+        return folder(path)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise too_large()
+        return zipped(path.read_bytes())
+    except OSError as error:
+        raise InvalidRequest(f"{path} can not be read ({error.strerror}).") from error
+
+
+def _shown(args: argparse.Namespace, skills: list[Skill]) -> None:
+    columns = {
+        "id": Column("ID"),
+        "name": Column("NAME"),
+        "version": Column("VERSION", right=True),
+        "updated": Column("ADDED", moment),
+        "description": Column("DESCRIPTION"),
+    }
+    show([_row(skill) for skill in skills], columns, as_json=as_json(args), empty="There is no skill yet.")
+
+
+def _row(skill: Skill) -> dict[str, Any]:
+    latest = skill.latest
+    told = {"id": skill.id, "name": latest.name, "description": latest.description, "version": latest.number}
+    return told | {"created": skill.created, "updated": latest.created, "files": list(latest.files)}
+
+
+SKILLS = Command(
+    "skills",
+    "folders with instructions that turns may be given",
+    group(
+        [
+            Command("list", "skills that are here", cli_store.arguments, skills_list),
+            Command("add", "a folder or a zip with a SKILL.md", add_arguments, skills_add),
+            Command("remove", "a skill with all its versions", remove_arguments, skills_remove),
+        ]
+    ),
+    lambda args: 2,
+)

@@ -1,0 +1,37 @@
+"""``agent-kernel trust``: folders whose own skills and MCP servers turns may use."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from agent_kernel.cli.command import Command, data_argument, settings_of
+from agent_kernel.cli.table import Column, listed, moment, show
+from agent_kernel.trust import Trust
+
+
+def trust_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, nargs="?", help="the folder to trust; without it those that are trusted")
+    parser.add_argument("--remove", action="store_true", help="trust it no longer")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    data_argument(parser)
+
+
+def trust(args: argparse.Namespace) -> int:
+    known = Trust(settings_of(args).trust_path)
+    if args.folder is None:
+        folders = [{"path": str(one.path), "since": one.since, "files": sorted(one.files)} for one in known.folders()]
+        columns = {"path": Column("FOLDER"), "since": Column("SINCE", moment), "files": Column("AS IT WAS", listed)}
+        show(folders, columns, as_json=args.json, empty="No folder is trusted.")
+        return 0
+    if args.remove:
+        removed = known.remove(args.folder)
+        print(f"{args.folder} {'is not trusted any more' if removed else 'was not trusted by itself'}.")
+        return 0 if removed else 1
+    made = known.add(args.folder)
+    servers = f", and the MCP servers of its {', '.join(made.files)} as it is now" if made.files else ""
+    print(f"{made.path} is trusted with what lies below it: skills in .agents/skills there are used{servers}.")
+    return 0
+
+
+TRUST = Command("trust", "folders whose own skills and MCP servers are used", trust_arguments, trust)
