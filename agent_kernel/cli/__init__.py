@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from agent_kernel.cli.command import Command, add, group
+from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
 from agent_kernel.cli.mcp import MCP
 from agent_kernel.cli.models import MODEL_COMMANDS
@@ -30,6 +31,7 @@ COMMANDS = (
     TRUST,
     WHERE,
     PURGE,
+    CONFIG,
     DOCTOR,
 )
 

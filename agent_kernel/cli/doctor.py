@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.cli.command import Command, assembly
+from agent_kernel.cli.config import admin_lines, policy_of
 from agent_kernel.cli.models import model_state
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
@@ -30,11 +31,14 @@ def doctor(args: argparse.Namespace) -> int:
     if args.model:
         return _model_doctor(settings, args.model, json_wanted=args.json)
     layers = asyncio.run(_layers(settings))
-    models = [model_state(found, settings.cache_dir) for found in catalog().values()]
+    models = [model_state(entry, settings.cache_dir) for entry in catalog().values()]
     missing = [name for name, layer in layers.items() if layer["required"] and not layer["active"]]
+    rules = policy_of(settings)
     if args.json:
         places = {"data_dir": str(settings.data_dir), "cache_dir": str(settings.cache_dir)}
-        print(json.dumps({"sandbox": layers, "missing": missing, "models": models, "python": sys.executable} | places))
+        policy = {"administrator": [{"path": str(file.path), "binding": file.binding} for file in rules.admin.files]}
+        found = {"sandbox": layers, "missing": missing, "models": models, "python": sys.executable}
+        print(json.dumps(found | places | policy))
         return 1 if missing else 0
     print(f"python     {sys.executable} ({platform.python_version()}, {platform.system()})")
     print(f"sessions   {settings.data_dir}")
@@ -44,6 +48,8 @@ def doctor(args: argparse.Namespace) -> int:
         state = "in force" if layer["active"] else "MISSING" if layer["required"] else "not here"
         print(f"sandbox    {name:<14}{state:<10}{layer['detail']}")
     print(f"sandbox    {'unusable: ' + ', '.join(missing) if missing else 'ready'}")
+    for line in admin_lines(rules):
+        print(f"policy     {line}")
     return 1 if missing else 0
 
 

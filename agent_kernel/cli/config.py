@@ -1,0 +1,86 @@
+"""``agent-kernel config``: what is set, from where, and what may run by it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.cli.command import Command, group
+from agent_kernel.permissions import AdminPolicy, Policy
+from agent_kernel.permissions.admin import places
+from agent_kernel.permissions.policy import to_json
+from agent_kernel.settings import Settings
+
+NOTE = "Traits of the Jupyter server (c.AgentKernel.NAME) come before variables and are not seen here."
+
+
+def policy_of(settings: Settings) -> Policy:
+    """What a server with these settings rules. Raises InvalidRequest for a policy that can not be used."""
+    own: Mapping[str, Any] = settings.policy
+    return Policy(settings.permission, own, AdminPolicy.read())
+
+
+def admin_lines(policy: Policy) -> list[str]:
+    """What the administrator says, or where they could say something."""
+    if not policy.admin.files:
+        return [f"administrator: nothing (there is no {', '.join(map(str, places()))})"]
+    return [
+        f"administrator: {file.path}, " + ("binding" if file.binding else "not binding: you could write it yourself")
+        for file in policy.admin.files
+    ]
+
+
+def show_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="a JSON object instead of text")
+
+
+def show(args: argparse.Namespace) -> int:
+    settings = Settings.from_env()
+    policy = policy_of(settings)
+    rows = [(name, _plain(name, getattr(settings, name)), _source(name)) for name in _names()]
+    rules = {name: to_json(ruling) for name, ruling in policy.table()}
+    if args.json:
+        files = [{"path": str(file.path), "binding": file.binding} for file in policy.admin.files]
+        told = {name: {"value": value, "from": source} for name, value, source in rows}
+        print(json.dumps({"settings": told, "permissions": rules, "administrator": files}, indent=2))
+        return 0
+    for name, value, source in rows:
+        print(f"{name:<22}{_shown(value):<40} {source}")
+    print(f"\n{NOTE}\n")
+    for name, rule in rules.items():
+        firm = ", each time" if rule["firm"] and rule["permission"] == "ask" else ""
+        print(f"{name:<22}{rule['permission']:<6}{rule['because']}{firm}")
+    print("\n" + "\n".join(admin_lines(policy)))
+    return 0
+
+
+def _names() -> list[str]:
+    return [item.name for item in dataclasses.fields(Settings)]
+
+
+def _source(name: str) -> str:
+    variable = f"AGENT_KERNEL_{name.upper()}"
+    return variable if os.environ.get(variable) else "default"
+
+
+def _plain(name: str, value: object) -> object:
+    """Of ``engines`` and the like the names alone: somebody may have put a secret where the name of one belongs."""
+    if isinstance(value, Mapping):
+        return dict(value) if name == "policy" else sorted(map(str, value))
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value) or "-"
+
+
+CONFIG = Command(
+    "config",
+    "what is set, and what may run by it",
+    group((Command("show", "every setting, where it comes from, and what may run", show_arguments, show),)),
+    lambda args: 2,
+)

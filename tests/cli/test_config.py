@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.cli import main
+from agent_kernel.permissions import admin
+
+
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the administrator of this test writes."""
+    path = tmp_path / "policy.toml"
+    monkeypatch.setattr(admin, "places", lambda: (path,))
+    monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
+def test_every_setting_is_shown_with_where_it_comes_from(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "ask")
+    shown = json.loads(told(capsys, "config", "show", "--json"))
+    assert shown["settings"]["permission"] == {"value": "ask", "from": "AGENT_KERNEL_PERMISSION"}
+    assert shown["settings"]["max_tool_rounds"] == {"value": 16, "from": "default"}
+    assert shown["permissions"]["shell"] == {"permission": "ask", "because": "the setting permission", "firm": False}
+    assert "permission            ask" in told(capsys, "config", "show")
+
+
+def test_what_the_administrator_says_is_shown_and_wins(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy.write_text('[policy]\nshell = "ask"\nweb = "deny"\n')
+    monkeypatch.setenv("AGENT_KERNEL_POLICY", '{"web": "auto", "shell": "auto"}')
+    text = told(capsys, "config", "show")
+    assert f"shell                 ask   the administrator for shell ({policy}), each time" in text
+    assert f"web                   deny  the administrator for web ({policy})" in text
+    assert f"administrator: {policy}, " in text
+    shown = json.loads(told(capsys, "config", "show", "--json"))
+    assert [file["path"] for file in shown["administrator"]] == [str(policy)]
+
+
+def test_a_policy_that_can_not_be_used_is_an_error_in_one_line(
+    policy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy.write_text("permission = 'perhaps'")
+    assert main(["config", "show"]) == 1
+    assert "a permission is auto, ask or deny, not 'perhaps'" in capsys.readouterr().err
+
+
+def test_no_secret_is_shown_that_stands_where_its_name_belongs(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_ENGINES", '{"work": {"url": "https://a.example/v1", "api_key": "hunter2"}}')
+    for words in (("config", "show"), ("config", "show", "--json")):
+        text = told(capsys, *words)
+        assert "work" in text
+        assert "hunter2" not in text
