@@ -56,6 +56,7 @@ from agent_kernel.tools.functions import FunctionTools, as_tool
 from agent_kernel.tools.mcp.source import McpTools
 from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
+from agent_kernel.tools.files import FileTools
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.recall import RecallTools
 from agent_kernel.tools.shell import ShellTools
@@ -212,6 +213,9 @@ class Runtime:
             found.append(PythonTools(self.sandbox, self.offers, settings.run_timeout_s, surface=surface, once=once))
         if has_tool(settings, "shell"):
             found.append(ShellTools(self.sandbox, settings.shell_timeout_s, surface=surface, once=once))
+        if self.files is not None:
+            always, shell = has_tool(settings, "files"), has_tool(settings, "shell")
+            found.append(FileTools(self.files, self.sandbox, always=always, shell=shell))
         if has_tool(settings, "notebook"):
             found.append(NotebookTools(self.offers))
         if has_tool(settings, "recall") or settings.recall == "on":

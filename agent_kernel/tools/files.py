@@ -1,0 +1,53 @@
+"""The file tools of a turn, and the files that it was given."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agent_kernel.events import Notice
+from agent_kernel.file_registry import FileRegistry
+from agent_kernel.protocols import Sandbox, Tool
+from agent_kernel.request import Note
+from agent_kernel.tools import inputs
+from agent_kernel.tools.document import Documents
+from agent_kernel.tools.list_files import ListFiles
+from agent_kernel.tools.read_file import ReadFile
+from agent_kernel.tools.source import Occasion, Offered
+from agent_kernel.tools.surface_outputs import SurfaceOutputs
+
+
+class FileTools:
+    """``always``: the server has the tools for every turn; a turn with files has those that read in any case.
+    ``shell``: turns have one, which works in the work directory wherever their python runs."""
+
+    def __init__(self, files: FileRegistry, sandbox: Sandbox, *, always: bool, shell: bool) -> None:
+        self._files = files
+        self._sandbox = sandbox
+        self._always = always
+        self._shell = shell
+        self._documents = Documents()
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        request = occasion.request
+        notes = await self._notes(occasion) if request.inputs else ()
+        if not (self._always or request.inputs):
+            return Offered()
+        workdir = self._sandbox.workdir(occasion.key) if self._works_there(occasion) else None
+        tools: list[Tool] = [ReadFile(self._files, self._documents, workdir), ListFiles(self._files)]
+        if self._always and workdir is not None:
+            tools.append(SurfaceOutputs(workdir))
+        return Offered(tuple(tool for tool in tools if occasion.wants("files", tool.spec.name)), notes)
+
+    def _works_there(self, occasion: Occasion) -> bool:
+        return occasion.request.where == "sandbox" or self._shell
+
+    async def _notes(self, occasion: Occasion) -> tuple[Note, ...]:
+        given = await inputs.found(self._files, occasion.key, occasion.request.inputs)
+        if self._works_there(occasion):
+            given = await asyncio.to_thread(inputs.mounted, given, self._sandbox.workdir(occasion.key))
+        for one in given:
+            if one.problem:
+                occasion.emit(Notice("warning", f"{one.file.name}: {one.problem}."))
+        return (inputs.note(given),)
+
+    async def aclose(self) -> None: ...
