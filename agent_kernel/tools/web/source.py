@@ -47,7 +47,8 @@ class WebTools:
         tools: list[Tool] = [WebSearch(self._provider, page, options), page]
         return Offered(tuple(tool for tool in tools if occasion.wants("web", tool.spec.name)))
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        await self._reader.aclose()
 
 
 def _from_a_notebook(occasion: Occasion) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from agent_kernel.agent import Agent
 from agent_kernel.engines.scripted import ScriptedEngine
@@ -23,7 +24,7 @@ from agent_kernel.tools.web.options import WebOptions
 from agent_kernel.tools.web.page import FetchPage
 from agent_kernel.tools.web.providers import Found, Query
 from agent_kernel.tools.web.readable import Reader
-from agent_kernel.tools.web.search import WebSearch, chosen, cost, result_chars
+from agent_kernel.tools.web.search import WebSearch
 from agent_kernel.tools.web.source import WebTools
 from tests.net.web import Web, html, moved, says, says_nothing, served
 from tests.tools.asking import context, occasion
@@ -53,14 +54,26 @@ class Listed:
         return self.found
 
 
-@pytest.fixture
-async def web() -> AsyncIterator[Web]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reader() -> AsyncIterator[Reader]:
+    made = Reader()
+    yield made
+    await made.aclose()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def web(reader: Reader) -> AsyncIterator[Web]:
     async with served(dict(PAGES)) as web:
+        READERS[web.port] = reader
         yield web
 
 
+READERS: dict[int, Reader] = {}
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
 def page_tool(web: Web, **options: Any) -> FetchPage:
-    return FetchPage(Fetcher(Guard(web.host), Exits()), Reader(), WebOptions.of(options))
+    return FetchPage(Fetcher(Guard(web.host), Exits()), READERS[web.port], WebOptions.of(options))
 
 
 async def searched(web: Web, *found: Found, query: str = "weight of a sparrow", **options: Any) -> ToolOutput:
@@ -98,28 +111,6 @@ async def test_a_page_that_the_provider_brought_is_not_fetched_again(web: Web) -
     output = await searched(web, Found("Sparrows", web.url("/sparrow"), "Birds.", content="A sparrow is small."))
     assert json.loads(output.text)["output"][0]["content"] == "A sparrow is small."
     assert web.asked == []
-
-
-@pytest.mark.parametrize(("size", "tokens"), [("low", 4_096), ("medium", 8_192), ("high", 16_384)])
-def test_what_is_chosen_fits_the_budget_and_uses_most_of_it(size: str, tokens: int) -> None:
-    found = [Found(f"Page {n}", f"https://a{n}.example/", "x" * 400) for n in range(10)]
-    texts = ["\n\n".join([f"{FILLER} sparrow {n}"] * 60) for n in range(10)]
-    output = chosen("sparrow", found, texts, tokens)
-    size_of = len(json.dumps(output, ensure_ascii=False))
-    assert 0.8 * tokens * 3 < size_of <= tokens * 3
-    assert size_of <= result_chars(WebOptions.of({"search_context_size": size}))
-
-
-def test_a_passage_that_does_not_fit_is_skipped_for_one_that_does() -> None:
-    found = [Found("A", "https://a.example/"), Found("B", "https://b.example/")]
-    long = "sparrow " * 240
-    output = chosen("sparrow", found, [long, "one sparrow"], 200)
-    assert [(one["title"], one["content"]) for one in output] == [("B", "one sparrow"), ("A", "")]
-
-
-def test_results_that_have_no_room_at_all_are_left_out() -> None:
-    found = [Found("t" * 200, f"https://a{n}.example/", "d" * 500) for n in range(10)]
-    assert len(chosen("x", found, [""] * 10, 3 * cost({"title": "t" * 200, "description": "d" * 500}) + 200)) == 3
 
 
 async def test_domains_are_filtered_whatever_the_provider_says(web: Web) -> None:
@@ -199,7 +190,7 @@ async def test_the_filters_of_a_request_hold_for_pages_and_where_they_lead(web: 
     guard = Guard(f"127.0.0.1:{web.port},localhost:{web.port}")
     allowed = WebOptions.of({"filters": {"allowed_domains": ["127.0.0.1"]}})
     with pytest.raises(Forbidden, match="led to localhost"):
-        await FetchPage(Fetcher(guard, Exits()), Reader(), allowed).call({"url": web.url("/on")}, context())
+        await FetchPage(Fetcher(guard, Exits()), READERS[web.port], allowed).call({"url": web.url("/on")}, context())
 
 
 def own_search(query: str) -> list[dict[str, str]]:
