@@ -23,6 +23,11 @@ from agent_kernel.sandbox.syscalls import checked, libc, numbers
 MEMORY_MB = 4096
 PROCESSES = 256
 FILE_MB = 512
+SHARED_MEMORY = "/dev/shm"
+SHARED_MB = 256
+NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
+PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
+"""MS_REC | MS_PRIVATE; MS_NOSUID | MS_NODEV | MS_NOEXEC."""
 FIXED = 0x10
 """MAP_FIXED on both architectures."""
 COPIED_MB = 512
@@ -53,7 +58,7 @@ def missing() -> str:
 def confine(directory: str) -> str:
     """``directory`` is where it may write. Returns what is in force. Raises OSError if anything of it can not be."""
     unshare_memory()
-    readable, writable = readable_paths(), [directory, *view.DEVICES]
+    readable, writable = readable_paths(), [directory, *view.DEVICES, *_own_shared_memory()]
     _limit()
     credentials.no_new_privileges()
     held = landlock.restrict([*readable, directory], writable)
@@ -61,6 +66,28 @@ def confine(directory: str) -> str:
         credentials.drop_capabilities()
     refused = seccomp.rules(isolated=False, pid=os.getpid(), scoped=landlock.scopes_signals())
     return f"Landlock {held}; {seccomp.install(refused, '')}"
+
+
+def _own_shared_memory() -> list[str]:
+    """Where locks between processes are made: of this draft alone, or not at all where the system allows no mounts."""
+    assert libc is not None
+    parent, user, group = os.getppid(), os.getuid(), os.getgid()
+    try:
+        try:
+            checked(libc.unshare(NEW_MOUNTS), "unshare")
+        except OSError:
+            checked(libc.unshare(NEW_MOUNTS | NEW_USER), "unshare")
+            Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+            Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+            Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+        checked(libc.mount(b"none", b"/", None, ctypes.c_ulong(PRIVATE), None), "mount")
+        options = f"size={SHARED_MB}m,mode=1777".encode()
+        checked(libc.mount(b"tmpfs", SHARED_MEMORY.encode(), b"tmpfs", ctypes.c_ulong(NO_PROGRAMS), options), "mount")
+    except OSError:
+        return []
+    finally:
+        follow_parent(parent)
+    return [SHARED_MEMORY]
 
 
 def follow_parent(parent: int) -> None:

@@ -47,7 +47,6 @@ REFUSED = {
     "make a hard link": "os.link('words.txt', 'link')",
     "truncate": "os.truncate('words.txt', 0)",
     "write to /tmp": "open('/tmp/draft-was-here', 'w')",
-    "write to shared memory": "open('/dev/shm/draft-was-here', 'w')",
     "read keys": "open(os.path.expanduser('~/.ssh/id_rsa')).read()",
     "read a sidecar": "open('rain.agent.json').read()",
     "read a dot file": "open('.env').read()",
@@ -82,6 +81,8 @@ WORKS = {
     "temporary files": ("import tempfile; tempfile.TemporaryFile('w').write('abc')", "3"),
     "programs": ("subprocess.run(['echo', 'hello'], capture_output=True, text=True).stdout", "hello"),
     "what programs print": ("os.system('echo from outside'); 5", "5"),
+    "locks between processes": ("import multiprocessing\nwith multiprocessing.Lock():\n    print('locked')", "locked"),
+    "shared memory of its own": ("open('/dev/shm/draft-was-here', 'w').write('abcd')", "4"),
     "threads": ("t = threading.Thread(target=print, args=('in a thread',)); t.start(); t.join()", "in a thread"),
     "await": ("import asyncio\nawait asyncio.sleep(0.01)\nprint('awaited')", "awaited"),
     "errors": ("1 / 0", "ZeroDivisionError"),
@@ -193,6 +194,7 @@ def test_nothing_that_it_changes_is_changed_in_the_kernel(tried: dict[str, Any])
     assert chance == "0.32383276483316237"
     assert tried["files"] == []
     assert not Path("/tmp/draft-was-here").exists()
+    assert not Path("/dev/shm/draft-was-here").exists()
     assert (tried["unsafe"], tried["left"]) == ("", [])
 
 
@@ -221,13 +223,13 @@ def test_code_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     assert told["left"] == []
 
 
-def test_a_lock_of_a_thread_that_was_not_copied_is_found_to_hang(tmp_path: Path) -> None:
+def test_a_lock_of_a_thread_that_was_not_copied_is_found_to_hang(place: Path, user: int | None) -> None:
     setup = (
         "import threading, time\nlock = threading.Lock()\n"
         "def hold():\n    with lock:\n        time.sleep(300)\n"
         "threading.Thread(target=hold, daemon=True).start()\ntime.sleep(0.2)"
     )
-    told = drafted(tmp_path, "lock.acquire()", setup=setup, timeout_s=60.0, hang_s=2.0)
+    told = drafted(place, "lock.acquire()", setup=setup, timeout_s=60.0, hang_s=2.0, user=user)
     assert told["ran"][0][:2] == ["ended", "it hung: it waits for a thread of your kernel, which a copy does not have"]
 
 
