@@ -119,7 +119,7 @@ class Jails:
 
     async def _start(self, interpreter: Path) -> JailedProcess:
         if self._cgroups is None:
-            self._cgroups = Cgroups.found() if self.policy.mode != "off" else Cgroups()
+            self._cgroups = Cgroups.found()
             self._cgroups.sweep()
         return await JailedProcess.start(interpreter, self.policy, Surroundings(self._cgroups, self._reach))
 

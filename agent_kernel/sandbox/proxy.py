@@ -24,6 +24,7 @@ HEAD_S = 30.0
 CONNECT_S = 20.0
 IDLE_S = 300.0
 """Nothing in either direction for so long ends a connection."""
+CLOSE_S = 5.0
 CHUNK = 65_536
 REFUSED_PORTS = frozenset({25, 465, 587})
 """Mail: nobody's agent sends it unseen."""
@@ -85,24 +86,27 @@ class Proxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was aborted is told so in the loop's next round
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            if len(self._tasks) > MAX_CONNECTIONS:
-                return _answer(writer, 503, f"more than {MAX_CONNECTIONS} connections at once")
             await self._serve_one(reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             return  # a client that went away, or sent nothing that can be read
+        except asyncio.CancelledError:
+            return  # by aclose, which waits for this
         finally:
+            await _shut(writer)
             self._tasks.discard(task)
-            writer.close()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_S):
             head = await reader.readuntil(b"\r\n\r\n")
+        if len(self._tasks) > MAX_CONNECTIONS:
+            return _answer(writer, 503, f"more than {MAX_CONNECTIONS} connections at once")
         try:
             target = target_of(head)
             place = await self._reach.admit(target.host, target.port)
@@ -121,7 +125,7 @@ class Proxy:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await _relay((reader, writer), streams)
         finally:
-            streams[1].close()
+            await _shut(streams[1])
 
     async def _open(self, place: Place) -> Streams:
         """The first of its addresses that answers. Raises OSError."""
@@ -179,6 +183,19 @@ def _answer(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
     body = f"agent-kernel: {reason}\n".encode()
     head = f"HTTP/1.1 {status} {_STATUS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
     writer.write(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+async def _shut(writer: asyncio.StreamWriter) -> None:
+    """What was written still goes out, for CLOSE_S at most."""
+    writer.close()
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
 
 
 async def _relay(one: Streams, other: Streams) -> None:

@@ -149,6 +149,8 @@ _MODES = {
 }  # fmt: skip
 """Calls that give a file its mode, and which argument that is: a set-user-id file would be one outside as well."""
 _EVERYBODY = 0xFFFFFFFF
+_OWNERS, _OWNERS_TOO = (8, 15), (0x8901, 0x8902)
+"""F_SETOWN, F_SETOWN_EX, FIOSETOWN, SIOCSPGRP: whoever is named is sent a signal of choice at every input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = Tr
     if scoped:
         return [*found, Rule("kill", test=Test(0, "none_of", (_EVERYBODY,)))]
     found += [Rule(name) for name in _SIGNALS]
+    found += [Rule("fcntl", test=Test(1, "none_of", _OWNERS)), Rule("ioctl", test=Test(1, "none_of", _OWNERS_TOO))]
     return [*found, Rule("kill", test=Test(0, "among", (0, pid))), Rule("tgkill", test=Test(0, "among", (pid,)))]
 
 

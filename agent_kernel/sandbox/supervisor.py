@@ -53,6 +53,7 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
     child = os.fork()
     if child == 0:
         control.close()
+        _close_wakeup(wakeup)
         _first_process(jail, protocol_fd) if jail.isolated else _worker(jail, protocol_fd, mine)
     if not jail.isolated:
         _lead(child)
@@ -120,9 +121,17 @@ def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
         del sys.modules[name]  # a stand-in without the real package's contents; user code may import that one
     os.environ.update(jail.spec.env)
     if jail.network == "full":
-        os.environ.update(network.variables())
+        _packages(jail.spec.workdir)
     worker.main(protocol_fd, jail.spec.workdir, dict(jail.spec.limits), jail.layers)
     os._exit(0)
+
+
+def _packages(workdir: str) -> None:
+    """pip finds its way out, and puts what it gets where this session finds it."""
+    place = os.path.join(workdir, ".packages")
+    os.makedirs(place, exist_ok=True)
+    os.environ.update(network.variables(), PIP_TARGET=place, PYTHONPATH=place)
+    sys.path.append(place)
 
 
 class Control:
@@ -285,6 +294,14 @@ def _wake_on_child() -> socket.socket:
 
 
 _KEPT: list[socket.socket] = []
+
+
+def _close_wakeup(reader: socket.socket) -> None:
+    """In a child: who could read it would keep from us that something has ended."""
+    signal.set_wakeup_fd(-1)
+    reader.close()
+    while _KEPT:
+        _KEPT.pop().close()
 
 
 def _nothing(number: int, frame: FrameType | None) -> None: ...

@@ -47,7 +47,7 @@ def exact_mb(pids: Iterable[int]) -> int:
 
 
 def over(used: Usage, limits: Mapping[str, int], counted: Mapping[str, str]) -> str:
-    """What a session has too much of, in words; "" if nothing. ``counted`` are the layers that see to it by themselves."""
+    """What a session has too much of, in words; "" if nothing. ``counted``: layers that see to it themselves."""
     if "processes" not in counted and used.tasks > limits["procs"] + 8:
         return f"it had more than {limits['procs']} processes and threads"
     most = limits["session_memory_mb"]

@@ -94,6 +94,7 @@ class SandboxPython:
         ran = await self._workplace.run(work, context, outputs_of(arguments))
         result = ran.result
         details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
+        details |= {"interpreter": result.interpreter, "denied": result.denied}
         return ToolOutput(
             told(result, ran.notes),
             result.status,

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from agent_kernel.errors import SandboxUnavailable
 from agent_kernel.sandbox.jail import Plan
@@ -174,6 +175,16 @@ def _state(pid: int) -> str:
     return next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("State"))
 
 
+def _own_address() -> str:
+    """Of this machine, as others know it; a packet there would be sent from it. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
 def _disk() -> str:
     names = os.listdir("/sys/block") if os.path.isdir("/sys/block") else []
     found = [f"/dev/{name}" for name in sorted(names) if not name.startswith(("loop", "ram", "zram"))]
@@ -223,7 +234,8 @@ def scene(root: Path) -> Iterator[Scene]:
             "database": str(data / "sessions.db"), "token": str(tools / "credentials"), "tmp": str(tmp),
             "shm": str(shm), "mark": mark, "disk": _disk(), "server": os.getpid(), "victim": victim.pid,
             "tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1], "unix": str(outside / "sock"),
-            "abstract": mark, "datagram": str(outside / "datagram"),
+            "own": _own_address(), "hostname": socket.gethostname(), "abstract": mark,
+            "datagram": str(outside / "datagram"),
         }  # fmt: skip
         try:
             yield Scene(root, notebook, facts, victim, tcp)
@@ -235,7 +247,11 @@ def scene(root: Path) -> Iterator[Scene]:
 
 
 async def attack(
-    scene: Scene, plan: Plan, interpreter: Path | None = None, policy: SandboxPolicy = WIDEST
+    scene: Scene,
+    plan: Plan,
+    interpreter: Path | None = None,
+    policy: SandboxPolicy = WIDEST,
+    attacks: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Every attack in one session -> what it said. Raises SandboxUnavailable where the plan is not possible."""
     os.environ["AGENT_KERNEL_TEST_SECRET"] = SECRET
@@ -244,9 +260,9 @@ async def attack(
     try:
         await sandbox.run(OTHER, AS_OTHER)
         facts = scene.facts | {"other": str(sandbox.workdir(OTHER) / "mine"), "shared": plan.namespaces == "none"}
-        attacks = {name: _fill(code, facts) for name, code in (ATTACKS | UNSEEN).items()}
-        result = await sandbox.run(MINE, f"{PRELUDE}{RUN_ALL}run_all({attacks!r})", read=[scene.notebook])
-        return heard(result.stdout) or dict.fromkeys(attacks, result.error or "nothing was said")
+        filled = {name: _fill(code, facts) for name, code in (attacks or ATTACKS | UNSEEN).items()}
+        result = await sandbox.run(MINE, f"{PRELUDE}{RUN_ALL}run_all({filled!r})", read=[scene.notebook])
+        return heard(result.stdout) or dict.fromkeys(filled, result.error or "nothing was said")
     finally:
         await sandbox.aclose()
 

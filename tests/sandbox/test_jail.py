@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from agent_kernel.sandbox.jail import Plan
+from agent_kernel.sandbox.policy import SandboxPolicy
 from tests.sandbox.attacks import ATTACKS, REACHABLE, UNSEEN, attack, escaped, possible, scene, unjailed
+from tests.sandbox.attacks_on_network import PROXY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 NOBODY = 65534
@@ -62,6 +64,17 @@ def test_the_same_attacks_succeed_without_a_jail(tmp_path: Path) -> None:
     with scene(tmp_path) as here:
         said = unjailed(here)
         assert {name for name in REACHABLE if not said.get(name, "").strip("'\"").startswith("ESCAPED")} == set(), said
+
+
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.namespaces != "none"], ids=_name)
+def test_no_attack_gets_past_or_through_the_proxy(plan: Plan) -> None:
+    policy = SandboxPolicy(warm=0, network="full")
+    with TemporaryDirectory() as folder, scene(Path(folder)) as here:
+        said = asyncio.run(attack(here, plan, policy=policy, attacks=PROXY))
+        assert {name: text for name, text in said.items() if text != "'blocked'"} == {}
+        assert said.keys() == PROXY.keys()
+        assert here.untouched()
+    print(f"{_name(plan)}, network full: {len(said)} attacks, none got out")
 
 
 def test_some_jail_is_possible_where_these_tests_run() -> None:
