@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import FetchFailed
+from agent_kernel.errors import FetchFailed, InvalidRequest
 from agent_kernel.net.fetch import Fetched
+from agent_kernel.tools.document import Documents
 from agent_kernel.tools.web import article
 
 READ_S = 10.0
@@ -23,9 +25,11 @@ PAGES = 500
 """One process reads so many; then another one begins, as parsers keep memory."""
 MAX_HTML = 4 << 20
 MAX_ANSWER = 64 << 20
-TYPES = ("text/", "application/xhtml+xml", "application/xml", "application/json", "application/ld+json")
-"""Beginnings of the content types that are text; a page without one is refused."""
 HTML = ("text/html", "application/xhtml+xml")
+PDF = "application/pdf"
+PDF_S = 30.0
+TYPES = ("text/", "application/xhtml+xml", "application/xml", "application/json", "application/ld+json", PDF)
+"""Beginnings of the content types that are read; a page with another one, or with none, is refused."""
 MISSING = "Pages can not be read here: {library} is missing. Install agent-kernel[web] where the server runs."
 PROGRAM = str(Path(article.__file__).absolute())
 KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
@@ -45,10 +49,13 @@ class Reader:
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(AT_ONCE)
         self._idle: list[Worker] = []
+        self._documents = Documents(PDF_S)
         self._rest: asyncio.TimerHandle | None = None
 
     async def read(self, page: Fetched) -> Readable:
         """Raises FetchFailed."""
+        if page.mime == PDF:
+            return Readable(page.url, "", await self._pdf(page))
         if page.mime not in HTML:
             text = _indented(page.text) if "json" in page.mime else page.text
             return Readable(page.url, "", text.strip())
@@ -63,6 +70,12 @@ class Reader:
         if "problem" in said:
             raise FetchFailed(f"{page.url[:200]} could not be read ({said['problem']}).")
         return Readable(page.url, said["title"], said["text"])
+
+    async def _pdf(self, page: Fetched) -> str:
+        try:
+            return await self._documents.text("pdf", page.data, hashlib.sha256(page.data).hexdigest())
+        except InvalidRequest as error:
+            raise FetchFailed(str(error)) from None
 
     async def aclose(self) -> None:
         if self._rest is not None:

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from agent_kernel.errors import FetchFailed
 from agent_kernel.net.fetch import Fetched
 from agent_kernel.tools.web.readable import Readable, Reader
+from tests.tools.documents import pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ARTICLE = """<!doctype html><html><head><title> House
@@ -71,3 +73,12 @@ async def test_of_a_page_with_very_many_tags_the_words_are_taken(reader: Reader)
     found = await reader.read(page(ARTICLE + "<b></b>" * 30_000))
     assert "most parts of the world" in found.text
     assert "Home Log in" in found.text
+
+
+async def test_a_paper_as_pdf_is_read_page_by_page(reader: Reader) -> None:
+    paper = Fetched("https://birds.example/paper.pdf", "application/pdf", "", pdf("Of sparrows.", "Their weight."))
+    found = await reader.read(paper)
+    assert found.text.startswith("[page 1 of 2]\nOf sparrows.")
+    assert "Their weight." in found.text
+    with pytest.raises(FetchFailed, match="can not be read"):
+        await reader.read(page("%PDF-1.4 broken", "application/pdf"))
