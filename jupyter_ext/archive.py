@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 from agent_kernel.errors import TurnNotFound
 from agent_kernel.events import (
@@ -13,6 +14,7 @@ from agent_kernel.events import (
     CallFinished,
     CallStarted,
     Event,
+    FileProduced,
     Notice,
     ReasoningDelta,
     Stamp,
@@ -22,7 +24,7 @@ from agent_kernel.events import (
 )
 from agent_kernel.messages import Media, Message
 from agent_kernel.sessions.model import SessionKey, Turn
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store import FileStore, SessionStore
 from jupyter_ext.versions import Versions
 
 POLL_S = 1.0
@@ -61,9 +63,20 @@ async def replay(
     versions = Versions(store)
     told, messages = await versions.told(turn), await versions.said(turn)
     for body in bodies(turn, messages):
+        for file in await _files(store, turn) if isinstance(body, TurnFinished) else ():
+            yield stamp(file)
         yield stamp(await _filled(store, turn.key, body) if media and isinstance(body, CallFinished) else body)
         if told is not None and isinstance(body, TurnStarted):
             yield stamp(told)
+
+
+async def _files(store: SessionStore, turn: Turn) -> list[FileProduced]:
+    """What tools made in the turn, without bodies."""
+    if not hasattr(store, "files"):
+        return []
+    kept = await cast(FileStore, store).files(turn.key)
+    made = [file for file in kept if file.purpose == "agent_output" and file.turn == turn.ordinal - 1]
+    return [FileProduced("", file.to_json()) for file in made]
 
 
 async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> CallFinished:

@@ -16,6 +16,7 @@ from agent_kernel.events import (
     CallOutput,
     CallStarted,
     Event,
+    FileProduced,
     ModelLoading,
     Notice,
     Queued,
@@ -34,6 +35,7 @@ from agent_kernel.notebook.follow import Following
 from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.oneline import AgentInterrupted
 from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.produced import files_bundle
 from agent_kernel.notebook.render import Card, Summary, Version, moment
 from agent_kernel.notebook.running import Running
 from agent_kernel.notebook.screen import Screen
@@ -77,6 +79,7 @@ class CellTurn:
         self._running = Running(around.server, around.screen, around.abilities, around.touched.ran, around.keep)
         self._cards: dict[str, Card] = {}
         self._mine: set[str] = set()
+        self._files: list[Mapping[str, Any]] = []
         self._words = 0
         self._end: TurnFinished | None = None
 
@@ -116,7 +119,10 @@ class CellTurn:
                 self._ask(body)
             case ApprovalResolved(call=call):
                 self._state(call, "running")
+            case FileProduced(file=file):
+                self._files.append(file)
             case TurnFinished():
+                self._show_files()
                 self._end = body
             case _:
                 self._tell(body)
@@ -203,6 +209,14 @@ class CellTurn:
         for number, media in enumerate(body.media, 1):
             if media.get("data") and body.call not in self._mine:
                 self._screen.image(media["mime"], media["data"], f"image {number} of {body.name}, {media['mime']}")
+        self._show_files()
+
+    def _show_files(self) -> None:
+        """Those that came since the last time, in one output."""
+        if self._files:
+            bundle = files_bundle(self._files, self._around.server.url, self._summary.session)
+            self._screen.show(bundle, {}, {}, False)
+            self._files = []
 
     def _state(self, call: str, state: str) -> None:
         if card := self._cards.get(call):

@@ -167,3 +167,32 @@ async def test_what_was_asked_for_and_not_made_is_a_file_that_says_so(server: Ag
         assert event["data"]["file"]["code"] == "not_produced"
         reply = await client.get(f"agent/v1/files/{event['data']['file']['id']}/content")
         assert (reply.status_code, reply.json()["error"]["code"]) == (422, "file_not_produced")
+
+
+async def test_what_code_makes_of_a_file_it_was_given_is_kept_shown_and_told_again(agent_server: ServerFactory) -> None:
+    code = "text = open('my_data.csv').read()\nopen('out.csv', 'w').write(text.upper())\nimport os; os.getcwd()"
+    call = {"name": "python", "arguments": {"code": code}}
+    server = await agent_server([{"text": "", "calls": [call]}, {"text": "Done."}])
+    async with server.client() as client:
+        file = (await sent(client, b"a,b\n", "my data.csv")).json()
+        turn = await start_turn(client, "upper case", session="s", inputs=[file["id"]], where="sandbox")
+        events: list[Any] = await followed(client, turn["turn"])
+        (event,) = [event for event in events if event["type"] == "file.produced"]
+        made = event["data"]["file"]
+        assert (made["name"], made["text"], made["source"]["tool"]) == ("out.csv", "A,B\n", "python")
+        (finished,) = [event["data"] for event in events if event["type"] == "call.finished"]
+        assert finished["files"] == [made["id"]]
+        assert f"- out.csv (text/csv, 4 bytes, id {made['id']})\n    A,B" in finished["text"]
+        assert (await client.get(f"agent/v1/files/{made['id']}/content")).content == b"A,B\n"
+        assert await listed(client, session="s") == [file["id"], made["id"]]
+        forked = (await client.post("agent/v1/sessions/s/fork", json={})).json()["id"]
+        assert await listed(client, session=forked) == [file["id"], made["id"]]
+    await server.stop()
+    await server.start()
+    async with server.client() as client:
+        again: list[Any] = await followed(client, turn["turn"])
+        assert [event["data"]["file"]["id"] for event in again if event["type"] == "file.produced"] == [made["id"]]
+        await client.delete("agent/v1/sessions/s")
+        assert (await client.get(f"agent/v1/files/{made['id']}/content")).content == b"A,B\n"
+        await client.delete(f"agent/v1/sessions/{forked}")
+        assert (await client.get(f"agent/v1/files/{made['id']}/content")).status_code == 404
