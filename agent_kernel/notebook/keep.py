@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +31,15 @@ def _not_again(
 
 @dataclass(frozen=True, slots=True)
 class Keep:
+    """``denied`` says why no code of an agent may run in this kernel, empty if it may; a person's yes does not change
+    it."""
+
     shell: Any
     drafts: Drafts
     person: Person
     code: LiveCode
     touched: Touched
+    denied: Callable[[], str]
 
     def after(self, turn: str, prompt: str, screen: Screen) -> None:
         """At the end of a turn: the person is asked once, if it made or changed a variable that they named. What they
@@ -44,7 +48,7 @@ class Keep:
         if not made:
             return
         named = [name for name in dict.fromkeys(made) if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", prompt)]
-        if not named or not self.person.is_there:
+        if not named or not self.person.is_there or self.denied():
             self._tell(list(dict.fromkeys(made)), screen)
             return
         calls = self.drafts.needed(named)
@@ -59,6 +63,8 @@ class Keep:
             raise AgentError(f"no draft has made {unknown[0]}{there}.")
         if not known:
             raise AgentError(NOTHING_TO_KEEP)
+        if reason := self.denied():
+            raise AgentError(f"nothing was kept: {reason}.")
         calls = self.drafts.needed(names or known)
         if moved := list(dict.fromkeys(name for call in calls for name in call.moved_on(self.shell.user_ns))):
             raise AgentError(
@@ -72,7 +78,7 @@ class Keep:
     def for_real(self, turn: str, card: Card, screen: Screen) -> Outcome | None:
         """A call that a draft may not do, with what earlier calls made for it. None: the person said no, or there is
         nobody."""
-        if not self.person.is_there:
+        if not self.person.is_there or self.denied():
             return None
         code = card.code
         before = self.drafts.needed(self.drafts.names(code))

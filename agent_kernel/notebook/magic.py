@@ -56,7 +56,7 @@ class AgentMagics(Magics):
         self._arrivals = Arrivals(shell)
         self._touched = Touched(shell)
         self._drafts = Drafts(shell)
-        self._keep = Keep(shell, self._drafts, self._person, self._code, self._touched)
+        self._keep = Keep(shell, self._drafts, self._person, self._code, self._touched, self._live_is_denied)
         self._place = Place(shell, self._drafts)
         self._commands = Commands(
             shell, server, self._person, self._consent, self._show, python=self._python, declared=self._declared
@@ -216,6 +216,16 @@ class AgentMagics(Magics):
     def _is_allowed(self, session: str) -> bool:
         """Whether the person lets code of this session run in their kernel unasked."""
         return bool(self._consent) and self._consent.allows(session or self._bound())
+
+    def _live_is_denied(self) -> str:
+        """Why what a draft made may not be run for real, by this person or by the server."""
+        if self._consent and self._consent.refuses(self._bound(), LIVE):
+            return "you have denied live code in this session, and %agent allow live takes that back"
+        try:
+            rule = self._commands.server.call("GET", "agent/permissions")["policy"].get(LIVE, {})
+        except AgentKernelError as error:
+            return str(error)
+        return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""
 
     def _bound(self) -> str:
         return str((self._commands.bound() or {}).get("id", ""))

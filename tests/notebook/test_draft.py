@@ -34,6 +34,7 @@ SCRIPT = [
     ),
     *python("and say no", "refused = 1"),
     *python("add a column", "df['double'] = df.rain * 2"),
+    *python("lone thing", "single = 20"),
     *python("first thing", "base = 20"),
     *python("second thing, top", "top = base + 1\nprint('top', top)"),
     *python("an old thing", "old = df.rain.sum()"),
@@ -50,6 +51,8 @@ SCRIPT = [
         "in the box", "boxed = df.rain.tolist()\nimport numpy as np\ngrid = np.arange(6).reshape(2, 3)\nodd = object()"
     ),
     *python("rebuilt in the sandbox", "kept = [1, 2]\nopen('a.txt', 'w').close()"),
+    *python("so denied_one stays", "denied_one = 1"),
+    *python("so it can not write", "open('denied.txt', 'w')"),
     *python("ask first", "asked_for = 1"),
     *python("for the run all", "kept_one = 11"),
     {"text": "ok", "loop": True},
@@ -100,9 +103,9 @@ async def test_after_a_no_the_kernel_is_as_it_was_and_it_can_be_kept_later(noteb
 
 
 async def test_what_nobody_asked_for_by_name_is_told_in_a_line(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nthe first thing", [])
+    ran = await notebook.run("%%agent\na lone thing", [])
     assert ran.asked == []
-    assert "In a draft only: base. %agent keep brings it into your kernel." in ran.plain
+    assert "In a draft only: single. %agent keep brings it into your kernel." in ran.plain
 
 
 async def test_a_changed_variable_is_kept_when_the_person_named_it(notebook: Notebook) -> None:
@@ -256,3 +259,17 @@ async def test_the_sandbox_is_rebuilt_from_this_branch_after_its_code_was_listed
     assert "nothing was run" in ran.error
     assert "Rebuilt: 1 of 1 ran" in (await notebook.run("%agent rebuild --yes")).plain
     assert "kept: list of 2" in (await notebook.run("%agent take kept")).plain
+
+
+async def test_what_live_code_may_not_do_is_not_done_by_keeping_it(notebook: Notebook) -> None:
+    await notebook.run("%agent deny live")
+    ran = await notebook.run("%%agent\nlive is denied, so denied_one stays", ["y", "y"])
+    assert ran.asked == []
+    assert "In a draft only: denied_one." in ran.plain
+    kept = await notebook.run("%agent keep")
+    assert kept.error.startswith("Agent: nothing was kept: you have denied live code in this session")
+    refused = await notebook.run("%%agent\nlive is denied, so it can not write", ["y", "y"])
+    assert refused.asked == []
+    assert "PermissionError" in refused.cards[0]
+    await notebook.run("%agent allow live")
+    assert (await notebook.run("%agent keep")).status == "ok"
