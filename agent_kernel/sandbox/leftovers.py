@@ -5,6 +5,7 @@ Beside each work directory lies a note that says whose it is, out of reach of th
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -34,7 +35,7 @@ def note(workdir: Path, key: SessionKey) -> None:
     """Says whose ``workdir`` is, and which process uses it."""
     place = workdir.with_suffix(NOTE)
     fresh = place.with_suffix(f".{os.getpid()}.tmp")
-    fresh.write_text(json.dumps({"namespace": key.namespace, "id": key.id, **_self()}), encoding="utf-8")
+    fresh.write_text(json.dumps({"namespace": key.namespace, "id": key.id, **_of(os.getpid())}), encoding="utf-8")
     fresh.chmod(0o600)
     fresh.replace(place)
 
@@ -58,15 +59,16 @@ def found(work_root: Path) -> list[Leftover]:
     return leftovers
 
 
-def _self() -> dict[str, Any]:
-    pid = os.getpid()
+@functools.cache
+def _of(pid: int) -> dict[str, Any]:
+    """Of this process, which does not change."""
     where = {"machine": process.machine(), "boot": process.boot(), "pids": process.pid_namespace()}
     return {"pid": pid, "started": process.started(pid), **where}
 
 
 def _is_idle(body: Mapping[str, Any]) -> bool:
     """Of a process on another machine, or in another container, nothing is known."""
-    mine = _self()
+    mine = _of(os.getpid())
     if all(body[name] == value for name, value in mine.items()):
         return True
     if not mine["machine"] or body["machine"] != mine["machine"]:

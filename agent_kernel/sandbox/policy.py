@@ -30,8 +30,8 @@ class SandboxPolicy:
     reaches other machines through a proxy (``proxy.Proxy``), and private ones only if they are among ``hosts``.
     ``read`` and ``write`` are more paths, ``env`` variables that code sees.
 
-    ``cpu_s`` is CPU time over the whole life of one process; a single run is bounded by the wall clock
-    (``Sandbox.run``) and killed ``grace_s`` after its interrupt. ``output_chars`` per stream are kept (head and tail);
+    ``cpu_s`` is CPU time in one run; it is bounded by the wall clock as well (``Work.timeout_s``) and killed
+    ``grace_s`` after its interrupt. ``output_chars`` per stream are kept (head and tail);
     code that writes more than ``output_stop_mb`` is stopped. ``tmp_mb`` bounds each of the private /tmp and /dev/shm. A
     run that leaves less than ``disk_reserve_mb`` on the disk of the work directory is stopped. ``max_sessions`` 0 =
     max(4, GiB of memory).
@@ -50,7 +50,7 @@ class SandboxPolicy:
     disk_reserve_mb: int = 512
     grace_s: float = 3.0
     output_chars: int = 100_000
-    output_stop_mb: int = 32
+    output_stop_mb: int = 256
     value_chars: int = 20_000
     figures: int = 20
     figure_mb: int = 8
@@ -104,7 +104,7 @@ OFF = "The sandbox is off: this ran as a plain process, which can read and chang
 
 
 def _paths(text: str) -> tuple[str, ...]:
-    return tuple(os.path.abspath(os.path.expanduser(path)) for path in text.split(os.pathsep) if path.strip())
+    return tuple(os.path.abspath(os.path.expanduser(path.strip())) for path in text.split(os.pathsep) if path.strip())
 
 
 def _words(text: str) -> tuple[str, ...]:

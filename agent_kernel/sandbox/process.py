@@ -69,6 +69,7 @@ class JailedProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._run: Run | None = None
         self._runs = 0
+        self._follows = False
         loop = asyncio.get_running_loop()
         self._entered: asyncio.Future[Ready] = loop.create_future()
         self._refreshed = asyncio.Event()
@@ -115,6 +116,7 @@ class JailedProcess:
 
     async def enter(self, spec: Spec) -> dict[str, dict[str, Any]]:
         """Becomes the jail of one session; returns the layers. Raises SandboxUnavailable, and is ended then."""
+        self._follows = bool(spec.read)
         counted = self._surroundings.count(self._process.pid, spec.limits)
         self._tell(asdict(spec) | {"counted": counted})
         try:
@@ -153,7 +155,8 @@ class JailedProcess:
         }
         watch = asyncio.create_task(self._watch_disk(run, workdir))
         try:
-            await self._refresh()
+            if run.number > 1:  # in the first run the view is as new as the jail
+                await self._refresh()
             parts = [part for one in work.given for part in (head_of(one.data), one.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
         finally:
@@ -230,7 +233,7 @@ class JailedProcess:
 
     async def _refresh(self) -> None:
         """Files that appeared in a directory given to read become visible before the code looks for them."""
-        if self.layers.get("mounts", {}).get("active"):
+        if self._follows and self.layers.get("mounts", {}).get("active"):
             self._refreshed.clear()
             self._tell({"do": "refresh"})
             try:

@@ -66,7 +66,9 @@ def test_a_chart_that_could_load_something_is_not_shown(body: Any) -> None:
         through(PLOTLY, body)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"nonsense", b"\xff", b'{"data": [1e999]}', b"[" * 100_000, b'"' + b"x" * (5 << 20) + b'"'])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"nonsense", b"\xff", b'{"data": [1e999]}', b"[" * 100_000, b'"' + b"x" * (5 << 20) + b'"']
+)
 def test_what_is_no_chart_is_not_shown(data: bytes) -> None:
     with pytest.raises(NotShown):
         checked(PLOTLY, data)

@@ -131,6 +131,57 @@ async def test_endless_output_is_cut_to_head_and_tail_and_says_how_much(make: Ma
     assert len("".join(shown)) == 500
 
 
+async def test_a_hundred_megabytes_of_output_are_heard_to_the_end_in_little_memory(sandbox: LinuxSandbox) -> None:
+    await sandbox.run(KEY, "1")
+    before = _resident_kb()
+    highest = before
+
+    def look(stream: str, text: str) -> None:
+        nonlocal highest
+        highest = max(highest, _resident_kb())
+
+    code = "os.write(1, b'first ')\nfor n in range(100): sys.stdout.buffer.write(b'\\xff' + b'x' * (1 << 20)); print(n)"
+    result = await sandbox.run(KEY, Work(f"import sys\n{code}\nos.write(2, b'last')"), on_output=look)
+    assert (result.status, result.error) == ("success", None)
+    assert result.stdout.startswith("first \ufffdxxx")
+    assert result.stdout.endswith("xxx99\n")
+    assert result.stderr == "last"
+    assert len(result.stdout) < 101_000
+    assert max(highest, _resident_kb()) - before < 20 << 10
+
+
+def _resident_kb() -> int:
+    return next(
+        int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")
+    )
+
+
+async def test_processor_time_is_counted_in_each_run_for_itself(sandbox: LinuxSandbox) -> None:
+    spin = "import time\nsince = time.process_time()\nwhile time.process_time() < since + 0.7: pass\n'done'"
+    for _ in range(3):
+        assert (await sandbox.run(KEY, Work(spin, cpu_s=1))).value == "'done'"
+    endless = "x = 1\nwhile True:\n    try:\n        while True: pass\n    except Exception: pass"
+    result = await sandbox.run(KEY, Work(endless, cpu_s=1))
+    assert result.status == "timeout"
+    assert "used up its 1 s of processor time" in str(result.error)
+    after = await sandbox.run(KEY, "x")
+    assert (after.value, after.lost) == ("1", "")
+
+
+async def test_no_call_may_ask_for_more_processor_time_than_the_policy_gives(make: Make) -> None:
+    result = await make(SandboxPolicy(warm=0, cpu_s=1)).run(KEY, Work("while True: pass", cpu_s=100))
+    assert "used up its 1 s" in str(result.error)
+
+
+async def test_a_crash_says_where_and_the_last_words_of_its_stderr(sandbox: LinuxSandbox) -> None:
+    result = await sandbox.run(KEY, "os.write(2, b'child boom\\n')\nos._exit(7)")
+    assert "exit code 7" in str(result.error)
+    assert result.stderr == "child boom\n"
+    crash = await sandbox.run(KEY, "import ctypes\nctypes.string_at(0)")
+    assert "SIGSEGV" in str(crash.error)
+    assert 'File "<run' in crash.stderr
+
+
 async def test_code_that_never_stops_printing_is_stopped(make: Make) -> None:
     sandbox = make(SandboxPolicy(warm=0, output_stop_mb=1))
     result = await sandbox.run(KEY, "while True: print('y' * 1000)")

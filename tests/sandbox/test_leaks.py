@@ -1,0 +1,76 @@
+"""A thousand calls leave no process, no descriptor, no task and no directory behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.protocols import Variable, Work
+from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sessions.model import SessionKey
+from tests.sandbox.conftest import Make, children
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+CALLS = 1_000
+SESSIONS = [SessionKey("local", name) for name in ("one", "two", "three")]
+KINDS = (
+    Work("n = n + 1 if 'n' in globals() else 0\nprint(n)"),
+    Work("1 / 0"),
+    Work("g + 1", given=(Variable("g", "json", b"1"),)),
+    Work("import threading\nthreading.Thread(target=int).start()"),
+    Work("f = open('f', 'w'); f.write('x' * 1000)"),
+    Work("raise KeyboardInterrupt"),
+)
+SHELL = Work("echo x > s; cat s; sleep 0.01 &", "shell")
+
+
+def descendants(pid: int) -> int:
+    below = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return len(below) + sum(descendants(child) for child in below)
+
+
+def held() -> tuple[int, int, int]:
+    """(processes below this one, open descriptors, tasks)."""
+    return descendants(os.getpid()), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+
+
+async def test_a_thousand_calls_leave_nothing_behind(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    nothing, before = held(), children()
+    sandbox = make(SandboxPolicy(warm=1))
+    for key in SESSIONS:
+        await sandbox.run(key, "0")
+    await sandbox.warm()
+    busy = held()
+    for number in range(CALLS):
+        key = SESSIONS[number % len(SESSIONS)]
+        if number % 40 == 39:
+            await sandbox.run(key, SHELL)
+        elif number % 50 == 49:
+            await sandbox.variables(key)
+        else:
+            await sandbox.run(key, KINDS[number % len(KINDS)])
+        if number % 200 == 199:
+            await sandbox.reset(key)
+            await sandbox.run(key, "0")
+    await sandbox.warm()
+    await asyncio.sleep(0.2)
+    assert held() == busy
+    for key in SESSIONS:
+        await sandbox.close(key, remove=True)
+    assert list((tmp_path / "work").iterdir()) == []
+    await sandbox.aclose()
+    assert held() == nothing
+    assert children() == before
+    assert list(temporary.iterdir()) == []
