@@ -8,6 +8,7 @@ from typing import Any
 from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.source import Occasion, Offered
 
+UNKNOWN = "a kind that nobody knows"
 KINDS = {
     "auto": (
         *("python.sandbox", "python.draft", "shell", "files.read", "files.write", "skills", "sessions.read"),
@@ -15,7 +16,7 @@ KINDS = {
     ),
     "ask": (
         *("python.live", "notebook.edit", "notebook.run", "mcp", "dispatch", "function.effects", "web", "path"),
-        "a kind that nobody knows",
+        UNKNOWN,
     ),
 }
 """What happens to each kind where nobody says anything."""

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
+from mcp import Client as McpClient
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
 
 from agent_kernel.agent import Agent
 from agent_kernel.assembly import Runtime
@@ -23,13 +27,14 @@ from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.settings import Settings
-from tests.jupyter_ext.probe_tools import EVERY, KINDS, Probe, Probes, name_of
-from tests.server import AgentServer, Json, follow, start_turn
+from tests.jupyter_ext.probe_tools import EVERY, KINDS, UNKNOWN, Probe, Probes, name_of
+from tests.server import TOKEN, AgentServer, Json, follow, followed, start_turn
 
 MODES = ("auto", "ask", "deny")
 """From free to strict: the stricter of two wins."""
 HTTP = ("turns", "sessions/{id}/turns", "turns of a kernel")
 IN_PROCESS = ("runtime", "agent")
+MCP = "mcp"
 CALLS: Json = {"calls": [{"name": name_of(kind), "arguments": {}} for kind in EVERY]}
 SAID = "not in this test"
 
@@ -61,6 +66,8 @@ class Seen:
             assert (status, text) == ("denied", f"This call did not run: denied: {SAID}.")
             return "ask"
         if status == "denied":
+            if "nobody can answer here" in text:
+                return "nobody"
             assert "denied by policy" in text
             return "deny"
         assert (status, text) == ("success", "it ran")
@@ -89,6 +96,7 @@ async def _begin(mode: str, directory: Path) -> World:
 def _words() -> Iterator[str]:
     for request, route in itertools.product(MODES, HTTP):
         yield _word(request, route)
+    yield _word("auto", MCP)
 
 
 def _word(request: str, route: str) -> str:
@@ -141,6 +149,31 @@ async def _turn(client: httpx.AsyncClient, prompt: str, permission: str, route: 
             reply = await client.post(f"agent/v1/agent/approvals/{event['data']['approval']}", json=answer)
             assert reply.json()["status"] == "resolved"
     return seen
+
+
+@pytest.mark.parametrize("server", MODES)
+async def test_the_mcp_endpoint_keeps_the_table_for_every_kind_that_its_client_can_be_asked_for(
+    worlds: dict[str, World], server: str
+) -> None:
+    """Its requests have no mode of their own."""
+
+    async def ask(context: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"decision": "deny", "message": SAID})
+
+    world = worlds[server]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http:
+        transport = streamable_http_client(f"{world.server.agent_url}mcp", http_client=http)
+        async with McpClient(transport, mode="legacy", cache=None, elicitation_callback=ask) as client:
+            answer = await client.call_tool("agent", {"prompt": _word("auto", MCP)})
+    seen = Seen()
+    async with world.server.client() as user:
+        for event in await followed(user, answer.structured_content["turn"]):
+            seen.hears(event)
+    table = {kind: expected(server, "auto", kind) for kind in EVERY}
+    if server != "deny":
+        table[UNKNOWN] = "nobody"
+    assert {kind: seen.outcome(kind) for kind in EVERY} == table
 
 
 @pytest.mark.parametrize("route", IN_PROCESS)
