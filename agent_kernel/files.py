@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,6 +23,8 @@ INPUTS_PREVIEW_CHARS = 32_768
 PREVIEW_CHARS = INPUT_PREVIEW_CHARS
 """What is kept of a text to show it without its bytes."""
 MAX_NAME = 255
+TOLD = 20
+"""Files of one call that a model is told of, one by one."""
 NOT_PRODUCED = "not_produced"
 ELIDED = "elided"
 """The error of a file that came without its bytes: they were too large for what it came in."""
@@ -138,11 +140,11 @@ class Kept:
     wire: Mapping[str, Any]
 
 
-def told(files: Iterable[File]) -> str:
-    """What a model reads of files: where they are to be had, and how the texts among them begin, PREVIEW_BYTES of each
-    and four times that of all."""
+def told(files: Sequence[File]) -> str:
+    """What a model reads of files: where TOLD of them are to be had, and how the texts among those begin, PREVIEW_BYTES
+    of each and four times that of all."""
     lines, room = ["Files:"], 4 * PREVIEW_BYTES
-    for file in files:
+    for file in files[:TOLD]:
         if file.error:
             lines.append(f"- {file.name}: {file.message}")
             continue
@@ -151,6 +153,8 @@ def told(files: Iterable[File]) -> str:
             room -= len(shown.encode())
             lines += [f"    {line}" for line in shown.splitlines()]
             lines += ["    ..."] if len(shown.encode()) < file.size else []
+    if len(files) > TOLD:
+        lines.append(f"- and {len(files) - TOLD} more: list_files has all")
     return "\n".join(lines)
 
 

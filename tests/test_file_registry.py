@@ -258,3 +258,6 @@ async def test_a_model_is_told_how_texts_begin_and_of_binaries_their_facts(regis
     assert "- m: not produced" in text
     assert text.count("    line") == 4 * 205
     assert len(text) < 4 * 1024 * 2 + 1000
+    many = told([kept[0].file] * 64)
+    assert many.count("\n") == 21
+    assert many.endswith("\n- and 44 more: list_files has all")
