@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from agent_kernel.agent import Note, TurnRequest
 from agent_kernel.errors import InvalidRequest
@@ -15,6 +15,7 @@ from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec,
 from agent_kernel.sessions.grant import Remember
 from agent_kernel.sessions.model import Described, valid_id
 from agent_kernel.settings import Permission
+from agent_kernel.tools.web.options import WebOptions
 from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]
@@ -28,6 +29,18 @@ MAX_PICTURES_BYTES = 20 << 20
 
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+def _web_options(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        WebOptions.of(given)
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from None
+    return given
+
+
+WebOptionsBody = Annotated[dict[str, Any], AfterValidator(_web_options)]
+"""OpenAI's web_search_options; keys that are not known are left alone."""
 
 
 class NoteBody(Body):
@@ -134,7 +147,7 @@ class TurnBody(Body):
     outputs: Annotated[list[WantedBody], Field(max_length=100)] = []
     given: Annotated[list[VariableBody], Field(max_length=100)] = []
     skills: Annotated[list[Name], Field(max_length=20)] = []
-    web: dict[str, Any] | None = None
+    web: WebOptionsBody | None = None
     functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
     sampling: SamplingBody = SamplingBody()
     max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
@@ -211,7 +224,7 @@ class ToolsBody(Body):
     client_tools: Annotated[list[Name], Field(max_length=100)] = []
     tools: Annotated[list[Name], Field(max_length=200)] | None = None
     skills: Annotated[list[Name], Field(max_length=20)] = []
-    web: dict[str, Any] | None = None
+    web: WebOptionsBody | None = None
     functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
 
     def request(self) -> TurnRequest:
