@@ -13,7 +13,7 @@ _REFUSAL = re.compile(
     re.MULTILINE,
 )
 MAX_PATH = 4096
-_NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
+NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
 
 
 def path_outside(error: str, workdir: str, hidden: Sequence[str]) -> str:
@@ -27,7 +27,7 @@ def path_outside(error: str, workdir: str, hidden: Sequence[str]) -> str:
             continue
         if path.startswith("/") and len(path) <= MAX_PATH and path.isprintable():
             found = os.path.normpath(path)
-    beyond = (workdir, *_NOBODYS, *hidden)
+    beyond = (workdir, *NOBODYS, *hidden)
     return (
         ""
         if found == "/" or any(found == place or found.startswith(place.rstrip("/") + "/") for place in beyond)
