@@ -15,6 +15,8 @@ from agent_kernel.messages import Message, shortened
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import Session, SessionKey, new_id
+from agent_kernel.tools.cells import cells_of, chosen, mapped, read
+from jupyter_ext.attached import AttachedNotebook
 from jupyter_ext.callers import Caller
 from jupyter_ext.kernels import Kernel
 from jupyter_ext.mcp_turn import Client, InvalidArguments, McpTurn, Outcome, Question
@@ -57,6 +59,12 @@ class ReadArguments(Arguments):
     limit: Annotated[int, Field(ge=1, le=500, description="Its newest messages")] = 50
 
 
+class NotebookArguments(Arguments):
+    notebook: Annotated[str, Field(min_length=1, max_length=1_000, description="Path of a notebook")]
+    cells: Annotated[str, Field(max_length=1_000, description="Numbers or ids, as '3, 5-8'; empty: a list of all")] = ""
+    start: Annotated[int, Field(ge=0, description="The first cell of the list, from 0")] = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ToolKind:
     description: str
@@ -71,6 +79,11 @@ TOOLS: Mapping[str, ToolKind] = {
     "agent": ToolKind("Ask the agent of this Jupyter server one turn; its answer comes back.", AgentArguments),
     "list_sessions": ToolKind("The conversations with the agent, most recently used first.", ListArguments),
     "read_session": ToolKind("What was said in a conversation with the agent.", ReadArguments),
+    "read_notebook": ToolKind(
+        "The cells of a notebook, as it was saved: a list, or some of them with their outputs. To run one, or to look "
+        "at variables, ask the agent with that notebook.",
+        NotebookArguments,
+    ),
 }
 
 
@@ -88,6 +101,8 @@ class McpTools:
             return await self._agent(given, caller, client)
         if isinstance(given, ListArguments):
             return await self._list(given, caller)
+        if isinstance(given, NotebookArguments):
+            return await self._cells(given)
         assert isinstance(given, ReadArguments)
         return await self._read(given, caller)
 
@@ -128,7 +143,7 @@ class McpTools:
             request,
             kernel=kernel.id if kernel else "",
             notebook_dir=app.notebooks.directory(place) if place else None,
-            notebook=app.attached(kernel, place or "", by_user=True),
+            notebook=app.attached(kernel, place or "", by_user=True) or (self._saved(place) if place else None),
             notice=app.sidecars.problem(caller.namespace, place),
             metadata={"client": "mcp"},
         )
@@ -164,6 +179,26 @@ class McpTools:
         if await app.access.claim_id(caller, key.id):
             await app.runtime.store.create(key, called(place or KERNEL, begins))
         return key
+
+    # ------------------------------------------------------------------------------------------------ notebooks
+
+    def _saved(self, place: str) -> AttachedNotebook:
+        """The file of a notebook, whose kernel is nobody's here."""
+        app = self._app
+        assert app.serverapp is not None
+        return AttachedNotebook(place, "", app.jobs, app.serverapp.contents_manager, app.notebooks, runs=False)
+
+    async def _cells(self, given: NotebookArguments) -> Outcome:
+        """Raises InvalidRequest, NotFound."""
+        document = await self._saved(await self._notebook(given.notebook)).document()
+        cells = cells_of(document.content)
+        facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
+        if not given.cells.strip():
+            return Outcome(mapped(cells, given.start), facts)
+        wanted, executed = chosen(cells, given.cells)
+        if executed:
+            raise InvalidRequest("What ran is known to the kernel; ask the agent about In[...].")
+        return Outcome(read(wanted, READ_CHARS), facts)
 
     # ------------------------------------------------------------------------------------------------ sessions
 

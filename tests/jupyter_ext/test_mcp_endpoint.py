@@ -57,7 +57,7 @@ def said(result: Any) -> str:
 async def test_a_client_asks_the_agent_and_reads_the_conversation(server: AgentServer, mode: str) -> None:
     async with client(server, mode) as mcp:
         names = [tool.name for tool in (await mcp.list_tools()).tools]
-        assert names == ["agent", "list_sessions", "read_session"]
+        assert names == ["agent", "list_sessions", "read_session", "read_notebook"]
         answer = await mcp.call_tool("agent", {"prompt": "hello"})
         assert (said(answer), answer.is_error) == ("it is 42", False)
         session = answer.structured_content["session"]
@@ -158,6 +158,17 @@ async def test_a_notebooks_conversation_is_gone_on_with(server: AgentServer) -> 
         answer = await mcp.call_tool("agent", {"prompt": "hello", "notebook": "notes.ipynb"})
         bound = (await panel.get("agent/v1/binding", params={"path": "notes.ipynb"})).json()
         assert bound["session"]["id"] == answer.structured_content["session"]
+
+
+async def test_a_notebook_is_read_by_its_path(server: AgentServer) -> None:
+    await server.save_notebook("cells.ipynb", "# Minerals\nall of them")
+    async with client(server) as mcp:
+        listed = await mcp.call_tool("read_notebook", {"notebook": "cells.ipynb"})
+        assert ("# Minerals" in said(listed), listed.structured_content["cells"]) == (True, 1)
+        cell = await mcp.call_tool("read_notebook", {"notebook": "/cells.ipynb", "cells": "0"})
+        assert "all of them" in said(cell)
+        for path in ("none.ipynb", "../cells.ipynb", "cells.txt", ".hidden/a.ipynb"):
+            assert (await mcp.call_tool("read_notebook", {"notebook": path})).is_error
 
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Authorization": f"token {TOKEN}"}
