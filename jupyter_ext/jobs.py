@@ -22,13 +22,15 @@ from agent_kernel.events import CallOutput, Notice
 from agent_kernel.messages import Media, Status, shortened
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.sandbox.output import Output
-from jupyter_ext.kernel_shell import LAST_WORDS_S, Execution, KernelShell, Message
+from jupyter_ext.kernel_shell import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
 
 HANDED_OVER_S = 60.0
 """A call waits so long for its job; then the job goes on by itself."""
 STOPS_WITHIN_S = 5.0
 SETTLED_S = 0.3
 ALIVE_EVERY_S = 1.0
+RESTARTED_WITHIN_S = 4.0
+"""Jupyter looks for dead kernels every 3 s; it is heard first, because it knows more."""
 KEPT_CHARS = 200_000
 """Of what a job says; of more, head and tail."""
 PASSED_CHARS = 100_000
@@ -129,6 +131,7 @@ class Job:
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)
             if not await ensure_async(self.manager.is_alive()):
+                await asyncio.sleep(RESTARTED_WITHIN_S)
                 return
 
     def _end(self, reply: Mapping[str, Any]) -> None:
@@ -184,6 +187,7 @@ class Jobs:
         self._handed_over_s = handed_over_s
         self._shells: dict[str, KernelShell] = {}
         self._jobs: dict[str, list[Job]] = {}
+        self._reborn: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
 
@@ -237,11 +241,16 @@ class Jobs:
         shell = self._shell(kernel)
         if await shell.is_idle():
             return ""
+        if not shell.answered:
+            return (
+                "The kernel does not answer: it starts, or is busy with code that you did not start. Nothing was run."
+            )
         what = f": {shell.runs}" if shell.runs else ""
         return f"The kernel is busy with code that you did not start{what}. Nothing was run; try again when it is idle."
 
     def life_ended(self, kernel: str, reason: str) -> None:
         """The kernel was restarted or is gone, and with it all that ran there."""
+        self._reborn[kernel] = time.monotonic()
         for job in self.of(kernel):
             job.lose(reason)
         if shell := self._shells.pop(kernel, None):
@@ -249,6 +258,7 @@ class Jobs:
 
     def forget(self, kernel: str) -> None:
         self._jobs.pop(kernel, None)
+        self._reborn.pop(kernel, None)
 
     async def aclose(self) -> None:
         """Jobs in kernels that outlive the server go on there, unheard."""
@@ -259,7 +269,10 @@ class Jobs:
 
     def _shell(self, kernel: str) -> KernelShell:
         manager = self._manager_of(kernel)
-        return self._shells.setdefault(kernel, KernelShell(manager))
+        if kernel not in self._shells:
+            reborn = time.monotonic() - self._reborn.get(kernel, float("-inf")) < CONNECT_WITHIN_S
+            self._shells[kernel] = KernelShell(manager, reborn=reborn)
+        return self._shells[kernel]
 
     def _start(self, kernel: str, code: str) -> Job:
         job = Job(f"j{next(self._numbers)}", code, self._shell(kernel), self._manager_of(kernel))

@@ -38,30 +38,29 @@ class Execution:
 
 
 class KernelShell:
-    """``manager`` is the kernel's. ``runs`` is the first line of what somebody else executes, as far as it was seen."""
+    """``manager`` is the kernel's. ``runs`` is the first line of what somebody else executes, as far as it was seen;
+    ``answered``: it has been idle since this client is connected; ``reborn``: it was restarted just now."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: Any, *, reborn: bool = False) -> None:
         self._manager = manager
+        self._reborn = reborn
         self._client: Any = None
         self._readers: list[asyncio.Task[None]] = []
         self._executions: dict[str, Execution] = {}
-        self._opening = asyncio.Lock()
         self.runs = ""
+        self.answered = False
 
     async def is_idle(self) -> bool:
         """Whether the main shell answers now; connects first."""
-        async with self._opening:
-            fresh = self._client is None
-            if fresh:
-                self._connect()
-        starting = getattr(self._manager, "execution_state", "") == "starting"
-        within_s = CONNECT_WITHIN_S if starting else IDLE_WITHIN_S
-        end = asyncio.get_running_loop().time() + within_s
-        while (remaining := end - asyncio.get_running_loop().time()) > 0:
-            # Until the subscription has come through, what the kernel publishes is missed.
-            if await self._answers(min(remaining, IDLE_WITHIN_S)):
-                return True
-        return False
+        if self._client is None:
+            self._connect()
+        started = asyncio.get_running_loop().time()
+        while not await self._answers(IDLE_WITHIN_S):
+            waited = asyncio.get_running_loop().time() - started
+            if waited >= (CONNECT_WITHIN_S if self._may_be_starting else IDLE_WITHIN_S):
+                return False
+        self.answered = True
+        return True
 
     def execute(self, code: str, take: Callable[[Message], None]) -> Execution:
         """As a cell without a number: no history, no input, and an error of it leaves what is queued alone."""
@@ -107,6 +106,12 @@ class KernelShell:
             self._client.stop_channels()
             self._client = None
 
+    @property
+    def _may_be_starting(self) -> bool:
+        """It has not answered yet, and Jupyter has not heard that it executes something. Of a kernel that was just
+        restarted Jupyter may only know what its last life did."""
+        return not self.answered and (self._reborn or getattr(self._manager, "execution_state", "") != "busy")
+
     def _connect(self) -> None:
         session = self._manager.session
         own = Session(key=session.key, signature_scheme=session.signature_scheme)
@@ -118,6 +123,7 @@ class KernelShell:
         ]
 
     async def _answers(self, within_s: float) -> bool:
+        # Until the subscription has come through, what the kernel publishes is missed.
         probe = self._send("kernel_info_request", {}, _nothing)
         try:
             async with asyncio.timeout(within_s):

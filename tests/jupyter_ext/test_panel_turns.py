@@ -24,6 +24,9 @@ SCRIPT = [
     call("python", "sleep", code="import time\nprint('begun', flush=True)\ntime.sleep(600)"),
     call("python", "draw", code="import matplotlib.pyplot as plt\n%matplotlib inline\nplt.plot([1, 2]);"),
     {"when": "draw", "text": "Drawn."},
+    call("python", "die", code="import os\nos.kill(os.getpid(), 9)"),
+    call("python", "afterwards", code="'found' in globals()"),
+    {"when": "afterwards", "text": "Gone."},
     call("python", "begin another", code="get_ipython().run_cell_magic('agent', '', 'from inside')"),
     {"when": "begin another", "text": "Refused."},
     {"text": "Nothing.", "loop": True},
@@ -114,3 +117,15 @@ async def test_the_kernels_own_credential_makes_the_server_run_nothing(server: A
     async with server.client() as client:
         tools = (await client.post("agent/v1/tools", json={"kernel": kernel, "where": "live"})).json()["tools"]
         assert {"variables", "run_cell", "running", "last_error"} <= {tool["name"] for tool in tools}
+
+
+async def test_a_kernel_that_dies_ends_the_turn_and_its_next_life_runs_the_next_one(server: AgentServer) -> None:
+    kernel = await server.start_kernel("dying.ipynb")
+    await server.run_in_kernel(kernel, "found = 1")
+    async with server.client() as client:
+        started = await start_turn(client, "die", kernel=kernel, where="live", answers=["*"])
+        end = (await followed(client, started["turn"]))[-1]["data"]
+        assert (end["state"], end["reason"]) == ("cancelled", "the kernel died and was restarted")
+        started = await start_turn(client, "afterwards", kernel=kernel, where="live", answers=["*"])
+        [ran] = finished(await followed(client, started["turn"]))
+    assert (ran["status"], ran["text"]) == ("success", "False")
