@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent_kernel.errors import AgentKernelError
     from agent_kernel.events import Event
     from agent_kernel.messages import Media, Message, ToolCall, Usage
+    from agent_kernel.permissions import Answer, Approvals, Gate
     from agent_kernel.sessions.memory import MemoryStore
     from agent_kernel.sessions.model import SessionKey
     from agent_kernel.sessions.observers import SessionObserver
@@ -26,7 +27,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentKernelError",
+    "Answer",
+    "Approvals",
     "Event",
+    "Gate",
     "Media",
     "MemoryStore",
     "Message",
@@ -53,6 +57,7 @@ _HOMES = {
     "errors": ("AgentKernelError",),
     "events": ("Event",),
     "messages": ("Media", "Message", "ToolCall", "Usage"),
+    "permissions": ("Answer", "Approvals", "Gate"),
     "sessions.memory": ("MemoryStore",),
     "sessions.model": ("SessionKey",),
     "sessions.observers": ("SessionObserver",),

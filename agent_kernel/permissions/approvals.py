@@ -94,13 +94,11 @@ class Approvals:
         async with waiting.saving:
             if waiting.answer is not None:
                 return _agreed(waiting.answer, answer)
-            kept = await self._kept(waiting, answer)
-            if kept.outcome != answer.decision:
-                return self._same(kept, answer)
-            waiting.answer = answer
+            kept = said(await self._kept(waiting, answer))
+            waiting.answer = kept  # not always this one: whoever was cancelled while it was kept has answered too
             if not waiting.verdict.done():
-                waiting.verdict.set_result(verdict_of(answer))
-        return answer
+                waiting.verdict.set_result(verdict_of(kept))
+            return _agreed(kept, answer)
 
     def fail(self, id: str, reason: str) -> None:
         """It is no, whatever becomes of what is kept."""
@@ -145,9 +143,14 @@ class Approvals:
         """The answer to a question that does not wait here."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
-        if kept.outcome not in ("approve", "deny"):
-            raise Conflict(f"This call is not waited for: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})
-        return _agreed(Answer(kept.outcome, kept.remember, kept.message, kept.shown), answer)
+        return _agreed(said(kept), answer)
+
+
+def said(kept: Question) -> Answer:
+    """Raises Conflict where nothing was answered, and nobody waits for it."""
+    if kept.outcome not in ("approve", "deny"):
+        raise Conflict(f"This call is not waited for: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})
+    return Answer(kept.outcome, kept.remember, kept.message, kept.shown)
 
 
 def _check(waiting: Waiting, answer: Answer) -> None:

@@ -272,6 +272,34 @@ async def test_an_answer_that_can_not_be_kept_leaves_the_question_waiting() -> N
     assert (await asked.verdict()).allowed
 
 
+class SlowGrants(MemoryGrants):
+    """It keeps an answer, and is slow to say so the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = asyncio.Event()
+
+    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+        kept = await super().answer(question, grant)
+        if not self.kept.is_set():
+            self.kept.set()
+            await asyncio.Event().wait()
+        return kept
+
+
+async def test_who_left_while_the_answer_was_kept_has_answered() -> None:
+    grants = SlowGrants()
+    asked = Asked(Gate(Approvals(grants), answers=frozenset("*")))
+    question = await asked.question()
+    approvals = asked.gate.approvals
+    first = asyncio.create_task(approvals.answer("local", question.approval, Answer("deny")))
+    await grants.kept.wait()
+    first.cancel()
+    with pytest.raises(Conflict):
+        await approvals.answer("local", question.approval, Answer("approve"))
+    assert not (await asked.verdict()).allowed
+
+
 @pytest.mark.parametrize(
     ("server", "request_permission", "allowed"),
     [("auto", "auto", True), ("deny", "auto", False), ("auto", "deny", False), ("ask", "auto", False)],
