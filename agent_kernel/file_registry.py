@@ -21,6 +21,7 @@ from agent_kernel.errors import (
     FileTooLarge,
     InvalidRequest,
     QuotaExceeded,
+    StoreError,
     StoreFull,
 )
 from agent_kernel.files import (
@@ -100,12 +101,14 @@ class FileRegistry:
             arrived = await asyncio.to_thread(self._arrived, produced)
         except FileTooLarge as error:
             return await self._without_bytes(context.key, facts, "too_large", str(error))
+        except StoreError as error:
+            return await self._without_bytes(context.key, facts, error.code, error.message)
         except (OSError, InvalidRequest) as error:
             log.debug("%r of turn %s was not kept: %s", produced.name, context.turn, error)
             return await self._without_bytes(context.key, facts, "vanished", GONE_MESSAGES["vanished"])
         try:
             file = _arrived_as(facts, arrived)
-            await self._store.add_files(context.key, [(file, arrived.path)])
+            await self._store.add_files(context.key, [(file, arrived.body)])
             return Kept(file, await asyncio.to_thread(_wire, file, arrived, room))
         except (QuotaExceeded, StoreFull) as error:
             return await self._without_bytes(context.key, facts, error.code, error.message)
@@ -151,7 +154,7 @@ class FileRegistry:
     # ------------------------------------------------------------------------------------------------ from people
 
     def incoming(self) -> Incoming:
-        """For the bytes of an upload. Blocking; raises OSError."""
+        """For the bytes of an upload. Blocking; raises StoreError."""
         return Incoming(self._directory, self.upload_bytes)
 
     async def receive(
@@ -175,7 +178,7 @@ class FileRegistry:
                 turn=session.turns if session else 0,
             )
             file = _arrived_as(facts, arrived)
-            await self._store.add_files(key, [(file, arrived.path)])
+            await self._store.add_files(key, [(file, arrived.body)])
             return file
         finally:
             arrived.remove()

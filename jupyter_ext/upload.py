@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from agent_kernel.errors import FileTooLarge, InvalidRequest
+from agent_kernel.errors import FileTooLarge, InvalidRequest, StoreError
 from agent_kernel.incoming import Arrived, Incoming
 
 OVERHEAD = 64 << 10
@@ -58,13 +58,13 @@ class Upload:
             return
         try:
             self._parser.write(data)
-        except (InvalidRequest, OSError) as error:
+        except (InvalidRequest, StoreError) as error:
             self.problem = error
         except FormParserError as error:
             self.problem = InvalidRequest(f"This is no multipart/form-data: {error}.")
 
     def finish(self) -> Arrived:
-        """Raises InvalidRequest, FileTooLarge, OSError."""
+        """Raises InvalidRequest, FileTooLarge, StoreError."""
         if self.problem is not None:
             raise self.problem
         if not self._ended:

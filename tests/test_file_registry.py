@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import os
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_kernel.errors import FileGone, FileNotFound, FileNotProduced, FileTooLarge
+from agent_kernel.errors import FileGone, FileNotFound, FileNotProduced, FileTooLarge, StoreFull
 from agent_kernel.file_registry import FileRegistry, make_id
 from agent_kernel.files import INLINE_BYTES, Produced, clean_name, cut_bytes, format_of, is_text, mime_of, told
 from agent_kernel.incoming import STALE_S, Arrived, Incoming
@@ -41,9 +43,12 @@ def registry(store: SqliteStore, tmp_path: Path) -> FileRegistry:
 
 def arrived(registry: FileRegistry, *chunks: bytes) -> Arrived:
     incoming = registry.incoming()
-    for chunk in chunks:
-        incoming.write(chunk)
-    return incoming.arrived()
+    try:
+        for chunk in chunks:
+            incoming.write(chunk)
+        return incoming.arrived()
+    finally:
+        incoming.close()
 
 
 async def body(registry: FileRegistry, key: SessionKey, id: str) -> bytes:
@@ -142,8 +147,6 @@ async def test_names_that_would_break_a_line_or_the_store_are_cleaned(registry: 
 async def test_a_file_made_a_megabyte_at_a_time_is_never_whole_in_memory(
     registry: FileRegistry, tmp_path: Path
 ) -> None:
-    import tracemalloc
-
     (tmp_path / "big.bin").write_bytes(bytes(19 << 20))
     tracemalloc.start()
     (kept,) = await registry.keep([Produced("big.bin", tmp_path / "big.bin")], CONTEXT)
@@ -175,9 +178,19 @@ def test_an_upload_that_is_too_large_or_given_up_leaves_nothing(registry: FileRe
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
-def test_what_a_crashed_process_left_goes_after_a_while(tmp_path: Path) -> None:
-    import os
+async def test_a_full_disk_is_told_and_the_turn_goes_on(
+    registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.open
+    with monkeypatch.context() as full:
+        full.setattr(os, "open", lambda path, flags, mode=0o777, **more: really("/dev/full", os.O_WRONLY))
+        with pytest.raises(StoreFull, match="could not be written"):
+            arrived(registry, b"x")
+        (kept,) = await registry.keep([Produced("a", b"x")], CONTEXT)
+    assert (kept.file.error, await registry.files(KEY)) == ("store_full", [kept.file])
 
+
+def test_what_a_crashed_process_left_goes_after_a_while(tmp_path: Path) -> None:
     for name, age in (("old.part", STALE_S + 10), ("new.part", 0)):
         path = tmp_path / name
         path.touch()

@@ -5,7 +5,17 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_kernel.events import Body, CallFinished, CallOutput, ContextBuilt, Event, Notice, TextDelta, TurnFinished
+from agent_kernel.events import (
+    Body,
+    CallFinished,
+    CallOutput,
+    ContextBuilt,
+    Event,
+    FileProduced,
+    Notice,
+    TextDelta,
+    TurnFinished,
+)
 from jupyter_ext.eventlog import EventLog
 
 END = TurnFinished("committed", "", 0, {})
@@ -151,3 +161,13 @@ async def test_a_log_over_its_bytes_drops_the_output_of_old_calls_and_the_data_o
     assert [body.call for body in finished] == [f"c{number}" for number in range(20)]
     assert "data" not in finished[0].media[0]
     assert finished[-1].media[0]["data"]
+
+
+async def test_bodies_of_files_are_left_out_first_and_their_facts_stay() -> None:
+    log = EventLog("t", "s", max_bytes=1000)
+    for number in range(5):
+        log.append(FileProduced("c", {"id": f"file-{number}", "name": "a.txt", "text": "x" * 900}))
+    files = [event.body.file for event in log.since(0) if isinstance(event.body, FileProduced)]
+    assert [file["id"] for file in files] == [f"file-{number}" for number in range(5)]
+    assert [file["name"] for file in files] == ["a.txt"] * 5
+    assert sum("text" in file for file in files) <= 1

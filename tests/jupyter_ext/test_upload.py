@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,8 +51,6 @@ GOOD = form(part("purpose", b"user_data"), part("file", b"hello\r\n-b-\r\n", "a 
 @settings(max_examples=30)
 @given(st.integers(1, 200))
 def test_a_form_in_pieces_of_any_size_is_the_same_form(pieces: int) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as directory:
         upload = uploaded(Path(directory), GOOD, pieces=pieces)
     assert (upload.filename, upload.mime, upload.fields) == ("a b.txt", "text/plain", {"purpose": "user_data"})

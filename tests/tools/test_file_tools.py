@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,6 @@ async def test_a_slice_is_counted_in_characters_and_clamped(
 
 
 async def test_a_text_of_a_hundred_megabytes_is_read_in_little_memory(files: FileRegistry, workdir: Path) -> None:
-    import tracemalloc
-
     with (workdir / "log.txt").open("wb") as log:
         for _ in range(100):
             log.write(b"0123456789abcde\n" * (1 << 16))
