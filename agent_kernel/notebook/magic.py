@@ -65,7 +65,7 @@ class AgentMagics(Magics):
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
     def command(self, line: str) -> None:
-        """%agent status | sessions | search WORDS | use ID | new | branches | undo | stop | model | where | help"""
+        """%agent status | sessions | search WORDS | use ID | new | branches | undo | stop | model | in | keep | help"""
         with _one_line():
             try:
                 self._commands.run(line)

@@ -1,0 +1,135 @@
+"""Run by ``test_draft.py``: the reference solutions of the notebook tasks in drafts and then in the kernel itself; and
+what a fork of a kernel of some size costs. One JSON object comes out.
+
+``python draft_tasks.py tasks`` or ``python draft_tasks.py size MB``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_kernel.notebook import draft_safety
+from agent_kernel.notebook.draft_process import DraftProcess
+from agent_kernel.notebook.imports import missing_imports
+from agent_kernel.notebook.live import LiveCode
+from tests.benchmarks.notebook_tasks import Task, tasks
+
+ADDRESS = re.compile(r"0x[0-9a-f]+|Out\[\d+\]|in \d+\.\d+ s")
+
+
+def prepared(shell: Any, code: str, known: set[str]) -> str:
+    namespace = dict.fromkeys(known) | shell.user_ns
+    return "\n".join([*missing_imports(shell.transform_cell(code), namespace), code])
+
+
+def outcome(text: str) -> str:
+    return ADDRESS.sub("", text)
+
+
+def of_task(shell: Any, task: Task) -> dict[str, Any]:
+    """The same code in a draft, and then for real."""
+    shell.reset(new_session=False)
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        shell.run_cell(task.setup, silent=True)
+        before = names_and_files(shell)
+        draft, told, known = DraftProcess.start(shell), [], set[str]()
+        for code in task.solution:
+            said = draft.run(prepared(shell, code, known), lambda stream, text: None, lambda shown: None, 60.0)
+            known |= {*said["new"], *said["changed"]}
+            told.append((outcome(said["text"]), said["status"], bool(said["refused"])))
+        untouched = names_and_files(shell) == before
+        holds = None
+        if task.holds:
+            check = draft.run(f"print(bool({task.holds}))", lambda s, t: None, lambda shown: None, 60.0)
+            holds = "True" in check["text"]
+        draft.end()
+        live = []
+        for code in task.solution:
+            ran = LiveCode(shell).run(prepared(shell, code, set()), lambda s, t: None, lambda *shown: None)
+            live.append((outcome(ran.text), ran.status))
+        held = bool(eval(task.holds, shell.user_ns)) if task.holds else None
+        os.chdir("/")
+    return {
+        "name": task.name,
+        "kind": task.kind,
+        "same": [(text, status) for text, status, _ in told] == live,
+        "refused": any(refused for *_, refused in told),
+        "holds": [holds, held],
+        "untouched": untouched,
+        "draft": told,
+        "live": live,
+    }
+
+
+def names_and_files(shell: Any) -> tuple[list[str], list[str]]:
+    return sorted(shell.user_ns), sorted(str(path) for path in Path().rglob("*"))
+
+
+def of_size(shell: Any, megabytes: int) -> dict[str, Any]:
+    """Of a kernel that has written so much memory, half of it in one array and half in small objects."""
+    objects = f"lines = [str(number) * 8 for number in range({megabytes} * 3500)]"
+    shell.run_cell(f"import numpy as np\narray = np.ones({megabytes} << 19, dtype='u1')\n{objects}")
+    gc.collect()
+    starts, calls, own = list[float](), list[float](), list[float]()
+    for _ in range(10):
+        at = time.perf_counter()
+        draft = DraftProcess.start(shell)
+        starts.append(time.perf_counter() - at)
+        for _ in range(20):
+            at = time.perf_counter()
+            draft.run("len(lines)", lambda s, t: None, lambda shown: None)
+            calls.append(time.perf_counter() - at)
+        own.append(private_mb(draft.pid))
+        draft.end()
+    forks = list[float]()
+    for _ in range(10):
+        at = time.perf_counter()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        forks.append(time.perf_counter() - at)
+    at = time.perf_counter()
+    draft_safety.unsafe()
+    looked = time.perf_counter() - at
+    rss = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+    return {
+        "rss_mb": rss,
+        "start_ms": statistics.median(starts) * 1e3,
+        "fork_ms": statistics.median(forks) * 1e3,
+        "call_ms": statistics.median(calls) * 1e3,
+        "look_ms": looked * 1e3,
+        "private_mb": statistics.median(own),
+    }
+
+
+def private_mb(pid: int) -> float:
+    """Memory of the draft that it does not share with its kernel."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    kib = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
+    return kib / 1024
+
+
+def main() -> None:
+    shell: Any = InteractiveShell.instance()
+    if sys.argv[1] == "size":
+        print("\n" + json.dumps(of_size(shell, int(sys.argv[2]))))
+    else:
+        found = [of_task(shell, task) for task in tasks() if task.solution and not task.is_chat]
+        print("\n" + json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

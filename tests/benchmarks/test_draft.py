@@ -1,0 +1,44 @@
+"""Drafts: what a copy of a kernel costs, and whether code says the same in it as in the kernel itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("draft_tasks.py")
+ROOT = Path(__file__).parents[2]
+
+
+def measured(*words: str) -> Any:
+    env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *words], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_reference_solutions_of_the_notebook_tasks_say_the_same_in_a_draft() -> None:
+    """Those that write files are refused there, and offered to the person for real."""
+    found = measured("tasks")
+    refused = [task["name"] for task in found if task["refused"]]
+    others = [task for task in found if not task["refused"]]
+    print(f"{len(others)} of {len(found)} solutions run in a draft; for the kernel itself are: {', '.join(refused)}")
+    assert [task["name"] for task in others if not task["same"]] == []
+    assert [task["name"] for task in others if task["holds"][0] != task["holds"][1]] == []
+    assert [task["name"] for task in found if not task["untouched"]] == [], "the kernel and its files are as before"
+    assert {task["kind"] for task in found if task["refused"]} == {"file"}
+
+
+@pytest.mark.parametrize("megabytes", [100, 1000, 4000])
+def test_what_a_draft_costs_by_the_size_of_the_kernel(megabytes: int) -> None:
+    found = measured("size", str(megabytes))
+    print(", ".join(f"{name} {value:.1f}" for name, value in found.items()))
+    assert found["private_mb"] < max(40, found["rss_mb"] / 10), "it shares what it does not write"
+    assert found["call_ms"] < found["start_ms"], "a call costs less than a copy"
