@@ -165,10 +165,6 @@ def _transcripts(settings: Settings) -> LiveTranscripts | None:
     return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
 
 
-def skills_dir(settings: Settings) -> Path:
-    return Path(settings.skills_dir).expanduser() if settings.skills_dir else settings.data_dir / "skills"
-
-
 def has_tool(settings: Settings, group: str) -> bool:
     """Whether the server has this group of tools."""
     named = {name.strip() for name in settings.tools.split(",")}
@@ -198,8 +194,8 @@ class Runtime:
         self.offers = Offers()
         self.guard = Guard(settings.web_hosts)
         self.root = ""
-        self.trust = Trust(settings.data_dir / "trusted.json")
-        self.skills = SkillStore(skills_dir(settings))
+        self.trust = Trust(settings.trust_path)
+        self.skills = SkillStore(settings.skills_path)
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = self._sources()
         self.folding = Folding(self.store)
@@ -209,10 +205,17 @@ class Runtime:
         """What turns may have, by the setting ``tools``."""
         settings, found = self.settings, list[ToolSource]()
         surface, once = settings.surface == "on", AllowedOnce()
+        network = settings.sandbox_network or "none"
         if has_tool(settings, "python"):
-            found.append(PythonTools(self.sandbox, self.offers, settings.run_timeout_s, surface=surface, once=once))
+            found.append(
+                PythonTools(
+                    self.sandbox, self.offers, settings.run_timeout_s, surface=surface, once=once, network=network
+                )
+            )
         if has_tool(settings, "shell"):
-            found.append(ShellTools(self.sandbox, settings.shell_timeout_s, surface=surface, once=once))
+            found.append(
+                ShellTools(self.sandbox, settings.shell_timeout_s, surface=surface, once=once, network=network)
+            )
         if self.files is not None:
             always, shell = has_tool(settings, "files"), has_tool(settings, "shell")
             found.append(FileTools(self.files, self.sandbox, always=always, shell=shell))
@@ -221,7 +224,7 @@ class Runtime:
         if has_tool(settings, "recall") or settings.recall == "on":
             found.append(RecallTools(self.store, lambda: self.root))
         if has_tool(settings, "skills"):
-            found.append(SkillTools(self.skills, self.sandbox))
+            found.append(SkillTools(self.skills, self.sandbox, shell=has_tool(settings, "shell")))
         if has_tool(settings, "mcp"):
             found.append(McpTools(settings.mcp_config, self.exits, trust=self.trust, version=__version__))
         if has_tool(settings, "web"):

@@ -46,6 +46,8 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "calls": [request.tool_choice, request.parallel_calls],
         "output": dataclasses.asdict(request.output) if request.output else None,
     }
+    if request.skills:
+        counted["skills"] = request.skills
     if request.messages:
         counted["carried"] = [canonical.chain(request.messages)[-1], request.history]
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()

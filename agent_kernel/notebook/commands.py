@@ -45,6 +45,7 @@ HELP = {
     **EXCHANGE,
     "compact": "the model goes on from a summary of the older turns, which stay; compact undo",
     "usage": "what this session has cost: tokens and seconds by model and day, and its tools; --json",
+    "skills": "the skills there are, for %%agent --skill NAME",
     "trust": "use the skills and MCP servers of this notebook's folder (.agents/skills, .mcp.json); trust remove",
     "help": "this list",
 }
@@ -195,6 +196,12 @@ class Commands:
         if "pending" in answer:
             self._await_confirmation(answer, "That session belongs to another notebook.", "Let this notebook use it")
         self._say(line_bundle(f"This notebook goes on with the session {rest}."))
+
+    def _skills(self, rest: str) -> None:
+        found = self.server.call("GET", "skills")["data"]
+        rows = [(skill["name"], skill["description"], skill["latest_version"], skill["id"]) for skill in found]
+        none = "There is no skill yet; agent-kernel skills add DIR brings one."
+        self._say(table_bundle(("name", "description", "version", "id"), rows) if rows else line_bundle(none))
 
     def _trust(self, rest: str) -> None:
         if rest not in ("", "remove"):

@@ -174,6 +174,7 @@ class AgentMagics(Magics):
             "permission": request.permission,
             "model": request.model,
             "media": attached(request.images, self._shell.user_ns),
+            "skills": list(request.skills),
         }
         body |= {name: value for name, value in optional.items() if value}
         return body if request.rounds is None else {**body, "max_tool_rounds": request.rounds}

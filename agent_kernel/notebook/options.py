@@ -43,6 +43,7 @@ class Request:
     permission: str = ""
     variables: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
     rounds: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
 
@@ -67,6 +68,7 @@ OPTIONS = (
         ("-v", "--vars"), "variables", "tell the model of these variables; the sandbox gets copies", "df,cfg", _names
     ),
     Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),
+    Option(("--skill",), "skills", "give it a skill, by its name or id; may be given again", "NAME", many=True),
     Option(("--ask",), "permission", "ask before every call in this turn", constant="ask"),
     Option(("--deny",), "permission", "let nothing run in this turn", constant="deny"),
     Option(("--rounds",), "rounds", "at most N rounds of calls; 0: none", "N", int),

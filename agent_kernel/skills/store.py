@@ -58,6 +58,17 @@ class SkillStore:
                 return version
         raise NotFound(f"The skill {skill.latest.name} has no version {reference.number}.")
 
+    def find(self, namespace: str, text: str) -> Version:
+        """What a request names: by id or by name (of two the newest), ``@`` a version behind it. Raises NotFound,
+        InvalidRequest."""
+        if text.startswith("skill_"):
+            return self.version(namespace, Reference.parse(text))
+        name, _, version = text.partition("@")
+        for skill in self.list(namespace):
+            if skill.latest.name.casefold() == name.strip().casefold():
+                return self.version(namespace, Reference.parse(f"{skill.id}@{version}"))
+        raise NotFound(f"There is no skill {name[:80]!r}.", hint="See: agent-kernel skills list")
+
     def add(self, namespace: str, entries: Iterable[Entry], id: str = "") -> Skill:
         """A new skill, or with ``id`` a new version of it. Raises InvalidRequest, NotFound, QuotaExceeded,
         StoreError."""

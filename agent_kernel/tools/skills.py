@@ -18,7 +18,7 @@ from agent_kernel.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.request import Note
 from agent_kernel.skills.mounts import SKILLS, Mounted, Mounts, placed
 from agent_kernel.skills.package import inspected
-from agent_kernel.skills.skill import MAIN, Reference, Version, tree
+from agent_kernel.skills.skill import MAIN, Version, tree
 from agent_kernel.skills.store import SkillStore
 from agent_kernel.tools.source import Occasion, Offered
 
@@ -79,11 +79,13 @@ class ReadSkill:
 
 
 class SkillTools:
-    """``sandbox``: skills are copied where its code finds them; None: they are read by the tool only."""
+    """``sandbox``: skills are copied where its code finds them; None: they are read by the tool only. ``shell``: turns
+    have one, which runs there also when python runs in the person's kernel."""
 
-    def __init__(self, store: SkillStore, sandbox: Sandbox | None) -> None:
+    def __init__(self, store: SkillStore, sandbox: Sandbox | None, *, shell: bool = False) -> None:
         self._store = store
         self._sandbox = sandbox
+        self._shell = shell
         self._mounts = Mounts()
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
@@ -98,19 +100,20 @@ class SkillTools:
                 await asyncio.to_thread(self._mounts.unmount, workdir)
             return Offered()
         mounted = await self._mounted(occasion, workdir, skills[:MOST])
-        return Offered((ReadSkill(mounted),), (Note("Skills", _told(mounted, copied=workdir is not None)),))
+        note = Note("Skills", _told(mounted, _place(occasion) if workdir is not None else ""))
+        return Offered((ReadSkill(mounted),), (note,))
 
     async def aclose(self) -> None: ...
 
     def _asked(self, occasion: Occasion) -> list[Version]:
         if len(occasion.request.skills) > MOST:
             raise InvalidRequest(f"A turn has at most {MOST} skills.")
-        references = [Reference.parse(text) for text in dict.fromkeys(occasion.request.skills)]
-        return [self._store.version(occasion.key.namespace, reference) for reference in references]
+        namespace = occasion.key.namespace
+        return [self._store.find(namespace, text) for text in dict.fromkeys(occasion.request.skills)]
 
     def _workdir(self, occasion: Occasion) -> Path | None:
         """Where sandboxed code of the turn finds them; code in the person's kernel has the tool."""
-        if self._sandbox is None or occasion.request.where == "live":
+        if self._sandbox is None or not (self._shell or occasion.request.where == "sandbox"):
             return None
         return self._sandbox.workdir(occasion.key)
 
@@ -147,9 +150,13 @@ class SkillTools:
             self._told.popitem(last=False)
 
 
-def _told(mounted: Sequence[Mounted], *, copied: bool) -> str:
+def _place(occasion: Occasion) -> str:
+    who = "code" if occasion.request.where == "sandbox" else "the shell"
+    return f"For {who} they lie in the directory {SKILLS} of the work directory, read-only; "
+
+
+def _told(mounted: Sequence[Mounted], where: str) -> str:
     """For the model; names and descriptions are their authors' words."""
-    where = f"They lie in the directory {SKILLS} of the work directory, read-only; " if copied else ""
     lines = [
         f"For this turn you have {len(mounted)} skill(s): folders of instructions. {where}the tool {READ} reads them. "
         f"Before you use one, read its {MAIN} and follow it.",

@@ -161,10 +161,29 @@ async def test_a_skill_that_is_not_there_is_the_requests_mistake(given: Given) -
         await given.offer(made.id, key=SessionKey("other", "s"))
     with pytest.raises(NotFound):
         await given.offer(f"{made.id}@7")
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(NotFound):
         await given.offer("../../etc")
     with pytest.raises(InvalidRequest):
+        await given.offer("skill_../../etc")
+    with pytest.raises(InvalidRequest):
         await given.offer(*(f"skill_{n:032x}" for n in range(21)))
+
+
+async def test_a_skill_is_found_by_its_name_too(given: Given) -> None:
+    made = given.store.add("local", entries("Monthly Report"))
+    given.store.add("local", entries("Monthly Report", more="1"), made.id)
+    await given.offer("monthly report")
+    assert (given.skills / "Monthly-Report" / "more").exists()
+    await given.offer("Monthly Report@1")
+    assert not (given.skills / "Monthly-Report" / "more").exists()
+
+
+async def test_the_shell_of_a_turn_in_the_persons_kernel_finds_them(given: Given) -> None:
+    made = given.store.add("local", entries("Charts"))
+    given.tools = SkillTools(given.store, given.sandbox, shell=True)
+    offered = await given.offer(made.id, where="live")
+    assert (given.skills / "Charts" / "SKILL.md").exists()
+    assert "For the shell they lie in the directory skills" in offered.notes[0].text
 
 
 async def test_skills_beside_a_notebook_count_only_in_a_trusted_folder(given: Given, tmp_path: Path) -> None:
