@@ -96,8 +96,8 @@ class Scope:
     def kill(self) -> None:
         """Every process in the group, also those that nobody else knows of."""
         for directory in set(self.directories.values()):
-            with suppress(OSError):
-                (directory / "cgroup.kill").write_text("1")
+            with suppress(OSError), (directory / "cgroup.kill").open("r+") as file:
+                file.write("1")
             with suppress(OSError):
                 for pid in (directory / "cgroup.procs").read_text().split():
                     with suppress(ProcessLookupError):
