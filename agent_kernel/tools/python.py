@@ -13,7 +13,7 @@ from agent_kernel.request import Note
 from agent_kernel.tools.attached import NotebookSide
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.source import Occasion, Offered, side_of
-from agent_kernel.tools.surfaced import OUTPUTS, described, outputs_of
+from agent_kernel.tools.surfaced import OUTPUTS, outputs_of
 from agent_kernel.tools.workplace import AllowedOnce, Workplace, told
 
 CODE = {"type": "string", "description": "Python code to run"}
@@ -87,7 +87,7 @@ class SandboxPython:
     def __init__(self, workplace: Workplace, timeout_s: float = 60.0) -> None:
         self._workplace = workplace
         self._timeout_s = timeout_s
-        self.spec = replace(SANDBOXED, description=SANDBOXED.description + described(workplace.wanted))
+        self.spec = replace(SANDBOXED, description=workplace.description(SANDBOXED.description))
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         work = Work(arguments["code"], timeout_s=self._timeout_s, given=self._workplace.take_given())
@@ -128,7 +128,9 @@ class PythonTools:
         *,
         surface: bool = True,
         once: AllowedOnce | None = None,
+        network: str = "none",
     ) -> None:
+        self._network = network
         self._once = once or AllowedOnce()
         self._sandbox = sandbox
         self._offers = offers
@@ -145,7 +147,9 @@ class PythonTools:
         request = occasion.request
         read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
         lost = self._sandbox.lost(occasion.key)
-        workplace = Workplace(self._sandbox, read, request.outputs, self._surface, request.given, lost, self._once)
+        workplace = Workplace(
+            self._sandbox, read, request.outputs, self._surface, request.given, lost, self._once, self._network
+        )
         if lost:
             occasion.emit(StateLost(lost))
         tools: tuple[Tool, ...] = (SandboxPython(workplace, self._timeout_s), ResetPython(workplace))

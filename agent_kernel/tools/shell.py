@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.messages import shortened
 from agent_kernel.protocols import RunResult, Sandbox, ToolContext, ToolOutput, ToolSpec, Work
 from agent_kernel.tools.source import Occasion, Offered
-from agent_kernel.tools.surfaced import OUTPUTS, described, outputs_of
+from agent_kernel.tools.surfaced import OUTPUTS, outputs_of
 from agent_kernel.tools.workplace import TEXT_CHARS, AllowedOnce, Ran, Workplace
 
 DETAIL_CHARS = 20_000
@@ -43,7 +43,7 @@ class SandboxShell:
     def __init__(self, workplace: Workplace, timeout_s: float = 600.0) -> None:
         self._workplace = workplace
         self._timeout_s = timeout_s
-        self.spec = replace(SHELL, description=SHELL.description + described(workplace.wanted))
+        self.spec = replace(SHELL, description=workplace.description(SHELL.description))
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         timeout_s = min(arguments.get("timeout_ms", self._timeout_s * 1000) / 1000, self._timeout_s)
@@ -72,8 +72,15 @@ class ShellTools:
     shared with the other tools that run in the sandbox."""
 
     def __init__(
-        self, sandbox: Sandbox, timeout_s: float, *, surface: bool = True, once: AllowedOnce | None = None
+        self,
+        sandbox: Sandbox,
+        timeout_s: float,
+        *,
+        surface: bool = True,
+        once: AllowedOnce | None = None,
+        network: str = "none",
     ) -> None:
+        self._network = network
         self._once = once or AllowedOnce()
         self._sandbox = sandbox
         self._timeout_s = timeout_s
@@ -83,7 +90,9 @@ class ShellTools:
         if not occasion.wants("shell"):
             return Offered()
         read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
-        workplace = Workplace(self._sandbox, read, occasion.request.outputs, self._surface, once=self._once)
+        workplace = Workplace(
+            self._sandbox, read, occasion.request.outputs, self._surface, once=self._once, network=self._network
+        )
         return Offered((SandboxShell(workplace, self._timeout_s),))
 
     async def aclose(self) -> None: ...

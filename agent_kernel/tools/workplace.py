@@ -10,7 +10,7 @@ from agent_kernel.events import CallOutput, Notice, StateLost
 from agent_kernel.files import Produced, Wanted
 from agent_kernel.messages import shortened
 from agent_kernel.protocols import RunResult, Sandbox, ToolContext, Variable, Work
-from agent_kernel.tools.surfaced import Snapshot
+from agent_kernel.tools.surfaced import Snapshot, described
 
 STREAM_CHARS = 2_400
 """Of each of stdout, stderr, value and error, for a model; more of one where the others leave room."""
@@ -20,6 +20,8 @@ LAST_WORDS = 32
 READ_ONLY = "[Errno 30]"
 TURNS = 256
 """Of which is known what was allowed for the turn."""
+REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
+"""What a model is told of it, by the setting ``sandbox_network``."""
 PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 
@@ -61,6 +63,7 @@ class Workplace:
     given: tuple[Variable, ...] = ()
     known_lost: str = ""
     once: AllowedOnce = field(default_factory=AllowedOnce)
+    network: str = "none"
     _less: str = ""
 
     async def run(self, work: Work, context: ToolContext, declared: Sequence[Wanted] = ()) -> Ran:
@@ -82,6 +85,10 @@ class Workplace:
         surfaced = await snapshot.surfaced(declared)
         notes = [surfaced.note, await self._ask_for_path(result, context)]
         return Ran(result, surfaced.files, tuple(filter(None, notes)))
+
+    def description(self, of: str) -> str:
+        """What a model reads of a tool that runs here."""
+        return of.replace(REACH["none"], REACH.get(self.network, self.network)) + described(self.wanted)
 
     def take_given(self) -> tuple[Variable, ...]:
         given, self.given = self.given, ()
