@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from agent_kernel.errors import InvalidRequest, NotFound
+from agent_kernel.events import ApprovalRequired
 from agent_kernel.messages import ToolCall
+from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import Prepares, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.request import TurnRequest
+from agent_kernel.toolbox import Place, Toolbox
 from agent_kernel.tools.attached import Document, NotebookSide
 from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
@@ -156,3 +159,20 @@ async def test_a_function_can_not_take_the_place_of_a_tool() -> None:
     mine = (ToolSpec("variables", "mine", {"type": "object"}, kind="function"),)
     found = await tools(Notebook(kernel=Side()), functions=mine, client_tools=frozenset({"variables"}))
     assert found["variables"].spec.kind == "notebook.read"
+
+
+async def test_a_person_is_asked_about_the_code_and_a_cell_that_is_not_there_is_no_question() -> None:
+    asked: list[ApprovalRequired] = []
+
+    def yes(required: ApprovalRequired) -> bool:
+        asked.append(required)
+        return True
+
+    side = Side()
+    tool = (await tools(Notebook(kernel=side)))["run_cell"]
+    toolbox = Toolbox([tool], Gate(Approvals(), ask=yes))
+    calls = [ToolCall("c1", "run_cell", {"cell": "one"}), ToolCall("c2", "run_cell", {"cell": "nowhere"})]
+    results = [result async for result in toolbox.run(calls, Place(KEY, "t1", 1), lambda body: None)]
+    assert [required.code for required in asked] == ["x = 1\nx"]
+    assert [call.arguments["code"] for call in side.calls] == ["x = 1\nx"], "what was shown is what runs"
+    assert [result.status for result in results] == ["success", "error"]
