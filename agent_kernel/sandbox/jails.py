@@ -73,6 +73,7 @@ class Jails:
         self._reach = Reach(Guard(policy.hosts, ports=None), exits or Exits()) if policy.network == "full" else None
         self._cgroups: Cgroups | None = None
         self._found: asyncio.Task[Found] | None = None
+        self._tools: list[str] | None = None
         self._warm: list[JailedProcess] = []
         self._filling = asyncio.Lock()
         self._versions: dict[str, bool] = {}
@@ -139,6 +140,8 @@ class Jails:
 
     def _spec(self, plan: Plan, cell: Cell) -> Spec:
         hidden = [*self._hidden, *view.hidden_by_default()]
+        if self._tools is None:  # once: it looks at some dozens of places
+            self._tools = profile.readable(self.policy, hidden)
         return Spec(
             plan=plan,
             workdir=str(cell.workdir),
@@ -147,7 +150,7 @@ class Jails:
             required=() if plan.namespaces == "off" else self.policy.required,
             read=[os.path.abspath(path) for path in cell.read],
             write=[*self.policy.write, *(os.path.abspath(path) for path in cell.write)],
-            tools=profile.readable(self.policy, hidden),
+            tools=self._tools,
             hidden=hidden,
             network=self.policy.network,
             env=dict(self.policy.env),

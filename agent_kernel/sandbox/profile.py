@@ -50,7 +50,7 @@ def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str,
         real = os.path.realpath(path)
         if os.path.isabs(path) and os.path.exists(real) and view.shareable(real, covered, home):
             found += _without_secrets(path)
-    return found
+    return [path for path in found if not any(_below(path, other) for other in (*view.SYSTEM, *found))]
 
 
 def variables(policy: SandboxPolicy, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -85,6 +85,10 @@ def _tools(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _path_entries(environ: Mapping[str, str]) -> list[str]:
     return [entry for entry in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
+
+
+def _below(path: str, other: str) -> bool:
+    return path.startswith(other + "/") or (path == other and path in view.SYSTEM)
 
 
 def _without_secrets(root: str) -> list[str]:

@@ -139,6 +139,8 @@ UNSEEN = {
     ),
 }
 """May seem to succeed in a jail without namespaces, but must have no effect."""
+KNOWN = {"learns that a file is there": "attempt(lambda: os.stat({secret!r}).st_size)"}
+"""What SECURITY.md says of a jail without namespaces: it can not hide that. With them it does."""
 AS_OTHER = f"""
 import os, subprocess, sys
 open('mine', 'w').write({SECRET!r})
@@ -260,7 +262,7 @@ async def attack(
     try:
         await sandbox.run(OTHER, AS_OTHER)
         facts = scene.facts | {"other": str(sandbox.workdir(OTHER) / "mine"), "shared": plan.namespaces == "none"}
-        filled = {name: _fill(code, facts) for name, code in (attacks or ATTACKS | UNSEEN).items()}
+        filled = {name: _fill(code, facts) for name, code in (attacks or ATTACKS | UNSEEN | KNOWN).items()}
         result = await sandbox.run(MINE, f"{PRELUDE}{RUN_ALL}run_all({filled!r})", read=[scene.notebook])
         return heard(result.stdout) or dict.fromkeys(filled, result.error or "nothing was said")
     finally:

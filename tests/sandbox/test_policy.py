@@ -128,3 +128,22 @@ async def test_a_kernels_interpreter_is_used_where_it_can_be_else_the_servers(ma
     if "the server's" in result.interpreter:
         pytest.skip("the second interpreter is too old")
     assert (result.value, result.interpreter) == ("(True, '/usr')", f"{other} (the kernel's)")
+
+
+@linux
+async def test_a_loopback_is_the_sessions_own(make: Make) -> None:
+    sandbox = make(SandboxPolicy(warm=0, network="loopback"))
+    if not (await sandbox.report())["network"]["active"]:
+        pytest.skip("needs a network namespace")
+    serve = (
+        "import socket, threading\nserver = socket.create_server(('127.0.0.1', 8000))\n"
+        "def answer():\n    while True: server.accept()[0].sendall(b'mine')\n"
+        "threading.Thread(target=answer, daemon=True).start()\nsocket.create_connection(('localhost', 8000)).recv(9)"
+    )
+    assert (await sandbox.run(KEY, serve)).value == "b'mine'"
+    other = await sandbox.run(
+        SessionKey("local", "other"), "import socket\nsocket.create_connection(('127.0.0.1', 8000))"
+    )
+    assert "ConnectionRefusedError" in str(other.error)
+    away = await sandbox.run(KEY, "socket.create_connection(('1.1.1.1', 53), 2)")
+    assert "unreachable" in str(away.error)

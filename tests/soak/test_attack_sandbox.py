@@ -226,7 +226,7 @@ async def facts_of(server: AgentServer, here: Scene, kernel: str) -> Json:
     }
 
 
-@pytest.mark.soak(0.13)
+@pytest.mark.soak(0.08)
 async def test_attack_sandbox(soak: Soak, tmp_path: Path) -> None:
     base = tmp_path / "base"
     with scene(base) as here:
