@@ -33,6 +33,8 @@ CHUNK = 1 << 16
 LEFT_OUT = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".git")
 DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$"})
 NUMBERED = frozenset({"com", "lpt"})
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error, ValueError, OverflowError)
+"""What the library raises for a zip that is not what it says."""
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
 
@@ -123,7 +125,7 @@ def zipped(data: bytes) -> list[Entry]:
     _check_directory(data)
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, ValueError, OSError, struct.error, NotImplementedError):
+    except (*DAMAGED, OSError):
         raise InvalidRequest("This is no zip that can be read.") from None
     found = []
     for info in archive.infolist():
@@ -189,7 +191,7 @@ def _written(entry: Entry, path: Path, left: int) -> int:
                     if size > left:
                         raise too_large()
                     out.write(chunk)
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error) as error:
+        except DAMAGED as error:
             raise InvalidRequest(f"{_shown(entry.name)} can not be unpacked ({type(error).__name__}).") from None
         path.chmod(mode)
     return size

@@ -19,7 +19,7 @@ def exposed(prefix: str, name: str, taken: Collection[str] = ()) -> str:
     if len(safe) <= LONGEST and safe not in taken and safe.strip("_-"):
         return safe
     for salt in range(1000):
-        mark = hashlib.sha256(f"{prefix}\0{name}\0{salt}".encode()).hexdigest()[: _MARK - 1]
+        mark = hashlib.sha256(f"{prefix}\0{name}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[: _MARK - 1]
         made = f"{safe[: LONGEST - _MARK]}_{mark}"
         if made not in taken:
             return made

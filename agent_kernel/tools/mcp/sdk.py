@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import json
 import logging
 import os
 import re
@@ -37,7 +38,7 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT
 ASK_TO_END_S = 1.0
 END_S = 4.0
 HTTP_S = 30.0
-CLOSED, TOO_LARGE = -32000, -32603
+CLOSED, UNREADABLE = -32000, -32603
 ENDPOINT_S = 3.0
 EVENTS = "text/event-stream"
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
@@ -234,17 +235,36 @@ async def _next(stdout: asyncio.StreamReader) -> Any:
         return None
     except asyncio.LimitOverrunError:
         return await _too_long(stdout)
+    for text in (line, _mended(line)):
+        with contextlib.suppress(ValueError):
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+    return _failed(line, "the answer is no valid message") or ValueError("the server wrote a line that is no message")
+
+
+def _mended(line: bytes) -> bytes:
+    """With a replacement for what is no UTF-8, and for halves of characters; empty where it is no JSON at all."""
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        return ValueError("the server wrote a line that is no message")
+        body = json.loads(line.decode("utf-8", "replace"))
+        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return b""
 
 
-async def _too_long(stdout: asyncio.StreamReader) -> Any:
-    """Reads to the end of the line, keeping nothing; the call that it answers fails, if its beginning says which."""
+def _failed(line: bytes, why: str) -> Any:
+    """An error for the call that the line answers, if its beginning says which; else None."""
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError
 
+    match = _ID.search(line[:1000].partition(b'"result"')[0])
+    if match is None:
+        return None
+    id = match.group(1).decode("utf-8", "replace")
+    error = ErrorData(code=UNREADABLE, message=why)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id.strip('"') if '"' in id else int(id), error=error))
+
+
+async def _too_long(stdout: asyncio.StreamReader) -> Any:
+    """Reads to the end of the line, keeping nothing. Where nobody can be told, the connection ends."""
     beginning, found = b"", False
     while not found:
         try:
@@ -255,12 +275,7 @@ async def _too_long(stdout: asyncio.StreamReader) -> Any:
         except asyncio.IncompleteReadError:
             return None
         beginning = beginning or piece[:1000]
-    match = _ID.search(beginning.partition(b'"result"')[0])
-    if match is None:
-        return None  # nobody can be told, so the connection ends
-    id = match.group(1).decode()
-    problem = ErrorData(code=TOO_LARGE, message=f"the answer has more than {MAX_MESSAGE >> 20} MiB")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id.strip('"') if '"' in id else int(id), error=problem))
+    return _failed(beginning, f"the answer has more than {MAX_MESSAGE >> 20} MiB")
 
 
 async def _send(process: asyncio.subprocess.Process, outbox: Any) -> None:

@@ -107,6 +107,14 @@ async def test_a_line_that_is_no_message_is_passed_over(made: Made) -> None:
     assert (await client.call("p_junk")).text == "after junk"
 
 
+async def test_text_that_is_none_has_a_result_at_once(made: Made) -> None:
+    client = made({"mcpServers": {"p": made.plain()}})
+    assert (await client.call("p_odd", n=0)).text == "caf\ufffd"
+    assert (await client.call("p_odd", n=1)).text == "half ?"
+    torn = await client.call("p_odd", n=2)
+    assert (torn.status, torn.text) == ("error", "MCP server p: the answer is no valid message")
+
+
 async def test_a_server_gets_its_own_environment_and_no_more(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not for servers")
     client = made({"mcpServers": {"p": made.plain(env={"KEY": "${THE_KEY}"})}}, env={"THE_KEY": "hush-hush"})

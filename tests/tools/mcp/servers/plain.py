@@ -13,7 +13,20 @@ from typing import Any
 
 LOG = Path(sys.argv[1])
 DEAF = sys.argv[2:] == ["deaf"]
-TOOLS = ["hold", "crash", "flood", "junk", "environment", "leak", "same name", "same_name", "x" * 90, "more", "unasked"]
+TOOLS = [
+    "hold",
+    "crash",
+    "flood",
+    "junk",
+    "odd",
+    "environment",
+    "leak",
+    "same name",
+    "same_name",
+    "x" * 90,
+    "more",
+    "unasked",
+]
 schema: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
 held: list[Any] = []
 
@@ -38,6 +51,11 @@ def call(id: Any, name: str, arguments: dict[str, Any]) -> None:
     elif name == "junk":
         sys.stdout.write("this is no JSON\n")
         answer(id, "after junk")
+    elif name == "odd":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % id)
+        sys.stdout.buffer.write([b"caf\xe9", b"half \\ud800", b"torn\x00"][arguments["n"]] + b'"}]}}\n')
+        sys.stdout.buffer.flush()
     elif name == "environment":
         answer(id, " ".join(sorted(os.environ)))
     elif name == "leak":
