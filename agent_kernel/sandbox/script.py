@@ -49,6 +49,8 @@ class Script:
                 if shell and not _ended(shell, number, grace_s / 3):
                     continue
                 break
+            if not _end(shell, others, time.monotonic() + grace_s / 3):
+                time.sleep(60)  # nobody here may end it: the server ends the whole session before that
             raise
         finally:
             calm()
@@ -82,8 +84,9 @@ def _ended(shell: int, number: signal.Signals, within_s: float) -> bool:
     return False
 
 
-def _end(shell: int, others: set[int], until: float) -> None:
-    """Ends and buries all that came below this process since; what is ended leaves its children to us."""
+def _end(shell: int, others: set[int], until: float) -> bool:
+    """Ends and buries all that came below this process since; what is ended leaves its children to us. False when some
+    of it is still there."""
     while left := _children() - others:
         with contextlib.suppress(OSError):
             os.killpg(shell, signal.SIGKILL)
@@ -93,8 +96,9 @@ def _end(shell: int, others: set[int], until: float) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > until:
-            return
+            return False
         time.sleep(0.001)
+    return True
 
 
 def _children() -> set[int]:

@@ -103,3 +103,14 @@ async def test_a_child_of_python_is_left_alone_by_a_script(sandbox: LinuxSandbox
     await sandbox.run(KEY, "import subprocess\nchild = subprocess.Popen(['sleep', '60'])")
     await sandbox.run(KEY, shell("sleep 0.1 &", "true"))
     assert (await sandbox.run(KEY, "child.poll()\nchild.poll() is None")).value == "True"
+
+
+async def test_a_script_that_nobody_inside_may_end_takes_the_whole_session_with_it(make: Make) -> None:
+    sandbox = make(SandboxPolicy(warm=0, grace_s=1.0))
+    await sandbox.run(KEY, "x = 1\ndef no(*a): raise PermissionError\nos.kill = os.killpg = no")
+    mark = f"{386400 + os.getpid()}"
+    result = await sandbox.run(KEY, shell("trap '' INT", "echo begun", f"sleep {mark}", timeout_s=0.5))
+    assert (result.status, result.stdout) == ("timeout", "begun\n")
+    assert "was ended" in str(result.error)
+    assert not running("sleep", mark)
+    assert (await sandbox.run(KEY, "'x' in globals()")).value == "False"
