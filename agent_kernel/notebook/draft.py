@@ -6,6 +6,7 @@ made in it. Any other code that runs in the kernel ends it, and so does IDLE_S w
 
 from __future__ import annotations
 
+import atexit
 import base64
 import binascii
 import contextlib
@@ -71,6 +72,7 @@ class Drafts:
         self._proved = False
         self.done: list[Drafted] = []
         shell.events.register("pre_run_cell", self._cell_runs)
+        atexit.register(self.drop)
 
     def unfit(self) -> str:
         """Why no draft can be made of this kernel now, in words that end a sentence; empty if one can. The first time
@@ -130,6 +132,7 @@ class Drafts:
 
     def close(self) -> None:
         self._shell.events.unregister("pre_run_cell", self._cell_runs)
+        atexit.unregister(self.drop)
         self.drop()
 
     def _alive(self) -> DraftProcess:

@@ -181,6 +181,7 @@ def _cut_off(shell: Any) -> None:
         _redirect(stream, name)
     builtins.input = getpass.getpass = _nobody
     shell.history_manager.enabled = False
+    shell.system = shell.system_raw  # the other way needs a terminal
     shell.loop_runner = _apart
     if (kernel := getattr(shell, "kernel", None)) is not None:
         kernel._allow_stdin = False

@@ -47,7 +47,7 @@ def mapping(body: bytes) -> dict[str, Any]:
     """Raises BadFrame."""
     try:
         value = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadFrame("no JSON") from error
     if not isinstance(value, dict):
         raise BadFrame("no JSON object")

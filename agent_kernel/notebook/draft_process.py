@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_kernel.notebook import draft_frames as frames
@@ -27,6 +28,8 @@ TIMEOUT_S = 600.0
 GRACE_S = 3.0
 LOOK_S = 1.0
 CHUNK = 1 << 16
+PREFIX = "agent-draft-"
+"""Of the temporary directories; the number of the kernel's process follows."""
 MAX_SHOWN = 96 << 20
 """Bytes of pictures and values of one call; more of them are left out."""
 
@@ -58,7 +61,8 @@ class DraftProcess:
     @classmethod
     def start(cls, shell: Any) -> DraftProcess:
         """Forks. Raises DraftEnded when that, or the jail around it, is not possible."""
-        directory = tempfile.mkdtemp(prefix="agent-draft-")
+        _sweep()
+        directory = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         pipes = [os.pipe() for _ in range(4)]
         (their_requests, requests), (results, their_results), (out, their_out), (err, their_err) = pipes
         ends = Ends(their_requests, their_results, their_out, their_err, directory, os.getpid(), random.getstate())
@@ -178,6 +182,15 @@ class DraftProcess:
         if code < 0:
             return f"it was ended by {signal.Signals(-code).name}"
         return "it ended itself"
+
+
+def _sweep() -> None:
+    """What kernels that were killed left behind."""
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        pid = path.name.removeprefix(PREFIX).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and not Path("/proc", pid).exists() and path.lstat().st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 class _Rounds:

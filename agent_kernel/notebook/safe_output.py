@@ -7,8 +7,8 @@ from any server, its address carrying whatever the code has read. So nothing is 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from html.parser import HTMLParser
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_kernel.notebook.markdown import safe_markdown
@@ -18,10 +18,15 @@ KEPT_TAGS = {"table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "d
 KEPT_TAGS |= {"code", "b", "i", "em", "strong", "small", "sub", "sup", "ul", "ol", "li", "h1", "h2", "h3", "h4"}
 EMPTY_TAGS = {"br", "hr"}
 DROPPED_WITH_CONTENT = {"script", "style", "svg", "math", "iframe", "object", "template", "noscript", "textarea"}
-NUMBERS = {"border", "colspan", "rowspan"}
-CLASSES = {"dataframe"}
-MAX_HTML = 2_000_000
+TAG = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z][a-zA-Z0-9]*)(?P<attributes>(?:[\s/][^<>]*)?)>")
+ATTRIBUTE = re.compile(
+    r"(?<![\w-])(?:(?P<name>border|colspan|rowspan|class)=\"(?P<value>\d{1,4}|dataframe)\")(?![\w-])", re.IGNORECASE
+)
+LOWER_END = {name: re.compile(rf"</{name}[^<>]*>", re.IGNORECASE) for name in DROPPED_WITH_CONTENT}
+MAX_DEEP = 100
+MAX_HTML = 500_000
 """Characters; of longer HTML the text alone is shown."""
+MAX_MARKDOWN = 50_000
 INTERACTIVE = "[interactive output, which is not shown from here]"
 
 
@@ -31,7 +36,7 @@ def safe_bundle(data: Mapping[str, Any]) -> dict[str, Any]:
     plain = data.get("text/plain")
     if isinstance(table := data.get("text/html"), str) and len(table) <= MAX_HTML and "<table" in table:
         kept["text/html"] = safe_html(table)
-    if isinstance(written := data.get("text/markdown"), str):
+    if isinstance(written := data.get("text/markdown"), str) and len(written) <= MAX_MARKDOWN:
         kept["text/markdown"] = safe_markdown(written)
     return {**kept, "text/plain": plain if isinstance(plain, str) else INTERACTIVE}
 
@@ -47,51 +52,56 @@ def safe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def safe_html(text: str) -> str:
-    """Tables and words; no style, no link, no picture, no script."""
-    cleaner = _Cleaner()
-    cleaner.feed(text)
-    cleaner.close()
-    return "".join(cleaner.parts) + "".join(f"</{tag}>" for tag in reversed(cleaner.open))
+    """Tables and words; no style, no link, no picture, no script. What is no plain tag is text. It takes time in
+    proportion to the text, whatever stands in it: ``html.parser`` needs minutes for some."""
+    parts: list[str] = []
+    still_open: list[str] = []
+    for kind, words in _tokens(text):
+        if kind == "text":
+            parts.append(html.escape(html.unescape(words)))
+            continue
+        tag = TAG.fullmatch(words)
+        assert tag is not None
+        name = tag["name"].lower()
+        if name not in KEPT_TAGS:
+            continue
+        if not tag["end"]:
+            parts.append(f"<{name}{''.join(_attributes(tag['attributes']))}>")
+            still_open += [] if name in EMPTY_TAGS else [name]
+        elif name in still_open[-MAX_DEEP:]:
+            while (last := still_open.pop()) != name:
+                parts.append(f"</{last}>")
+            parts.append(f"</{name}>")
+    return "".join(parts) + "".join(f"</{name}>" for name in reversed(still_open))
 
 
-class _Cleaner(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self.open: list[str] = []
-        self._dropped: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in DROPPED_WITH_CONTENT:
-            self._dropped.append(tag)
-        if self._dropped or tag not in KEPT_TAGS:
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Tags and the text between them. What stands in DROPPED_WITH_CONTENT is left out, to the end of the text if it has
+    no end."""
+    at = 0
+    while at < len(text):
+        begins = text.find("<", at)
+        begins = len(text) if begins < 0 else begins
+        if begins > at:
+            yield "text", text[at:begins]
+        at = begins
+        if at == len(text):
             return
-        self.parts.append(f"<{tag}{''.join(_attribute(name, value or '') for name, value in attrs)}>")
-        if tag not in EMPTY_TAGS:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in DROPPED_WITH_CONTENT:
-            self.handle_starttag(tag, attrs)
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._dropped:
-            if tag == self._dropped[-1]:
-                self._dropped.pop()
-        elif tag in self.open:
-            while (last := self.open.pop()) != tag:
-                self.parts.append(f"</{last}>")
-            self.parts.append(f"</{tag}>")
-
-    def handle_data(self, data: str) -> None:
-        if not self._dropped:
-            self.parts.append(html.escape(data))
+        tag = TAG.match(text, at)
+        if text.startswith("<!--", at):
+            end = text.find("-->", at)
+            at = len(text) if end < 0 else end + 3
+        elif tag is None:
+            yield "text", "<"
+            at += 1
+        elif not tag["end"] and (name := tag["name"].lower()) in DROPPED_WITH_CONTENT:
+            over = LOWER_END[name].search(text, tag.end())
+            at = over.end() if over else len(text)
+        else:
+            yield "tag", tag[0]
+            at = tag.end()
 
 
-def _attribute(name: str, value: str) -> str:
-    if name in NUMBERS and value.isdecimal() and len(value) < 5:
-        return f' {name}="{value}"'
-    if name == "class" and value in CLASSES:
-        return f' {name}="{value}"'
-    return ""
+def _attributes(text: str) -> Iterator[str]:
+    for match in ATTRIBUTE.finditer(text):
+        yield f' {match["name"].lower()}="{match["value"]}"'

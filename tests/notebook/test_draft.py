@@ -41,6 +41,7 @@ SCRIPT = [
     *python("write it down", "table = df.rain * 3", "table.to_csv('table.csv')\nprint('written')"),
     *python("write nothing", "open('nothing.txt', 'w')"),
     *python("break the page", XSS),
+    *python("with a shell line", "!echo from the shell\nlisted = !echo in a list\nprint(listed)\n%timeit -n1 -r1 0"),
     *python("a long sleep", "import time\nprint('begun')\ntime.sleep(60)")[:1],
     {"when": "a long sleep", "text": "Slept " * 50, "deltas": 50, "delay": 0.2},
     *python("end the process", "import os\nos._exit(3)"),
@@ -161,6 +162,13 @@ async def test_what_a_draft_shows_runs_nothing_and_fetches_nothing(notebook: Not
     assert "<table><tr><td>safe</td></tr></table>" in shown
     assert ran.of("application/javascript") == []
     assert not any("https://a.example" in html and "<details" not in html for html in ran.of("text/html"))
+
+
+async def test_ipythons_own_syntax_works_in_a_draft(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent\nwith a shell line", [])
+    assert "from the shell" in ran.cards[0]
+    assert "in a list&#x27;]" in ran.cards[0]
+    assert "loop" in ran.cards[0]
 
 
 async def test_an_interrupt_ends_the_draft_and_not_the_kernel(notebook: Notebook) -> None:

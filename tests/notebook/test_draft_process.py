@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -285,3 +286,21 @@ def test_a_fork_bomb_is_ended(tmp_path: Path) -> None:
 )
 def test_a_kernel_that_can_not_be_copied_says_why(tmp_path: Path, setup: str, reason: str) -> None:
     assert reason in drafted(tmp_path, setup=setup)["unsafe"]
+
+
+def test_what_a_killed_kernel_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    env = {"TMPDIR": str(tmp_path)}
+    for name in ("agent-draft-4194305-x", f"agent-draft-{os.getpid()}-x", "agent-drafts"):
+        (tmp_path / name).mkdir()
+    with unittest.mock.patch.dict(os.environ, env):
+        drafted(tmp_path, "1")
+    left = {path.name for path in tmp_path.glob("agent-draft*")}
+    assert left == {f"agent-draft-{os.getpid()}-x", "agent-drafts"}
+
+
+def test_a_draft_ends_with_its_kernel_however_that_ends(tmp_path: Path) -> None:
+    setup = "import os, signal, threading\nthreading.Timer(1.0, os.kill, (os.getpid(), signal.SIGKILL)).start()"
+    with pytest.raises(AssertionError):
+        drafted(tmp_path, "import time\nopen(__import__('tempfile').mktemp(), 'w')\ntime.sleep(271828)", setup=setup)
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(DRIVER) not in [line.split()[-1] for line in listed.splitlines() if line.split()]

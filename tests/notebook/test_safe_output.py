@@ -36,6 +36,9 @@ HOSTILE = [
     "<div><div><div></table></span><script",
     "<td class='dataframe\" onclick=\"alert(1)'>x",
     "<textarea><img src=x onerror=alert(1)></textarea>",
+    "<a " * 30_000,
+    "<![" * 1_000,
+    "<script>" * 30_000,
 ]
 
 
