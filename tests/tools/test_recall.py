@@ -122,7 +122,9 @@ async def test_a_turn_recalls_reads_and_answers(store: MemoryStore) -> None:
     assert [tool.name for tool in engine.requests[0].tools] == ["recall"]
 
 
-@pytest.mark.parametrize(("recall", "tools"), [("off", ["python"]), ("on", ["python", "recall"])])
+@pytest.mark.parametrize(
+    ("recall", "tools"), [("off", ["python", "reset_python"]), ("on", ["python", "reset_python", "recall"])]
+)
 async def test_it_is_offered_where_the_setting_is_on(tmp_path: Path, recall: Any, tools: list[str]) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"text": "hello"}]))
