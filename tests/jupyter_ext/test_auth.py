@@ -262,4 +262,4 @@ def test_a_kernel_can_not_answer_the_approval_of_another_ones_turn(world: World)
         assert client.post(path, json={"decision": "approve"}).status_code == 404
     with world.client("kernel") as client:
         assert client.post(path, json={"decision": "deny"}).json()["status"] == "resolved"
-        assert client.post(path, json={"decision": "approve"}).status_code == 404
+        assert client.post(path, json={"decision": "approve"}).status_code == 409
