@@ -214,7 +214,7 @@ class LinuxSandbox:
             if self._mark(place.workdir).exists():
                 place.lost = RESTARTED.format(why=EARLIER_LIFE)
         async with place.lock, self._running:
-            process = await self._process_of(session, place, (tuple(read), tuple(write)))
+            process = await self._process_of(session, place, (_each(read), _each(write)))
             result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
             await self._used(place)
@@ -294,6 +294,10 @@ class LinuxSandbox:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # seen by whoever awaits the task, if anybody still does
+
+
+def _each(paths: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(sorted(set(paths)))
 
 
 def _check_given(given: Sequence[Variable]) -> None:

@@ -68,8 +68,13 @@ def variables(policy: SandboxPolicy, environ: Mapping[str, str] = os.environ) ->
 
 def path(policy: SandboxPolicy, interpreter: Path, environ: Mapping[str, str] = os.environ) -> str:
     """PATH: the interpreter's directory, those of the server in their order, the usual ones."""
-    theirs = _path_entries(environ) if policy.profile == "developer" else []
+    theirs = [*_toolchains(), *_path_entries(environ)] if policy.profile == "developer" else []
     return os.pathsep.join(dict.fromkeys([str(interpreter.parent), *theirs, "/usr/local/bin", "/usr/bin", "/bin"]))
+
+
+def _toolchains() -> list[str]:
+    """Before rustup's own programs, which want to write beside the toolchains."""
+    return sorted(map(str, Path(os.path.expanduser("~/.rustup/toolchains")).glob("*/bin")))
 
 
 def _tools(environ: Mapping[str, str]) -> Iterator[str]:
