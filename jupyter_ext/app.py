@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 from typing import Any
 
 from jupyter_server._tz import utcnow
@@ -168,7 +169,7 @@ class AgentKernel(ExtensionApp):
             self._namespace,
             self._kernel_life_ended,
             self._kernel_gone,
-            python_in=self.runtime.settings.python_in,
+            told=self._told(),
         )
         if isinstance(self.runtime.sandbox, LinuxSandbox):
             self.runtime.sandbox.kernel_of = self._interpreter_of
@@ -271,6 +272,16 @@ class AgentKernel(ExtensionApp):
         """Of the kernel from which the session's running turn came."""
         kernels = [turn.order.kernel for turn in self.turns.running if turn.order.key == session and turn.order.kernel]
         return self.kernels.interpreter(kernels[0]) if kernels else ""
+
+    def _told(self) -> dict[str, str]:
+        """What the magic of a kernel goes by: where python runs, and what drafts must not see."""
+        assert self.serverapp is not None
+        server, settings = self.serverapp, self.runtime.settings
+        hidden = [settings.data_dir, server.runtime_dir, server.config_dir]
+        return {
+            "AGENT_KERNEL_PYTHON_IN": settings.python_in,
+            "AGENT_KERNEL_HIDDEN": os.pathsep.join(map(os.path.abspath, map(str, hidden))),
+        }
 
     def _namespace(self) -> str:
         """Of the request that is being served, if one is."""

@@ -10,8 +10,9 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from jupyter_client.kernelspec import NoSuchKernel
@@ -44,7 +45,7 @@ class Kernel:
 class Kernels:
     """``url`` gives this server's address as a kernel on this machine reaches it, ``namespace`` that of the request
     being served, ``on_end`` hears of each life's end: restart, shutdown or death; ``on_gone`` of kernels that will have
-    no other life. ``python_in`` is the setting of that name, which their magic goes by."""
+    no other life. ``told`` are more variables for their environment."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class Kernels:
         on_end: OnEnd,
         on_gone: Callable[[Kernel], None] = lambda kernel: None,
         *,
-        python_in: str = "",
+        told: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._manager = manager
         self._url = url
         self._namespace = namespace
         self._on_end = on_end
         self._on_gone = on_gone
-        self._python_in = python_in
+        self._told = told
         self._credentials = Credentials()
         self._kernels: dict[str, Kernel] = {}
         self._prepare = manager.pre_start_kernel
@@ -118,7 +119,7 @@ class Kernels:
             "AGENT_KERNEL_URL": self._url(),
             "AGENT_KERNEL_ID": kernel,
             "AGENT_KERNEL_TOKEN": self._credentials.issue(kernel),
-            "AGENT_KERNEL_PYTHON_IN": self._python_in,
+            **self._told,
         }
 
     def _watch(self, manager: Any, kernel: Kernel, *, credential: bool) -> None:

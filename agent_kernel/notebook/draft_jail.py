@@ -20,6 +20,8 @@ from pathlib import Path
 from agent_kernel.sandbox import credentials, landlock, limits, seccomp, view
 from agent_kernel.sandbox.syscalls import checked, libc, numbers
 
+VARIABLE = "AGENT_KERNEL_HIDDEN"
+"""Set by the server for its kernels: its own directories."""
 MEMORY_MB = 4096
 PROCESSES = 256
 FILE_MB = 512
@@ -100,7 +102,8 @@ def follow_parent(parent: int) -> None:
 def readable_paths() -> list[str]:
     """Everything but what is nobody's business: dot entries of the home directory and of the notebook's directory,
     sidecars, Jupyter's and IPython's own directories, other processes."""
-    hidden = {os.path.realpath(path) for path in (*view.hidden_by_default(), *SECRETS)}
+    told = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    hidden = {os.path.realpath(path) for path in (*view.hidden_by_default(), *SECRETS, *told)}
     home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
     named = [path for path in (*view.interpreter(), *sys.path, *site.getsitepackages()) if path and path != "/"]
     found = [path for path in map(os.path.realpath, named) if not _holds(path, {home, here, *hidden})]

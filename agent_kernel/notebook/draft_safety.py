@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+import types
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -51,8 +52,8 @@ def _of_devices() -> str:
 
 
 def _of_threads() -> str:
-    if sys.gettrace() is not None and "pydevd" in sys.modules:
-        return "the debugger is on"
+    if not isinstance(os.fork, types.BuiltinFunctionType) or (sys.gettrace() is not None and "pydevd" in sys.modules):
+        return "your kernel is being debugged"
     if threading.active_count() > MAX_THREADS:
         return f"your kernel runs {threading.active_count()} threads"
     names = set(_thread_names())

@@ -16,6 +16,14 @@ TRAITS = {"python_in": ""}
 DF = "import pandas as pd\ndf = pd.DataFrame({'month': ['a', 'b', 'a'], 'rain': [1, 2, 3]})"
 KEEP = "Keep {} in your kernel? It runs the same code for real. [y]es / [n]o: "
 FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "
+LOOK = """import os
+print()
+for place in ('data', 'runtime'):
+    try:
+        print(place, os.listdir('../' + place))
+    except PermissionError:
+        print(place, 'not seen')
+print()"""
 XSS = """from IPython.display import HTML, Javascript, display
 display(HTML('<table><tr onclick="x()"><td>safe</td></tr></table><img src=https://a.example/?secret><script>x()</script>'))
 display(Javascript('alert(1)'))"""
@@ -54,6 +62,7 @@ SCRIPT = [
     *python("rebuilt in the sandbox", "kept = [1, 2]\nopen('a.txt', 'w').close()"),
     *python("so denied_one stays", "denied_one = 1"),
     *python("so it can not write", "open('denied.txt', 'w')"),
+    *python("look around the server", LOOK),
     *python("ask first", "asked_for = 1"),
     *python("for the run all", "kept_one = 11"),
     {"text": "ok", "loop": True},
@@ -281,3 +290,16 @@ async def test_what_live_code_may_not_do_is_not_done_by_keeping_it(notebook: Not
     assert "PermissionError" in refused.cards[0]
     await notebook.run("%agent allow live")
     assert (await notebook.run("%agent keep")).status == "ok"
+
+
+async def test_a_draft_sees_nothing_of_the_server(notebook: Notebook) -> None:
+    """Its store, with the conversations of other notebooks; connection files and their keys."""
+    assert (
+        "sessions.db"
+        in (await notebook.run("import os; print(os.listdir('../data'), os.listdir('../runtime'))")).printed
+    )
+    ran = await notebook.run("%%agent\nlook around the server", [])
+    assert [line for line in ran.cards[0].splitlines() if line.endswith(" not seen")] == [
+        "data not seen",
+        "runtime not seen",
+    ]
