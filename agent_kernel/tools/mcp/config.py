@@ -60,7 +60,7 @@ class McpServer:
         secrets: set[str] = set()
 
         def value(text: str, *, secret: bool = False) -> str:
-            made = VARIABLE.sub(lambda found: _variable(found, env, self.name, secrets), text)
+            made = VARIABLE.sub(lambda found: _variable(found, env, secrets), text)
             if secret and len(made) >= HIDDEN_FROM:
                 secrets.add(made)
             return made
@@ -192,11 +192,11 @@ def _kind(source: Mapping[str, Any], name: str) -> Kind:
     return kind
 
 
-def _variable(found: re.Match[str], env: Mapping[str, str], server: str, secrets: set[str]) -> str:
+def _variable(found: re.Match[str], env: Mapping[str, str], secrets: set[str]) -> str:
     name, fallback = found.group(1), found.group(2)
     value = env.get(name)
     if value is None and fallback is None:
-        raise InvalidRequest(f"MCP server {server}: the variable {name} is not set.")
+        raise InvalidRequest(f"The variable {name} is not set.")
     if value is not None and len(value) >= HIDDEN_FROM:
         secrets.add(value)
     return value if value is not None else str(fallback)

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +33,14 @@ MAX_REASON = 500
 
 
 class Gone(Exception):
-    """The server is not connected, and why. ``ran``: a call had been sent, so that it may have run."""
+    """The server is not connected, and why. ``ran``: a call had been sent, so that it may have run; ``untried``: it had
+    been, and the server refused it because it knew the session no more."""
 
-    def __init__(self, reason: str, *, ran: bool = False) -> None:
+    def __init__(self, reason: str, *, ran: bool = False, untried: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.ran = ran
+        self.untried = untried
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +134,25 @@ class Connection:
         return self._life.client
 
     async def call(self, name: str, arguments: dict[str, Any], progress: Any) -> Any:
-        """The SDK's result. Raises Gone, MCPError. Cancelling tells the server; nothing is ever sent twice."""
-        client = await self.client()
-        life = self._life
-        try:
-            return await client.call_tool(name, arguments, progress_callback=progress)
-        except Exception as error:
-            raise await self._why(life, error) from error
+        """The SDK's result. Raises Gone, MCPError. Cancelling tells the server; nothing is ever run twice."""
+        return await self._asked(lambda client: client.call_tool(name, arguments, progress_callback=progress))
 
     async def read(self, uri: str) -> Any:
         """The SDK's result. Raises Gone, MCPError."""
-        client = await self.client()
-        life = self._life
-        try:
-            return await client.read_resource(uri)
-        except Exception as error:
-            raise await self._why(life, error) from error
+        return await self._asked(lambda client: client.read_resource(uri))
+
+    async def _asked(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Once more, connected anew, only where the server refused to look at it."""
+        for again in (True, False):
+            client = await self.client()
+            life = self._life
+            try:
+                return await ask(client)
+            except Exception as error:
+                why = await self._why(life, error)
+                if not (again and isinstance(why, Gone) and why.untried):
+                    raise why from error
+        raise AssertionError("the second time it returned or raised")
 
     def hidden(self, text: str) -> str:
         """Without the secrets of its configuration."""
@@ -247,8 +252,9 @@ class Connection:
     async def _why(self, life: Life | None, error: Exception) -> Exception:
         """What a failed call means: the server answered so, or it is gone."""
         code = getattr(error, "code", None)
+        untried = life is not None and life.trace.forgotten
         lost = life is None or life.trace.ended.is_set() or code == sdk.CLOSED or _is_transport(error)
-        if not lost:
+        if not (lost or untried):
             return error
         said = "" if str(error) in ("", "Connection closed") else f" ({error})"
         if life is not None:
@@ -257,7 +263,8 @@ class Connection:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(_done(life.task), sdk.END_S)
             said += _last_words(life.trace.stderr)
-        return Gone(self.hidden(f"The connection ended during the call{said}.")[: 2 * MAX_REASON], ran=True)
+        reason = self.hidden(f"The connection ended during the call{said}.")[: 2 * MAX_REASON]
+        return Gone(reason, ran=not untried, untried=untried)
 
     def _told(self, error: BaseException, life: Life) -> str:
         while isinstance(error, BaseExceptionGroup):

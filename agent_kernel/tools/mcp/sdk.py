@@ -40,6 +40,7 @@ END_S = 4.0
 HTTP_S = 30.0
 CLOSED, UNREADABLE = -32000, -32603
 ENDPOINT_S = 3.0
+NO_SESSION = 404
 EVENTS = "text/event-stream"
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
 Changed: TypeAlias = Callable[[str], Awaitable[None]]
@@ -49,10 +50,12 @@ ClientOf: TypeAlias = "Callable[[Any], Client]"
 
 @dataclass(slots=True)
 class Trace:
-    """What is known of why a connection ended: the last it wrote to standard error, and what was wrong over HTTP."""
+    """What is known of why a connection ended: the last it wrote to standard error, what was wrong over HTTP,
+    and whether the server does not know the session any more: then it did nothing of what it was asked."""
 
     stderr: str = ""
     fault: str = ""
+    forgotten: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -138,6 +141,7 @@ def _factory(trace: Trace) -> Factory:
     class Bounded(httpx2.AsyncHTTPTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             reply = await super().handle_async_request(request)
+            trace.forgotten |= reply.status_code == NO_SESSION and "mcp-session-id" in request.headers
             streams = reply.headers.get("content-type", "").startswith(EVENTS)
             if not streams:  # those have a limit for each event
                 reply.stream = Counted(reply.stream)

@@ -132,7 +132,7 @@ async def test_a_secret_in_an_error_is_not_told(made: Made) -> None:
 async def test_a_variable_that_is_not_set_is_named(made: Made) -> None:
     client = made({"mcpServers": {"p": made.plain(env={"KEY": "${NOT_SET}"})}})
     assert await client.tools() == {}
-    assert client.notices == ["MCP server p can not be used: MCP server p: the variable NOT_SET is not set."]
+    assert client.notices == ["MCP server p can not be used: The variable NOT_SET is not set."]
     assert client.processes == []
 
 

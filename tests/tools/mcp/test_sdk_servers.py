@@ -89,6 +89,21 @@ async def test_a_server_that_knows_the_old_transport_only_is_found_out(made: Mad
         await check_results(client, "old")
 
 
+async def test_a_server_that_forgot_the_session_is_asked_again_in_a_new_one(made: Made) -> None:
+    """As after its restart, or half an hour of silence: it refused the call, so that nothing runs twice."""
+    port = free_port()
+    with subprocess.Popen([sys.executable, str(SERVERS / "plain_http.py"), str(port), str(made.log)]) as server:
+        try:
+            await until(lambda: _listens(port))
+            client = made({"mcpServers": {"h": {"url": f"http://127.0.0.1:{port}/mcp"}}})
+            assert (await client.call("h_count")).text == "count"
+            assert (await client.call("h_forget")).text == "forget"
+            assert (await client.call("h_count")).text == "count"
+            assert client.heard == ["count", "forget", "count"]
+        finally:
+            server.kill()
+
+
 async def test_local_only_lets_no_server_on_another_machine_be_asked(made: Made) -> None:
     client = made({"mcpServers": {"far": {"url": "https://mcp.example.com/mcp?key=sk-1234"}}}, local_only=True)
     assert await client.tools() == {}
