@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from agent_kernel.assembly import Runtime
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.permissions import DEFAULTS, AdminPolicy, Policy, strictest
+from agent_kernel.permissions import DEFAULTS, AdminPolicy, Policy, admin, strictest
 from agent_kernel.permissions.admin import places
 from agent_kernel.permissions.policy import STRICTNESS
 from agent_kernel.protocols import ToolSpec
+from agent_kernel.request import TurnRequest
+from agent_kernel.settings import Settings
 
 SEARCH = ToolSpec("mcp_docs_search", "", {}, kind="mcp", source="mcp")
 
@@ -53,17 +56,17 @@ def test_a_tool_that_is_called_as_a_kind_is_not_that_kind() -> None:
 @pytest.mark.parametrize("said", STRICTNESS)
 @pytest.mark.parametrize("kind", ["shell", "python.live", "rocket.launch"])
 def test_nothing_weakens_the_administrator(tmp_path: Path, kind: str, said: str) -> None:
-    admin = written(tmp_path, f'[policy]\n"{kind}" = "{said}"\n')
+    floor = written(tmp_path, f'[policy]\n"{kind}" = "{said}"\n')
     for server, request_, own in itertools.product(STRICTNESS, STRICTNESS, STRICTNESS):
-        policy = Policy(server, {kind: own, "t": own}, admin)
+        policy = Policy(server, {kind: own, "t": own}, floor)
         ruling = policy.ruling(ToolSpec("t", "", {}, kind=kind), request_)
         assert STRICTNESS.index(ruling.permission) >= STRICTNESS.index(said)
         assert ruling.firm is (said == "ask")
 
 
 def test_an_administrator_speaks_of_kinds_of_names_and_of_everything(tmp_path: Path) -> None:
-    admin = written(tmp_path, 'permission = "ask"\n[policy]\npython.live = "deny"\nmcp_docs_search = "deny"\n')
-    policy = Policy(admin=admin)
+    said = written(tmp_path, 'permission = "ask"\n[policy]\npython.live = "deny"\nmcp_docs_search = "deny"\n')
+    policy = Policy(admin=said)
     assert policy.ruling(ToolSpec("python", "", {}, kind="python.live")).permission == "deny"
     assert policy.ruling(SEARCH).permission == "deny"
     other = policy.ruling(ToolSpec("shell", "", {}, kind="shell"))
@@ -102,8 +105,8 @@ def test_where_nobody_wrote_a_policy_nobody_speaks(tmp_path: Path) -> None:
 def test_several_files_add_up(tmp_path: Path) -> None:
     for name, text in (("a", '[policy]\nweb = "ask"\n'), ("b", '[policy]\nweb = "deny"\nmcp = "deny"\n')):
         (tmp_path / name).write_text(text)
-    admin = AdminPolicy.read([tmp_path / "b", tmp_path / "a"])
-    policy = Policy(admin=admin)
+    said = AdminPolicy.read([tmp_path / "b", tmp_path / "a"])
+    policy = Policy(admin=said)
     rulings = {kind: policy.ruling(ToolSpec("t", "", {}, kind=kind)) for kind in ("web", "mcp", "shell")}
     assert {kind: ruling.permission for kind, ruling in rulings.items()} == {
         "web": "deny",
@@ -136,8 +139,26 @@ def test_a_file_that_this_user_could_write_holds_but_does_not_bind(
     assert file.binding, "root can write everything; nobody else wrote it for root"
 
 
+async def test_a_server_has_the_administrators_policy_whatever_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "policy.toml"
+    monkeypatch.setattr(admin, "places", lambda: (path,))
+    settings = Settings(
+        engine="openai_api", model="http://127.0.0.1:9/v1", store="memory", data_dir=tmp_path, policy={"shell": "auto"}
+    )
+    path.write_text('[policy]\nshell = "deny"\n')
+    runtime = Runtime.build(settings)
+    gate = runtime.gate(TurnRequest("x", permission="auto", answers=frozenset("*")))
+    assert gate.ruling(ToolSpec("shell", "", {}, kind="shell")).permission == "deny"
+    await runtime.aclose()
+    path.write_text("permission = 'perhaps'")
+    with pytest.raises(InvalidRequest, match="can not be used"):
+        Runtime.build(settings)
+
+
 def test_the_table_has_every_kind_and_every_name_that_is_spoken_of(tmp_path: Path) -> None:
-    admin = written(tmp_path, '[policy]\nweb_search = "deny"\n')
-    table = dict(Policy(own={"mcp_docs_search": "auto"}, admin=admin).table())
+    said = written(tmp_path, '[policy]\nweb_search = "deny"\n')
+    table = dict(Policy(own={"mcp_docs_search": "auto"}, admin=said).table())
     assert set(DEFAULTS) | {"web_search", "mcp_docs_search"} == set(table)
     assert (table["web_search"].permission, table["mcp_docs_search"].permission) == ("deny", "auto")
