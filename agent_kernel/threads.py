@@ -32,10 +32,12 @@ async def in_own_thread(function: Callable[[], T], name: str) -> T:
         error: Exception | None = None
         try:
             result = context.run(function)
-        except Exception as raised:  # noqa: BLE001  whoever waits gets it
-            error = raised
-        except BaseException as raised:  # noqa: BLE001  sys.exit() of a function is not the end of this process
-            error = RuntimeError(f"{type(raised).__name__}: {raised}")
+        except BaseException as raised:  # noqa: BLE001  whoever waits gets it
+            # sys.exit() of a function is not the end of this process, and a future can not hold a StopIteration.
+            if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
+                error = raised
+            else:
+                error = RuntimeError(f"{type(raised).__name__}: {raised}")
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)
 

@@ -2,8 +2,10 @@ import asyncio
 import gzip
 import socket
 import ssl
+import threading
 import zlib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 import trustme
@@ -251,6 +253,26 @@ async def test_a_reader_that_stops_early_leaves_nothing_open() -> None:
         async with fetcher(web).opened(web.url(), FILE) as (_, pieces):
             assert await anext(pieces)
         await asyncio.sleep(0)
+
+
+def held() -> tuple[int, int]:
+    return len(list(Path("/dev/fd").iterdir())), threading.active_count()
+
+
+async def test_many_fetches_leave_no_descriptor_and_no_thread() -> None:
+    pages = {"/": says(200, b"x"), "/big": says(200, b"x" * 90_000), "/on": moved("/"), "/gone": says(404)}
+    async with served(pages) as web:
+        one = fetcher(web)
+        await one.get(web.url())
+        before = held()
+        for _ in range(25):
+            await one.get(web.url("/on"))
+            for path in ("/big", "/gone"):
+                with pytest.raises(FetchFailed):
+                    await one.get(web.url(path), Bounds(bytes=1_000))
+        async with asyncio.timeout(20):
+            while any(now > then for now, then in zip(held(), before, strict=True)):
+                await asyncio.sleep(0.01)
 
 
 async def _read(pieces: AsyncIterator[bytes], sizes: list[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_kernel.errors import Forbidden
 from agent_kernel.lengths import CHARS_PER_TOKEN
-from agent_kernel.net.fetch import PAGE, Fetcher
+from agent_kernel.net.fetch import PAGE, Bounds, Fetcher
 from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.web.options import WebOptions, domain_of
 from agent_kernel.tools.web.readable import TYPES, Readable, Reader
@@ -35,6 +35,8 @@ FOREIGN = (
 )
 BOUNDS = replace(PAGE, bytes=16 << 20, types=TYPES)
 """A paper as PDF is larger than a page."""
+SEARCHED = replace(BOUNDS, bytes=PAGE.bytes)
+"""Of each of the ten pages of a search."""
 AROUND = 10_000
 """Characters that a result may have beside the text of the page: its URL alone may be long."""
 TITLE_CHARS = 200
@@ -61,11 +63,11 @@ class FetchPage:
         text = json.dumps({"note": FOREIGN, "sources": [source], "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"url": page.url, "results_count": 1, "sources": [source]})
 
-    async def read(self, url: str) -> Readable:
+    async def read(self, url: str, bounds: Bounds = BOUNDS) -> Readable:
         """Raises as ``call`` does."""
         if not self._options.lets(url):
             raise Forbidden(f"{domain_of(url) or 'This'} is not one of the domains that this request allows.")
-        page = await self._fetcher.get(url, BOUNDS)
+        page = await self._fetcher.get(url, bounds)
         if not self._options.lets(page.url):
             raise Forbidden(f"{domain_of(url)} led to {domain_of(page.url)}, which this request does not allow.")
         return await self._reader.read(page)

@@ -16,7 +16,7 @@ from agent_kernel.lengths import CHARS_PER_TOKEN
 from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.web import ranking
 from agent_kernel.tools.web.options import WebOptions, domain_of
-from agent_kernel.tools.web.page import FetchPage
+from agent_kernel.tools.web.page import SEARCHED, FetchPage
 from agent_kernel.tools.web.providers import RESULTS, Found, Query, SearchProvider
 
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
@@ -78,7 +78,7 @@ class WebSearch:
         if one.content:
             return one.content
         try:
-            return (await self._page.read(one.url)).text
+            return (await self._page.read(one.url, SEARCHED)).text
         except AgentKernelError:
             return ""
 
