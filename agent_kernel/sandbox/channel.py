@@ -34,7 +34,9 @@ class Channel:
             if body.get("id", self._run) != self._run:
                 return
             self._run = 0 if body["type"] == "done" else self._run
-            self._socket.sendall(frames if data is None else frames + _frame(b"B", data))
+            self._socket.sendall(frames if data is None else frames + b"B" + struct.pack(">I", len(data)))
+            if data is not None:
+                self._socket.sendall(data)
 
     def receive(self) -> dict[str, Any] | None:
         """The next request, with the bytes of what it gives; None at the end."""

@@ -49,6 +49,8 @@ from agent_kernel.sandbox.surroundings import Surroundings
 ENTER_S = 60.0
 """Guard for starting and jailing a process on a machine that is very busy."""
 END_S = 2.0
+BUFFER = 1 << 20
+"""Bytes of copies and pictures that are taken at once."""
 
 
 class JailedProcess:
@@ -104,7 +106,7 @@ class JailedProcess:
         for name, stream in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
             self._pipes[name] = Pipe(os.dup(stream.fileno()))
             stream.close()
-        reader, self._protocol = await asyncio.open_unix_connection(sock=ours)
+        reader, self._protocol = await asyncio.open_unix_connection(sock=ours, limit=BUFFER)
         lines, self._control = await asyncio.open_unix_connection(sock=control)
         # Opened here: the process can not have been reaped yet, so the pid is its own.
         pidfd = os.pidfd_open(self._process.pid)
