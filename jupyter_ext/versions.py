@@ -47,7 +47,9 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "output": dataclasses.asdict(request.output) if request.output else None,
     }
     if request.skills:
-        counted["skills"] = request.skills
+        counted["skills"] = list(request.skills)
+    if request.inputs or request.outputs:
+        counted["files"] = [list(request.inputs), [(one.path, one.format) for one in request.outputs]]
     if request.messages:
         counted["carried"] = [canonical.chain(request.messages)[-1], request.history]
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()

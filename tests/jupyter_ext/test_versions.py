@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from agent_kernel.agent import Agent, TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import SessionBusy
 from agent_kernel.events import TurnVersion
+from agent_kernel.files import Wanted
 from agent_kernel.messages import Media
 from agent_kernel.protocols import Sampling
 from agent_kernel.request import Note
@@ -204,3 +206,15 @@ async def test_code_that_ran_in_the_kernel_holds_while_its_variables_are_there()
     assert await cells.stored("a", "set x", alive=[turn], where="live") is not None
     await cells.ask("b", "say something", where="live")
     assert await cells.stored("b", "say something", where="live") is not None, "it ran nothing"
+
+
+def test_other_files_given_or_asked_for_are_another_question() -> None:
+    asked = TurnRequest("plot it", inputs=("file-1",), outputs=(Wanted("a.png"),))
+    others = [
+        replace(asked, inputs=("file-2",)),
+        replace(asked, inputs=()),
+        replace(asked, outputs=(Wanted("b.png"),)),
+        replace(asked, outputs=()),
+    ]
+    assert len({fingerprint(request, "m") for request in (asked, *others)}) == 5
+    assert fingerprint(replace(asked, outputs=(Wanted("./a.png"),)), "m") == fingerprint(asked, "m")
