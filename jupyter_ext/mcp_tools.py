@@ -35,7 +35,7 @@ Id = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class AgentArguments(Arguments):
