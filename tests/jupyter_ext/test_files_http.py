@@ -196,3 +196,22 @@ async def test_what_code_makes_of_a_file_it_was_given_is_kept_shown_and_told_aga
         assert (await client.get(f"agent/v1/files/{made['id']}/content")).content == b"A,B\n"
         await client.delete(f"agent/v1/sessions/{forked}")
         assert (await client.get(f"agent/v1/files/{made['id']}/content")).status_code == 404
+
+
+async def test_a_file_of_the_largest_size_takes_no_memory_of_the_server(server: AgentServer) -> None:
+    def most() -> int:
+        assert server.process is not None
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) << 10
+
+    async with server.client() as client:
+        await sent(client)
+        before = most()
+        file = (await sent(client, bytes(64 << 20), "large.bin")).json()
+        size = 0
+        async with client.stream("GET", f"agent/v1/files/{file['id']}/content") as reply:
+            async for chunk in reply.aiter_bytes():
+                size += len(chunk)
+        assert size == 64 << 20
+        assert most() - before < 32 << 20
+        await client.delete(f"agent/v1/files/{file['id']}")
