@@ -28,6 +28,7 @@ from agent_kernel.notebook.touched import NOTHING, Mark
 IDLE_S = 1800.0
 STATUSES = ("success", "error", "timeout", "interrupted")
 MAX_NAME = 200
+NO_OUTPUT = "(no output)"
 OWN_MAGICS = ("%agent", "%%agent")
 NOT_HERE = (
     "(A draft writes nowhere but in its temporary directory, reads no hidden files, and has no network, no input, no "
@@ -70,6 +71,7 @@ class Drafts:
         self._made: set[str] = set()
         self._unfit = ""
         self._proved = False
+        self._own_cell = True
         self.done: list[Drafted] = []
         shell.events.register("pre_run_cell", self._cell_runs)
         atexit.register(self.drop)
@@ -85,6 +87,11 @@ class Drafts:
             except DraftEnded as error:
                 self._unfit = str(error)
         return self._unfit
+
+    def begin(self) -> None:
+        """A turn begins. One that a person's own code asks for may find variables changed since the last one."""
+        if not self._own_cell:
+            self.drop()
 
     def prepared(self, code: str) -> str:
         """What will run: the code, after the imports it leaves out."""
@@ -174,13 +181,18 @@ class Drafts:
         self.done.append(Drafted(turn, code, changes, status != "success", names, read))
         self._made |= set(changes.names)
         refused = answer.get("refused") is True
-        text = "\n".join(part for part in (_text(answer, "text"), _of_changes(changes), NOT_HERE * refused) if part)
+        beside, said_in_python = _text(answer, "beside").rstrip(), _text(answer, "text")
+        if beside and said_in_python == NO_OUTPUT:
+            said_in_python = ""
+        parts = (beside, said_in_python, _of_changes(changes), NOT_HERE * refused)
+        text = "\n".join(part for part in parts if part)
         outcome = Outcome(str(status), text, _text(answer, "traceback"), _media(answer.get("media")), False)
         return DraftOutcome(outcome, refused)
 
     def _cell_runs(self, info: Any) -> None:
         """Code that is not ours changes what a copy was made of."""
-        if not str(getattr(info, "raw_cell", "") or "").lstrip().startswith(OWN_MAGICS):
+        self._own_cell = str(getattr(info, "raw_cell", "") or "").lstrip().startswith(OWN_MAGICS)
+        if not self._own_cell:
             self.drop()
 
 

@@ -28,6 +28,7 @@ TIMEOUT_S = 600.0
 GRACE_S = 3.0
 LOOK_S = 1.0
 CHUNK = 1 << 16
+BESIDE_CHARS = 4_000
 PREFIX = "agent-draft-"
 """Of the temporary directories; the number of the kernel's process follows."""
 MAX_SHOWN = 96 << 20
@@ -57,6 +58,7 @@ class DraftProcess:
         self._raw = dict(raw)
         self._decoders = {fd: codecs.getincrementaldecoder("utf-8")("replace") for fd in raw}
         self._frames = frames.Frames()
+        self._beside = ""
 
     @classmethod
     def start(cls, shell: Any) -> DraftProcess:
@@ -87,7 +89,8 @@ class DraftProcess:
         return draft
 
     def run(self, code: str, on_text: OnText, on_show: OnShow, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-        """What the call ended with. Raises DraftEnded when the process did not survive it; an interrupt ends it."""
+        """What the call ended with, and ``beside``: what was written past Python. Raises DraftEnded when the process
+        did not survive it; an interrupt ends it."""
         try:
             frames.write_all(self._requests, frames.of_json(frames.RUN, {"code": code}))
             return self._answer(frames.DONE, on_text, on_show, timeout_s)
@@ -123,13 +126,15 @@ class DraftProcess:
 
     def _answer(self, wanted: bytes, on_text: OnText, on_show: OnShow, timeout_s: float) -> dict[str, Any]:
         rounds = _Rounds(Watch(self.pid, self.directory), timeout_s)
+        self._beside = ""
         shown = 0
         while True:
             ready = select.select([self._results, *self._raw], [], [], LOOK_S)[0]
             for kind, body in self._read(ready, on_text):
                 if kind == wanted:
                     self._rest(on_text)
-                    return {**frames.mapping(body), **({"status": "timeout"} if rounds.stopping else {})}
+                    late = {"status": "timeout"} if rounds.stopping else {}
+                    return {**frames.mapping(body), **late, "beside": self._beside}
                 shown += len(body) if kind == frames.SHOW else 0
                 if kind == frames.SHOW and shown <= MAX_SHOWN:
                     on_show(frames.mapping(body))
@@ -160,6 +165,7 @@ class DraftProcess:
         """Written by C code or by programs that the code started."""
         data = os.read(fd, CHUNK)
         if text := self._decoders[fd].decode(data):
+            self._beside = (self._beside + text)[-BESIDE_CHARS:]
             on_text(self._raw[fd], text)
         if not data:
             os.close(fd)

@@ -153,6 +153,7 @@ class AgentMagics(Magics):
 
     def _body(self, request: Request, prompt: str, cell: str, session: str) -> dict[str, Any]:
         named = named_in_braces(prompt, self._shell.user_ns)
+        self._drafts.begin()
         place = self._place.of(request.where, live_is_allowed=self._is_allowed(session))
         copies = self._given(request, prompt, named, place)
         body: dict[str, Any] = {

@@ -63,6 +63,8 @@ SCRIPT = [
     *python("so denied_one stays", "denied_one = 1"),
     *python("so it can not write", "open('denied.txt', 'w')"),
     *python("look around the server", LOOK),
+    *python("print the town", "print(town)"),
+    *python("print the town", "print(town)"),
     *python("ask first", "asked_for = 1"),
     *python("for the run all", "kept_one = 11"),
     {"text": "ok", "loop": True},
@@ -178,6 +180,7 @@ async def test_ipythons_own_syntax_works_in_a_draft(notebook: Notebook) -> None:
     assert "from the shell" in ran.cards[0]
     assert "in a list&#x27;]" in ran.cards[0]
     assert "loop" in ran.cards[0]
+    assert (await told(notebook))[-1].startswith("from the shell\n['in a list']")
 
 
 async def test_an_interrupt_ends_the_draft_and_not_the_kernel(notebook: Notebook) -> None:
@@ -303,3 +306,10 @@ async def test_a_draft_sees_nothing_of_the_server(notebook: Notebook) -> None:
         "data not seen",
         "runtime not seen",
     ]
+
+
+async def test_a_turn_that_a_persons_own_code_asks_for_sees_what_is_there_by_then(notebook: Notebook) -> None:
+    loop = "for town in ('Ulm', 'Jena'):\n    get_ipython().run_cell_magic('agent', '', 'print the town')"
+    ran = await notebook.run(loop, [])
+    assert ran.status == "ok"
+    assert ("Ulm" in ran.cards[0], "Jena" in ran.cards[1]) == (True, True)
