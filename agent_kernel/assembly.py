@@ -12,15 +12,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from agent_kernel import __version__
 from agent_kernel.agent import Agent, TurnRequest
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.local.environment import interpreter
 from agent_kernel.engines.named import NamedEngines, engine_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
-from agent_kernel.engines.openai_api.engine import OpenAIEngine
-from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import AgentKernelError, InvalidRequest, StoreError
 from agent_kernel.events import Body, Notice
 from agent_kernel.exits import Exits
@@ -28,13 +25,12 @@ from agent_kernel.file_registry import FileRegistry
 from agent_kernel.net.guard import Guard
 from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
 from agent_kernel.permissions.memory import grants_of
-from agent_kernel.protocols import Engine, Sandbox, Tool, ToolSpec
+from agent_kernel.protocols import Engine, Sandbox, ToolSpec
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sandbox.view import hidden_by_default
 from agent_kernel.sessions.afterwards import Afterwards
 from agent_kernel.sessions.compaction import CompactionPolicy, Compactor
-from agent_kernel.sessions.files import FilesStore
 from agent_kernel.sessions.folding import Folding
 from agent_kernel.sessions.ledger import Ledger
 from agent_kernel.sessions.limited import LimitedStore, limited
@@ -50,20 +46,10 @@ from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.settings import OFF, Permission, Settings
 from agent_kernel.skills.store import SkillStore
+from agent_kernel.tool_sources import Parts, sources_of
 from agent_kernel.tools.attached import Attached
-from agent_kernel.tools.dispatch import DispatchTools
-from agent_kernel.tools.functions import FunctionTools, as_tool
-from agent_kernel.tools.mcp.source import McpTools
-from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
-from agent_kernel.tools.files import FileTools
-from agent_kernel.tools.python import PythonTools
-from agent_kernel.tools.recall import RecallTools
-from agent_kernel.tools.shell import ShellTools
-from agent_kernel.tools.skills import SkillTools
-from agent_kernel.tools.source import Occasion, ToolSource, gather
-from agent_kernel.tools.web.source import WebTools
-from agent_kernel.tools.workplace import AllowedOnce
+from agent_kernel.tools.source import Occasion, gather
 from agent_kernel.trust import Trust
 
 log = logging.getLogger(__name__)
@@ -74,6 +60,8 @@ SWEEP_EVERY_S = 3600.0
 def _scripted(settings: Settings) -> Engine:
     if not settings.script:
         raise InvalidRequest("The scripted engine needs a script.", hint="Set script (AGENT_KERNEL_SCRIPT) to a file.")
+    from agent_kernel.engines.scripted import ScriptedEngine
+
     return ScriptedEngine(Path(settings.script))
 
 
@@ -103,7 +91,15 @@ def _openai_api(settings: Settings) -> Engine:
         raise InvalidRequest(
             "The engine openai_api needs a url.", hint="Set model to URL#MODEL, or name one of engines."
         )
+    from agent_kernel.engines.openai_api.engine import OpenAIEngine
+
     return OpenAIEngine(Endpoint.of_url(settings.model))
+
+
+def _files_store(settings: Settings) -> SessionStore:
+    from agent_kernel.sessions.files import FilesStore
+
+    return FilesStore(settings.data_dir / "sessions", quota=_quota(settings))
 
 
 def _quota(settings: Settings) -> Quota:
@@ -118,7 +114,7 @@ STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
         "sqlite": lambda settings: SqliteStore(
             settings.data_dir / "sessions.db", durable=settings.durable, quota=_quota(settings)
         ),
-        "files": lambda settings: FilesStore(settings.data_dir / "sessions", quota=_quota(settings)),
+        "files": _files_store,
         "memory": lambda settings: MemoryStore(quota=_quota(settings)),
     }
 )
@@ -154,21 +150,10 @@ def _observers(settings: Settings) -> Observers:
     return Observers(found)
 
 
-def _functions(settings: Settings) -> list[Tool]:
-    """Raises InvalidRequest for one that can not be loaded, or that a model could not call."""
-    return [as_tool(_found(name.strip())) for name in settings.functions.split(",") if name.strip()]
-
-
 def _transcripts(settings: Settings) -> LiveTranscripts | None:
     if settings.transcripts.lower() in ("", *OFF):
         return None
     return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
-
-
-def has_tool(settings: Settings, group: str) -> bool:
-    """Whether the server has this group of tools."""
-    named = {name.strip() for name in settings.tools.split(",")}
-    return group in named or "agent" in named
 
 
 class Runtime:
@@ -197,45 +182,24 @@ class Runtime:
         self.trust = Trust(settings.trust_path)
         self.skills = SkillStore(settings.skills_path)
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
-        self.sources = self._sources()
+        self.sources = sources_of(self._parts())
         self.folding = Folding(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
-    def _sources(self) -> list[ToolSource]:
-        """What turns may have, by the setting ``tools``."""
-        settings, found = self.settings, list[ToolSource]()
-        surface, once = settings.surface == "on", AllowedOnce()
-        network = settings.sandbox_network or "none"
-        if has_tool(settings, "python"):
-            found.append(
-                PythonTools(
-                    self.sandbox, self.offers, settings.run_timeout_s, surface=surface, once=once, network=network
-                )
-            )
-        if has_tool(settings, "shell"):
-            found.append(
-                ShellTools(self.sandbox, settings.shell_timeout_s, surface=surface, once=once, network=network)
-            )
-        if self.files is not None:
-            always, shell = has_tool(settings, "files"), has_tool(settings, "shell")
-            found.append(FileTools(self.files, self.sandbox, always=always, shell=shell))
-        if has_tool(settings, "notebook"):
-            found.append(NotebookTools(self.offers))
-        if has_tool(settings, "recall") or settings.recall == "on":
-            found.append(RecallTools(self.store, lambda: self.root))
-        if has_tool(settings, "skills"):
-            found.append(SkillTools(self.skills, self.sandbox, shell=has_tool(settings, "shell")))
-        if has_tool(settings, "mcp"):
-            found.append(McpTools(settings.mcp_config, self.exits, trust=self.trust, version=__version__))
-        if has_tool(settings, "web"):
-            found.append(WebTools(settings.web, self.guard, self.exits))
-        if has_tool(settings, "functions"):
-            found.append(FunctionTools(_functions(settings)))
-        if has_tool(settings, "notebook") or has_tool(settings, "functions"):
-            found.append(NotebookFunctions(self.offers))  # the last: a client's names take no other tool's place
-        if has_tool(settings, "dispatch"):
-            found.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, self.exits))
-        return found
+    def _parts(self) -> Parts:
+        return Parts(
+            self.settings,
+            self.store,
+            self.sandbox,
+            self.offers,
+            self.files,
+            self.exits,
+            self.guard,
+            self.trust,
+            self.skills,
+            root=lambda: self.root,
+            load=_found,
+        )
 
     @classmethod
     def build(cls, settings: Settings) -> Runtime:

@@ -128,7 +128,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         set(),
     ),
-    "agent_kernel.assembly": ((*PARTS, "agent_kernel"), set()),
+    "agent_kernel.assembly": ((*PARTS, "agent_kernel.tool_sources"), set()),
+    "agent_kernel.tool_sources": ((*PARTS, "agent_kernel"), set()),
     "agent_kernel.places": (CORE, set()),
     "agent_kernel.__main__": (("agent_kernel.cli",), set()),
     "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places"), set()),
@@ -155,6 +156,9 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
 
 # file: the libraries that it imports inside a function, at their first use. Nothing else is imported inside functions.
 LAZY: dict[str, set[str]] = {
+    # Where everything is put together: what is not asked for is not loaded.
+    "agent_kernel/assembly.py": {"agent_kernel"},
+    "agent_kernel/tool_sources.py": {"agent_kernel"},
     "agent_kernel/cli/table.py": {"rich"},
     "agent_kernel/engines/local/chat_template.py": {"transformers"},
     "agent_kernel/engines/local/declared_parser.py": {"transformers"},

@@ -21,7 +21,8 @@ from typing import Any
 from agent_kernel.messages import Media, Status
 from agent_kernel.notebook.imports import missing_imports
 from agent_kernel.protocols import RunResult, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.python import SANDBOXED, told
+from agent_kernel.tools.python import SANDBOXED
+from agent_kernel.tools.workplace import told
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,0 +1,102 @@
+"""Which tools a server has, by the setting ``tools``. What one group alone needs is loaded when that group is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel import __version__
+from agent_kernel.exits import Exits
+from agent_kernel.file_registry import FileRegistry
+from agent_kernel.net.guard import Guard
+from agent_kernel.protocols import Sandbox
+from agent_kernel.sessions.store import SessionStore
+from agent_kernel.settings import Settings
+from agent_kernel.skills.store import SkillStore
+from agent_kernel.tools.files import FileTools
+from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
+from agent_kernel.tools.offers import Offers
+from agent_kernel.tools.python import PythonTools
+from agent_kernel.tools.source import ToolSource
+from agent_kernel.tools.workplace import AllowedOnce
+from agent_kernel.trust import Trust
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What tools of one server share. ``root`` tells the contents root when a turn begins; ``load`` gives what
+    ``package.module:name`` names, or raises InvalidRequest."""
+
+    settings: Settings
+    store: SessionStore
+    sandbox: Sandbox
+    offers: Offers
+    files: FileRegistry | None
+    exits: Exits
+    guard: Guard
+    trust: Trust
+    skills: SkillStore
+    root: Callable[[], str]
+    load: Callable[[str], Any]
+
+    def has(self, *groups: str) -> bool:
+        """Whether the server has any of these groups of tools."""
+        named = {name.strip() for name in self.settings.tools.split(",")}
+        return "agent" in named or bool(named & set(groups))
+
+
+def sources_of(parts: Parts) -> list[ToolSource]:
+    """In the order in which a model reads them; of two tools with one name the first stays. Raises InvalidRequest for
+    a function of the settings that can not be a tool."""
+    settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
+    surface, once, network = settings.surface == "on", AllowedOnce(), settings.sandbox_network or "none"
+    if parts.has("python"):
+        found.append(
+            PythonTools(
+                parts.sandbox, parts.offers, settings.run_timeout_s, surface=surface, once=once, network=network
+            )
+        )
+    if shell:
+        from agent_kernel.tools.shell import ShellTools
+
+        found.append(ShellTools(parts.sandbox, settings.shell_timeout_s, surface=surface, once=once, network=network))
+    if parts.files is not None:
+        found.append(FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell))
+    if parts.has("notebook"):
+        found.append(NotebookTools(parts.offers))
+    if parts.has("recall") or settings.recall == "on":
+        from agent_kernel.tools.recall import RecallTools
+
+        found.append(RecallTools(parts.store, parts.root))
+    found += _from_elsewhere(parts)
+    if parts.has("notebook", "functions"):
+        found.append(NotebookFunctions(parts.offers))  # a client's names take no other tool's place
+    if parts.has("dispatch"):
+        from agent_kernel.tools.dispatch import DispatchTools
+
+        found.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, parts.exits))
+    return found
+
+
+def _from_elsewhere(parts: Parts) -> list[ToolSource]:
+    """Tools that other people wrote, or that lead out of this machine."""
+    settings, found = parts.settings, list[ToolSource]()
+    if parts.has("skills"):
+        from agent_kernel.tools.skills import SkillTools
+
+        found.append(SkillTools(parts.skills, parts.sandbox, shell=parts.has("shell")))
+    if parts.has("mcp"):
+        from agent_kernel.tools.mcp.source import McpTools
+
+        found.append(McpTools(settings.mcp_config, parts.exits, trust=parts.trust, version=__version__))
+    if parts.has("web"):
+        from agent_kernel.tools.web.source import WebTools
+
+        found.append(WebTools(settings.web, parts.guard, parts.exits))
+    if parts.has("functions"):
+        from agent_kernel.tools.functions import FunctionTools, as_tool
+
+        names = [name.strip() for name in settings.functions.split(",") if name.strip()]
+        found.append(FunctionTools([as_tool(parts.load(name)) for name in names]))
+    return found
