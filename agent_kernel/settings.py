@@ -91,7 +91,8 @@ class Settings:
     ``quota_sessions`` and ``quota_gb`` of text and media a namespace gets nothing new (0 = no quota).
 
     ``tools`` that turns have: names or groups (python, shell, files, web, skills, mcp, functions, dispatch, notebook,
-    recall) with commas between; ``agent`` is all of them. A request only narrows them.
+    recall) with commas between; ``agent`` is all of them. Most wait for a setting of their own, and a request only
+    narrows them. Models that call in a code fence use python alone.
 
     The sandbox: ``sandbox`` on: what can not be isolated as it should be does not run; auto: it runs with what this
     system has, and says what is missing; off: without isolation. ``sandbox_profile`` developer sees the tools and
@@ -106,8 +107,9 @@ class Settings:
     ``policy`` makes kinds or names of tools stricter or freer: ``{mcp: auto, shell: ask}``; as a variable a JSON
     object. An administrator's file (``/etc/agent-kernel/policy.toml``) can only be made stricter.
     ``python_in`` is where python of a notebook's turns runs when a cell does not say: live (in the person's kernel,
-    after asking), draft (in a copy of it that changes nothing) or sandbox; if empty a draft, where one can be made, else
-    live. ``approval_timeout_s``: a client of the API is waited for so long, then it is no (0 = as long as it takes).
+    after asking), draft (in a copy of it that changes nothing) or sandbox; if empty a draft, where one can be made,
+    else live. ``approval_timeout_s``: a client of the API is waited for so long, then it is no (0 = as long as it
+    takes).
 
     ``web``: off, duckduckgo, searxng:URL, or package.module:function. ``web_hosts``: private hosts that may be fetched
     from all the same. ``skills_dir``: where skills are kept. ``mcp_config``: a JSON file of MCP servers. ``functions``:
@@ -157,7 +159,7 @@ class Settings:
     max_history_turns: int = BY_PRESET
     quota_sessions: int = 100_000
     quota_gb: float = 50.0
-    tools: str = "python"
+    tools: str = "python,shell,files,notebook,skills,mcp,web,functions,dispatch"
     sandbox: SandboxMode = "auto"
     sandbox_profile: Profile = "developer"
     sandbox_network: Network = ""
