@@ -101,7 +101,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         {"jsonschema"},
     ),
     "agent_kernel.net": ((*VALUES, "agent_kernel.exits", "agent_kernel.threads"), set()),
-    "agent_kernel.sandbox": ((*CORE, "agent_kernel.exits", "agent_kernel.net"), set()),
+    "agent_kernel.sandbox": ((*CORE, "agent_kernel.net", "agent_kernel.threads"), set()),
     "agent_kernel.engines": (CORE, {"filelock", "jsonschema", "referencing", "tqdm"}),
     "agent_kernel.context": ((*CORE, "agent_kernel.sessions.responses"), set()),
     "agent_kernel.request": ((*CORE, "agent_kernel.sessions.reconcile"), set()),

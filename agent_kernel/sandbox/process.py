@@ -45,6 +45,7 @@ from agent_kernel.sandbox.output import Output, Pipe
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.run import Run, StopReason
 from agent_kernel.sandbox.surroundings import Surroundings
+from agent_kernel.threads import in_own_thread
 
 ENTER_S = 60.0
 """Guard for starting and jailing a process on a machine that is very busy."""
@@ -66,6 +67,7 @@ class JailedProcess:
         self._policy = policy
         self._surroundings = surroundings
         self._way = way
+        self._counted: asyncio.Task[dict[str, str]]
         self._group = 0
         self._pipes: dict[str, Pipe] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -97,6 +99,9 @@ class JailedProcess:
                 start_new_session=True,
             )
         self = cls(process, policy, surroundings, way)
+        # While it is warm: the kernel takes some ms to move a process.
+        count = partial(surroundings.count, process.pid, policy.limits())
+        self._counted = asyncio.create_task(in_own_thread(count, "control group of a jail"))
         await self._connect(ours, control)
         return self
 
@@ -119,8 +124,7 @@ class JailedProcess:
     async def enter(self, spec: Spec) -> dict[str, dict[str, Any]]:
         """Becomes the jail of one session; returns the layers. Raises SandboxUnavailable, and is ended then."""
         self._follows = bool(spec.read)
-        counted = self._surroundings.count(self._process.pid, spec.limits)
-        self._tell(asdict(spec) | {"counted": counted})
+        self._tell(asdict(spec) | {"counted": await self._counted})
         try:
             async with asyncio.timeout(ENTER_S):
                 ready = await self._entered
@@ -365,6 +369,7 @@ class JailedProcess:
             if self._run is None:
                 pipe.close()
         self._way.close()
+        await asyncio.wait([self._counted])
         await self._surroundings.aclose()
 
 

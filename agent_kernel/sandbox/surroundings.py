@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
 
 from agent_kernel.sandbox.cgroup import Cgroups, Scope
 from agent_kernel.sandbox.proxy import Proxy, Reach
+from agent_kernel.threads import in_own_thread
 
 EXTRA = 4
 """Tasks of ours in the group: the supervisor, process 1 and what they need for a moment."""
@@ -52,4 +52,4 @@ class Surroundings:
         if self._proxy is not None:
             await self._proxy.aclose()
         if not self._scope.remove():
-            await asyncio.to_thread(self._scope.close)
+            await in_own_thread(self._scope.close, "end of a control group")
