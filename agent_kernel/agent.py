@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent_kernel.context import INSTRUCTIONS, Context, View
-from agent_kernel.conversation import LOST, Conversation, Prepared
+from agent_kernel.conversation import LOST, Conversation
 from agent_kernel.errors import AgentKernelError, Conflict
 from agent_kernel.events import (
     Body,
@@ -32,10 +32,9 @@ from agent_kernel.events import (
     TurnStarted,
     TurnState,
 )
-from agent_kernel.messages import Media, Message, Part, ToolCall, Usage, assistant
+from agent_kernel.messages import Media, Part, ToolCall, Usage
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import (
-    CallChunk,
     Chunk,
     EndChunk,
     Engine,
@@ -47,8 +46,9 @@ from agent_kernel.protocols import (
     ToolSpec,
     WaitChunk,
 )
+from agent_kernel.reply import Reply
 from agent_kernel.request import Note, TurnRequest
-from agent_kernel.sessions.account import CallTally
+from agent_kernel.running_turn import Running
 from agent_kernel.sessions.admission import ORIGIN
 from agent_kernel.sessions.afterwards import Afterwards, Answered
 from agent_kernel.sessions.input_hook import InputHook
@@ -82,58 +82,6 @@ class TurnResult:
     rounds: int
     error: AgentKernelError | None = None
     saved: int = 0
-
-
-@dataclass(slots=True)
-class Running:
-    """A turn that runs, and what it has so far; a turn that is stopped tells from this."""
-
-    request: TurnRequest
-    opened: OpenTurn
-    announce: Emit
-    calls: CallTally = field(default_factory=CallTally)
-    share: float = 0.0
-    messages: list[Message] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
-    rounds: int = 0
-    text: str = ""
-    saved: int = 0
-    media: dict[str, bytes] = field(default_factory=dict)
-    place: Prepared | None = None
-    tools: tuple[str, ...] = ()
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What is known of the turn at its end."""
-        return {"tools": list(self.tools), **self.calls.record}
-
-    def emit(self, body: Body) -> None:
-        self.calls.note(body)
-        self.announce(body)
-
-    async def begin(self, prepared: Prepared) -> None:
-        """What the model sees of this turn and what is stored of it need not be the same."""
-        self.messages.extend(prepared.current)
-        if prepared.behind is not None or prepared.earlier:
-            self.place = prepared
-        await self._store(prepared.said)
-
-    async def save(self, *messages: Message) -> None:
-        """What came in this turn: seen by the model and stored, whatever was shown of the conversation before."""
-        await self._store(messages)
-        self.messages.extend(messages)
-        self.text = next((message.text for message in reversed(messages) if message.role == "assistant"), self.text)
-
-    async def _store(self, messages: Sequence[Message]) -> None:
-        """The first items take their place, and make its branch if it needs one: none is ever empty."""
-        if not messages:
-            return
-        place, self.place = self.place, None
-        if place is not None:
-            items = await self.opened.append_at(messages, place.behind, place.earlier)
-        else:
-            items = await self.opened.append(messages)
-        self.saved += len(items)
 
 
 class Agent:
@@ -396,37 +344,6 @@ class Agent:
         turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault))
         await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
-
-
-@dataclass(slots=True)
-class Reply:
-    """What one model call has said so far."""
-
-    text: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
-    end: EndChunk | None = None
-
-    def add(self, chunk: Chunk) -> None:
-        match chunk:
-            case TextChunk(text):
-                self.text.append(text)
-            case ReasoningChunk(text):
-                self.reasoning.append(text)
-            case CallChunk(call):
-                self.calls.append(call)
-            case EndChunk():
-                self.end = chunk
-
-    @property
-    def worth_saving(self) -> bool:
-        return self.end is not None or bool(self.text or self.reasoning)
-
-    @property
-    def message(self) -> Message:
-        """Calls of a reply that did not come to its end never run, so they are not part of it."""
-        said = assistant("".join(self.text), self.calls if self.end else (), "".join(self.reasoning))
-        return said if self.end else said.with_status("interrupted")
 
 
 def _request(request: TurnRequest | str) -> TurnRequest:

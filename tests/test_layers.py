@@ -107,6 +107,17 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.request": ((*CORE, "agent_kernel.sessions.reconcile"), set()),
     "agent_kernel.conversation": ((*CORE, "agent_kernel.request", "agent_kernel.sessions"), set()),
     "agent_kernel.toolbox": (CORE, {"jsonschema", "referencing"}),
+    "agent_kernel.reply": (CORE, set()),
+    "agent_kernel.running_turn": (
+        (
+            *CORE,
+            "agent_kernel.conversation",
+            "agent_kernel.request",
+            "agent_kernel.sessions.account",
+            "agent_kernel.sessions.ledger",
+        ),
+        set(),
+    ),
     "agent_kernel.agent": (
         (
             *CORE,

@@ -1,0 +1,66 @@
+"""A turn while it runs: what was asked, what came of it so far, and what of that is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.conversation import Prepared
+from agent_kernel.events import Body, Emit
+from agent_kernel.messages import Message, Usage
+from agent_kernel.request import TurnRequest
+from agent_kernel.sessions.account import CallTally
+from agent_kernel.sessions.ledger import OpenTurn
+
+
+@dataclass(slots=True)
+class Running:
+    """A turn that runs, and what it has so far; a turn that is stopped tells from this."""
+
+    request: TurnRequest
+    opened: OpenTurn
+    announce: Emit
+    calls: CallTally = field(default_factory=CallTally)
+    share: float = 0.0
+    messages: list[Message] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    rounds: int = 0
+    text: str = ""
+    saved: int = 0
+    media: dict[str, bytes] = field(default_factory=dict)
+    place: Prepared | None = None
+    tools: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What is known of the turn at its end."""
+        return {"tools": list(self.tools), **self.calls.record}
+
+    def emit(self, body: Body) -> None:
+        self.calls.note(body)
+        self.announce(body)
+
+    async def begin(self, prepared: Prepared) -> None:
+        """What the model sees of this turn and what is stored of it need not be the same."""
+        self.messages.extend(prepared.current)
+        if prepared.behind is not None or prepared.earlier:
+            self.place = prepared
+        await self._store(prepared.said)
+
+    async def save(self, *messages: Message) -> None:
+        """What came in this turn: seen by the model and stored, whatever was shown of the conversation before."""
+        await self._store(messages)
+        self.messages.extend(messages)
+        self.text = next((message.text for message in reversed(messages) if message.role == "assistant"), self.text)
+
+    async def _store(self, messages: Sequence[Message]) -> None:
+        """The first items take their place, and make its branch if it needs one: none is ever empty."""
+        if not messages:
+            return
+        place, self.place = self.place, None
+        if place is not None:
+            items = await self.opened.append_at(messages, place.behind, place.earlier)
+        else:
+            items = await self.opened.append(messages)
+        self.saved += len(items)
