@@ -15,8 +15,9 @@ from agent_kernel.contracts.talk import KEY, Talk, calls, result
 from agent_kernel.errors import InvalidRequest, SessionNotFound
 from agent_kernel.messages import user
 from agent_kernel.sessions.grant import UNANSWERED, Grant, Question
+from agent_kernel.sessions.grants import Grants
 from agent_kernel.sessions.model import Owner, SessionKey
-from agent_kernel.sessions.store import Grants, SessionStore
+from agent_kernel.sessions.store import SessionStore
 
 OTHER = SessionKey("local", "other")
 LIVE = Grant("python.live", "python", "approve", 1.0)

@@ -12,7 +12,7 @@ from agent_kernel.events import ApprovalRequired, ApprovalResolved, Emit
 from agent_kernel.permissions.answer import Answer, Verdict, verdict_of
 from agent_kernel.permissions.memory import MemoryGrants
 from agent_kernel.sessions.grant import UNANSWERED, Grant, Question
-from agent_kernel.sessions.store import Grants
+from agent_kernel.sessions.grants import Grants
 
 GONE = {
     "waiting": "it waits at another server, or its server stopped",

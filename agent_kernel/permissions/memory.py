@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from agent_kernel.sessions.grant import Grant, Question
+from agent_kernel.sessions.grants import Grants
 from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.store import Grants
 
 MAX_QUESTIONS = 10_000
 """The oldest ones are forgotten: an answer to one of them is then an answer to nothing."""

@@ -7,9 +7,10 @@ from typing import Any, TypeAlias, cast
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.sessions.grant import Question
+from agent_kernel.sessions.grants import Grants
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Session, SessionKey, Turn, new_id
-from agent_kernel.sessions.store import FileStore, Grants, SessionStore
+from agent_kernel.sessions.store import FileStore, SessionStore
 
 PREFIX = "private:"
 Turns: TypeAlias = list[Turn]

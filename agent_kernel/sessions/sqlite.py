@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from agent_kernel.events import TurnState
-from agent_kernel.files import File
 from agent_kernel.messages import Message, Usage
 from agent_kernel.sessions import recovery, stored
 from agent_kernel.sessions.blobs import BlobFiles
 from agent_kernel.sessions.database import Database
-from agent_kernel.sessions.grant import Grant, Question
 from agent_kernel.sessions.model import (
     Bound,
     Branch,
@@ -33,12 +31,12 @@ from agent_kernel.sessions.model import (
     Turn,
     valid_id,
 )
+from agent_kernel.sessions.sqlite_files import SqliteFiles
+from agent_kernel.sessions.sqlite_grants import SqliteGrants
 from agent_kernel.sessions.tables import (
     bindings,
     blobs,
     branches,
-    files,
-    grants,
     items,
     mending,
     openings,
@@ -62,18 +60,14 @@ Sessions: TypeAlias = list[Session]
 Turns: TypeAlias = list[Turn]
 Branches: TypeAlias = list[Branch]
 Summaries: TypeAlias = list[Summary]
-Granted: TypeAlias = list[Grant]
 Paths: TypeAlias = list[str]
 Faults: TypeAlias = list[Fault]
 Bindings: TypeAlias = list[Bound]
 Hits: TypeAlias = list[Hit]
 Pairs: TypeAlias = list[tuple[str, str]]
-Files: TypeAlias = list[File]
-Keys: TypeAlias = list[SessionKey]
-Owned: TypeAlias = list[tuple[SessionKey, File]]
 
 
-class SqliteStore:
+class SqliteStore(SqliteFiles, SqliteGrants):
     """A SessionStore in the file ``path`` (made with mode 0600 at first use, its directory with 0700); None: in memory.
 
     Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
@@ -92,10 +86,10 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = None if path is None else Path(path).absolute()
-        self._clock = clock
-        self._guard = Guard(quota)
         beside = None if self.path is None else BlobFiles(self.path.with_name(f"{self.path.name}.blobs"))
-        self._database = Database(self.path, durable=durable, files=beside)
+        database = Database(self.path, durable=durable, files=beside)
+        SqliteFiles.__init__(self, database, Guard(quota), clock)
+        SqliteGrants.__init__(self, database)
 
     async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
         """A write that makes a session, or a turn of it: within the quota."""
@@ -315,39 +309,6 @@ class SqliteStore:
         known = dict(blobs)
         return await self._growing(whole.session.key, lambda db: wholes.write(db, whole, known, self._clock()))
 
-    # ------------------------------------------------------------------------------------------- files
-
-    async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
-        batch = tuple(new)
-        size = sum(file.size for file, _ in batch)
-
-        def work(db: sqlite3.Connection) -> None:
-            self._guard.check(db, key, self._clock(), size)
-            files.add(db, key, batch, self._clock())
-
-        await self._database.write(work)
-
-    async def file(self, key: SessionKey, id: str) -> File | None:
-        return await self._database.read(lambda db: files.listed_one(db, key, id))
-
-    async def files(self, key: SessionKey) -> Files:
-        return await self._database.read(lambda db: files.listed(db, key))
-
-    async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
-        return await self._database.read(lambda db: files.body(db, key, id))
-
-    async def remove_file(self, key: SessionKey, id: str) -> bool:
-        return await self._database.write(lambda db: files.remove(db, key, id, self._clock()))
-
-    async def sessions_of_file(self, namespace: str, id: str) -> Keys:
-        return await self._database.read(lambda db: files.owners(db, namespace, id))
-
-    async def all_files(
-        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
-    ) -> Owned:
-        stored.checked_limit(limit)
-        return await self._database.read(lambda db: files.everywhere(db, namespace, sessions, limit))
-
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)
         return await self._database.write(lambda db: wholes.clear_outputs(db, key, chosen, text, self._clock()))
@@ -384,27 +345,6 @@ class SqliteStore:
 
     async def paths(self, root: str, session: SessionKey) -> Paths:
         return await self._database.read(lambda db: bindings.paths(db, root, session))
-
-    # ------------------------------------------------------------------------------------------- grants
-
-    async def grants(self, key: SessionKey) -> Granted:
-        return await self._database.read(lambda db: grants.listed(db, key))
-
-    async def grant(self, key: SessionKey, grant: Grant) -> None:
-        await self._database.write(lambda db: grants.add(db, key, grant))
-
-    async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
-        return await self._database.write(lambda db: grants.revoke(db, key, kind, tool))
-
-    async def ask(self, question: Question) -> None:
-        await self._database.write(lambda db: grants.ask(db, question))
-
-    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
-        stored.text(question.message, "message")
-        return await self._database.write(lambda db: grants.answer(db, question, grant))
-
-    async def question(self, namespace: str, id: str) -> Question | None:
-        return await self._database.read(lambda db: grants.found(db, namespace, id))
 
     # ------------------------------------------------------------------------------------------- care
 

@@ -1,4 +1,5 @@
-"""The seam of a session store, in small parts; implementations do not inherit from these.
+"""The seam of a session store, in small parts; implementations do not inherit from these. Those that keep files and
+decisions are ``session_files.py`` and ``grants.py``.
 
 Every operation is one transaction: all of it or nothing, also when the caller is cancelled, who then learns the outcome
 as the cause of the CancelledError. Every change of a session raises its ``revision``. ``limit``: None = all, 0 = none,
@@ -8,13 +9,11 @@ negative = InvalidRequest. Errors are those of ``errors.py``; any operation may 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from agent_kernel.events import TurnState
-from agent_kernel.files import File
 from agent_kernel.messages import Message, Usage
-from agent_kernel.sessions.grant import Grant, Question
+from agent_kernel.sessions.grants import Grants
 from agent_kernel.sessions.model import (
     Bound,
     Branch,
@@ -30,6 +29,7 @@ from agent_kernel.sessions.model import (
     Summary,
     Turn,
 )
+from agent_kernel.sessions.session_files import SessionFiles
 from agent_kernel.sessions.whole import Whole
 
 
@@ -313,41 +313,6 @@ class Wholes(Protocol):
         ...
 
 
-class SessionFiles(Protocol):
-    """Files of sessions: what tools made and what people brought. A part that a store of one's own may leave out: then
-    files are not kept. They go with their session, and when it is cleared; a fork has those of its turns."""
-
-    async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
-        """All or none, each with its bytes, or a path where they are written and synced (a copy or link is made), or,
-        for a file with an error, None. Raises SessionNotFound, Conflict for an id that the session has, QuotaExceeded,
-        InvalidRequest for bytes that do not match."""
-        ...
-
-    async def file(self, key: SessionKey, id: str) -> File | None: ...
-
-    async def files(self, key: SessionKey) -> list[File]:
-        """Oldest first."""
-        ...
-
-    async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
-        """The bytes, or a path where they can be read until the file is removed; None: there are none."""
-        ...
-
-    async def remove_file(self, key: SessionKey, id: str) -> bool:
-        """True if it was there. Other sessions that have it keep it."""
-        ...
-
-    async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
-        """Those that have it, the first one first."""
-        ...
-
-    async def all_files(
-        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
-    ) -> list[tuple[SessionKey, File]]:
-        """Newest first, of these sessions or (None) of all."""
-        ...
-
-
 class Care(Protocol):
     async def verify(self, namespace: str | None = None) -> list[Fault]:
         """What should not be: a call without a result in a closed turn, a result without a call, items of no turn,
@@ -374,34 +339,6 @@ class Care(Protocol):
     async def vacuum(self) -> int:
         """Gives unused bytes back to the disk, deleted text included; returns how many."""
         ...
-
-
-class Grants(Protocol):
-    """What people decided about calls. It goes with its session, when that is deleted or cleared, and is in no export,
-    fork or copy. A store of one's own may leave it out: then it lasts as long as the server's process."""
-
-    async def grants(self, key: SessionKey) -> list[Grant]:
-        """For the rest of the session; none of an unknown one."""
-        ...
-
-    async def grant(self, key: SessionKey, grant: Grant) -> None:
-        """Replaces the one of the same kind and tool. Raises SessionNotFound."""
-        ...
-
-    async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
-        """Takes back those of this kind and tool (None: all); how many there were."""
-        ...
-
-    async def ask(self, question: Question) -> None:
-        """Keeps a question that waits. ``close_turn`` ends those of its turn: as ``interrupted`` with the turn, and the
-        call's result then says that the question was not answered; else as ``cancelled``. Raises SessionNotFound."""
-        ...
-
-    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
-        """The first answer counts, with its grant, in one transaction: the question as it is kept now is returned."""
-        ...
-
-    async def question(self, namespace: str, id: str) -> Question | None: ...
 
 
 class Unused(Protocol):
