@@ -19,7 +19,7 @@ from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.source import ToolSource
-from agent_kernel.tools.workplace import AllowedOnce
+from agent_kernel.tools.workplace import Workplaces
 from agent_kernel.trust import Trust
 
 
@@ -50,17 +50,13 @@ def sources_of(parts: Parts) -> list[ToolSource]:
     """In the order in which a model reads them; of two tools with one name the first stays. Raises InvalidRequest for
     a function of the settings that can not be a tool."""
     settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
-    surface, once, network = settings.surface == "on", AllowedOnce(), settings.sandbox_network or "none"
+    workplaces = Workplaces(parts.sandbox, settings.surface == "on", settings.sandbox_network or "none")
     if parts.has("python"):
-        found.append(
-            PythonTools(
-                parts.sandbox, parts.offers, settings.run_timeout_s, surface=surface, once=once, network=network
-            )
-        )
+        found.append(PythonTools(workplaces, parts.offers, settings.run_timeout_s))
     if shell:
         from agent_kernel.tools.shell import ShellTools
 
-        found.append(ShellTools(parts.sandbox, settings.shell_timeout_s, surface=surface, once=once, network=network))
+        found.append(ShellTools(workplaces, settings.shell_timeout_s))
     if parts.files is not None:
         found.append(FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell))
     if parts.has("notebook"):

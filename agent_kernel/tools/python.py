@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.events import StateLost
-from agent_kernel.protocols import Sandbox, Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
+from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.request import Note
 from agent_kernel.tools.attached import NotebookSide
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.source import Occasion, Offered, side_of
 from agent_kernel.tools.surfaced import OUTPUTS, outputs_of
-from agent_kernel.tools.workplace import AllowedOnce, Workplace, told
+from agent_kernel.tools.workplace import Workplace, Workplaces, told
 
 CODE = {"type": "string", "description": "Python code to run"}
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
@@ -117,39 +117,23 @@ class ResetPython:
 
 
 class PythonTools:
-    """The ``python`` of each turn: where the request says it runs. ``surface``: files that code made are kept even if
-    nobody named them. ``once`` is shared with the other tools that run in the sandbox."""
+    """The ``python`` of each turn: where the request says it runs."""
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        offers: Offers,
-        timeout_s: float,
-        *,
-        surface: bool = True,
-        once: AllowedOnce | None = None,
-        network: str = "none",
-    ) -> None:
-        self._network = network
-        self._once = once or AllowedOnce()
-        self._sandbox = sandbox
+    def __init__(self, workplaces: Workplaces, offers: Offers, timeout_s: float) -> None:
+        self._workplaces = workplaces
         self._offers = offers
         self._timeout_s = timeout_s
-        self._surface = surface
 
     async def offer(self, occasion: Occasion) -> Offered:
+        request = occasion.request
         if not occasion.wants("python"):
             return Offered()
-        if occasion.request.where == "live":
+        if request.where == "live":
             return Offered((LivePython(side_of(occasion, "python", self._offers) or self._offers),))
-        if occasion.request.where == "draft":
+        if request.where == "draft":
             return Offered((DraftPython(self._offers),))
-        request = occasion.request
-        read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
-        lost = self._sandbox.lost(occasion.key)
-        workplace = Workplace(
-            self._sandbox, read, request.outputs, self._surface, request.given, lost, self._once, self._network
-        )
+        lost = self._workplaces.sandbox.lost(occasion.key)
+        workplace = self._workplaces.of(occasion, given=request.given, lost=lost)
         if lost:
             occasion.emit(StateLost(lost))
         tools: tuple[Tool, ...] = (SandboxPython(workplace, self._timeout_s), ResetPython(workplace))

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from agent_kernel.messages import shortened
-from agent_kernel.protocols import RunResult, Sandbox, ToolContext, ToolOutput, ToolSpec, Work
+from agent_kernel.protocols import RunResult, ToolContext, ToolOutput, ToolSpec, Work
 from agent_kernel.tools.source import Occasion, Offered
 from agent_kernel.tools.surfaced import OUTPUTS, outputs_of
-from agent_kernel.tools.workplace import TEXT_CHARS, AllowedOnce, Ran, Workplace
+from agent_kernel.tools.workplace import TEXT_CHARS, Ran, Workplace, Workplaces
 
 DETAIL_CHARS = 20_000
 """Of each stream in the facts for programs, unless the call says how much it wants."""
@@ -68,32 +68,16 @@ class SandboxShell:
 
 
 class ShellTools:
-    """The ``shell`` of each turn. ``surface``: files that a script made are kept even if nobody named them; ``once`` is
-    shared with the other tools that run in the sandbox."""
+    """The ``shell`` of each turn."""
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        timeout_s: float,
-        *,
-        surface: bool = True,
-        once: AllowedOnce | None = None,
-        network: str = "none",
-    ) -> None:
-        self._network = network
-        self._once = once or AllowedOnce()
-        self._sandbox = sandbox
+    def __init__(self, workplaces: Workplaces, timeout_s: float) -> None:
+        self._workplaces = workplaces
         self._timeout_s = timeout_s
-        self._surface = surface
 
     async def offer(self, occasion: Occasion) -> Offered:
         if not occasion.wants("shell"):
             return Offered()
-        read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
-        workplace = Workplace(
-            self._sandbox, read, occasion.request.outputs, self._surface, once=self._once, network=self._network
-        )
-        return Offered((SandboxShell(workplace, self._timeout_s),))
+        return Offered((SandboxShell(self._workplaces.of(occasion), self._timeout_s),))
 
     async def aclose(self) -> None: ...
 

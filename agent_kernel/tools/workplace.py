@@ -10,6 +10,7 @@ from agent_kernel.events import CallOutput, Notice, StateLost
 from agent_kernel.files import Produced, Wanted
 from agent_kernel.messages import shortened
 from agent_kernel.protocols import RunResult, Sandbox, ToolContext, Variable, Work
+from agent_kernel.tools.source import Occasion
 from agent_kernel.tools.surfaced import Snapshot, described
 
 STREAM_CHARS = 2_400
@@ -112,6 +113,22 @@ class Workplace:
             return ""
         self.once.add(context.turn, allowed, write=write)
         return f"({allowed} may be {'written' if write else 'read'} from now on: run the code again.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Workplaces:
+    """What all tools of a server share that run in its sandbox. ``network`` is the setting; the rest as in Workplace."""
+
+    sandbox: Sandbox
+    surface: bool = True
+    network: str = "none"
+    once: AllowedOnce = field(default_factory=AllowedOnce)
+
+    def of(self, occasion: Occasion, *, given: tuple[Variable, ...] = (), lost: str = "") -> Workplace:
+        """For the calls of one turn."""
+        read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
+        wanted = occasion.request.outputs
+        return Workplace(self.sandbox, read, wanted, self.surface, given, lost, self.once, self.network)
 
 
 def told(result: RunResult, notes: Sequence[str] = ()) -> str:

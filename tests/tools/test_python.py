@@ -14,7 +14,7 @@ from agent_kernel.request import TurnRequest
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import LivePython, PythonTools, ResetPython, SandboxPython
 from agent_kernel.tools.source import Occasion
-from agent_kernel.tools.workplace import Workplace
+from agent_kernel.tools.workplace import Workplace, Workplaces
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY
 
@@ -53,7 +53,7 @@ async def test_a_layer_that_is_missing_is_told_to_the_person_once_a_turn() -> No
 
 async def test_variables_lost_between_turns_are_told_before_the_first_call() -> None:
     events: list[Body] = []
-    source = PythonTools(RanSandbox(replace(DONE, lost="gone"), gone="gone"), Offers(), 60.0)
+    source = PythonTools(Workplaces(RanSandbox(replace(DONE, lost="gone"), gone="gone")), Offers(), 60.0)
     offered = await source.offer(Occasion(KEY, TurnRequest("hi"), events.append))
     assert [note.text for note in offered.notes] == ["gone"]
     await offered.tools[0].call(CALL.arguments, context(events))
@@ -63,7 +63,7 @@ async def test_variables_lost_between_turns_are_told_before_the_first_call() -> 
 async def test_given_variables_are_named_to_the_model_and_set_before_the_first_run_only() -> None:
     given = (Variable("df", "arrow", b"x", "pandas.DataFrame"),)
     sandbox = RanSandbox(DONE)
-    offered = await PythonTools(sandbox, Offers(), 60.0).offer(
+    offered = await PythonTools(Workplaces(sandbox), Offers(), 60.0).offer(
         Occasion(KEY, TurnRequest("hi", given=given), lambda b: None)
     )
     assert "df (pandas.DataFrame)" in offered.notes[0].text
@@ -87,7 +87,7 @@ async def test_reset_forgets_variables_by_a_call_of_its_own() -> None:
 
 
 async def test_a_turn_that_runs_live_has_the_live_python_only() -> None:
-    source = PythonTools(RanSandbox(DONE), Offers(), 60.0)
+    source = PythonTools(Workplaces(RanSandbox(DONE)), Offers(), 60.0)
     live = await source.offer(Occasion(KEY, TurnRequest("hi", where="live"), lambda b: None))
     sandboxed = await source.offer(Occasion(KEY, TurnRequest("hi"), lambda b: None))
     none = await source.offer(Occasion(KEY, TurnRequest("hi", tools=("shell",)), lambda b: None))
@@ -98,7 +98,7 @@ async def test_a_turn_that_runs_live_has_the_live_python_only() -> None:
 
 @pytest.mark.parametrize("gone", ["", "gone"])
 async def test_an_offer_says_nothing_of_variables_that_are_there(gone: str) -> None:
-    offered = await PythonTools(RanSandbox(DONE, gone=gone), Offers(), 60.0).offer(
+    offered = await PythonTools(Workplaces(RanSandbox(DONE, gone=gone)), Offers(), 60.0).offer(
         Occasion(KEY, TurnRequest("hi"), lambda b: None)
     )
     assert bool(offered.notes) == bool(gone)

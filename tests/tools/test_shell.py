@@ -11,7 +11,7 @@ from agent_kernel.protocols import RunResult, ToolContext
 from agent_kernel.request import TurnRequest
 from agent_kernel.tools.shell import SandboxShell, ShellTools
 from agent_kernel.tools.source import Occasion
-from agent_kernel.tools.workplace import Workplace
+from agent_kernel.tools.workplace import Workplace, Workplaces
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY
 
@@ -70,7 +70,7 @@ async def test_each_stream_keeps_its_head_and_tail_and_says_what_is_missing() ->
 
 
 async def test_a_request_that_wants_no_shell_gets_none() -> None:
-    source = ShellTools(RanSandbox(DONE), 10.0)
+    source = ShellTools(Workplaces(RanSandbox(DONE)), 10.0)
     wanted = await source.offer(Occasion(KEY, TurnRequest("hi"), lambda body: None, Path("/notebooks")))
     unwanted = await source.offer(Occasion(KEY, TurnRequest("hi", tools=("python",)), lambda body: None))
     assert [tool.spec.kind for tool in wanted.tools] == ["shell"]
