@@ -117,7 +117,7 @@ class Workplace:
 
 @dataclass(frozen=True, slots=True)
 class Workplaces:
-    """What all tools of a server share that run in its sandbox. ``network`` is the setting; the rest as in Workplace."""
+    """What all tools of a server share that run in its sandbox; the fields are as in Workplace."""
 
     sandbox: Sandbox
     surface: bool = True
