@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_server._tz import utcnow
 from jupyter_server.auth.identity import User
@@ -29,7 +30,6 @@ from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.handlers import ROUTES
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernel, Kernels
-from jupyter_ext.mcp_endpoint import McpEndpoint
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.notebooks import KERNEL, Notebooks
 from jupyter_ext.private_sessions import PrivateSessions
@@ -38,6 +38,9 @@ from jupyter_ext.reunion import Reunion
 from jupyter_ext.sidecar import Sidecars
 from jupyter_ext.turns import Order, Turns
 from jupyter_ext.versions import Versions
+
+if TYPE_CHECKING:
+    from jupyter_ext.mcp_endpoint import McpEndpoint
 
 ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
 
@@ -199,7 +202,6 @@ class AgentKernel(ExtensionApp):
             self.runtime.engines,
             self.runtime.settings.allow_urls,
         )
-        self.mcp = McpEndpoint(self)
         assert server.event_logger is not None
         self.watch = ContentsWatch(server.event_logger, self)
         contents.register_pre_save_hook(self._notebook_saving)
@@ -215,6 +217,13 @@ class AgentKernel(ExtensionApp):
         self.neighbours.start()
         self.log.info("agent-kernel: engine %s, sessions in %s", self.runtime.settings.engine, self._where())
 
+    @functools.cached_property
+    def mcp(self) -> McpEndpoint:
+        """Made for the first program that speaks MCP."""
+        from jupyter_ext.mcp_endpoint import McpEndpoint
+
+        return McpEndpoint(self)
+
     def current_activity(self) -> list[str] | None:
         """What keeps a server with ``shutdown_no_activity_timeout`` up."""
         return [turn.id for turn in self.turns.running] or None if self.loaded else None
@@ -228,7 +237,8 @@ class AgentKernel(ExtensionApp):
         self.watch.close()
         await self.neighbours.aclose()
         await self.turns.aclose()
-        await self.mcp.aclose()
+        if "mcp" in vars(self):
+            await self.mcp.aclose()
         await self.jobs.aclose()
         await self.private.aclose()
         await self.pulls.aclose()

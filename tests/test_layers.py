@@ -183,7 +183,9 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
 LAZY: dict[str, set[str]] = {
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/assembly.py": {"agent_kernel"},
+    "agent_kernel/engines/named.py": {"agent_kernel"},
     "agent_kernel/tool_sources.py": {"agent_kernel"},
+    "jupyter_ext/app.py": {"jupyter_ext"},
     "agent_kernel/cli/table.py": {"rich"},
     "agent_kernel/engines/local/chat_template.py": {"transformers"},
     "agent_kernel/engines/local/declared_parser.py": {"transformers"},

@@ -12,7 +12,6 @@ from typing import Any
 from agent_kernel.engines.local.catalog import catalog, is_path
 from agent_kernel.engines.local.hub_id import HubId
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
-from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.seat import Seat, Seated
 from agent_kernel.errors import InvalidRequest, LocalOnly, UnknownModel
 from agent_kernel.exits import Exits
@@ -112,10 +111,10 @@ class NamedEngines:
 
     def _make(self, name: str) -> Engine:
         if is_url(name):
-            return OpenAIEngine(Endpoint.of_url(name))
+            return _remote(Endpoint.of_url(name))
         found = self._configured.get(name)
         if isinstance(found, Endpoint):
-            return OpenAIEngine(found, name)
+            return _remote(found, name)
         if isinstance(found, LocalModel) or name in catalog() or is_path(name) or HubId.parse(name):
             model = found.model if found else name
             if model in {*self._made, *self._own_names}:
@@ -135,5 +134,11 @@ def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine
     """The engine of the configuration that ``settings.engine`` names, or None."""
     found = parse_engines(settings.engines).get(settings.engine)
     if isinstance(found, Endpoint):
-        return OpenAIEngine(found, settings.engine)
+        return _remote(found, settings.engine)
     return local(replace(settings, engine="local", model=found.model)) if found else None
+
+
+def _remote(endpoint: Endpoint, name: str = "") -> Engine:
+    from agent_kernel.engines.openai_api.engine import OpenAIEngine
+
+    return OpenAIEngine(endpoint, name)

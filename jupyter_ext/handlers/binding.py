@@ -12,8 +12,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.sessions.model import Session, SessionKey
 from agent_kernel.sessions.private import is_private
-from agent_kernel.tools.mcp.config import read
-from agent_kernel.tools.mcp.source import BESIDE
+from agent_kernel.tools.mcp.config import BESIDE, read
 from agent_kernel.trust import digest_of
 from jupyter_ext.binds import Bind
 from jupyter_ext.handlers.base import AgentHandler, guarded

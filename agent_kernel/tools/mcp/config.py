@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 from agent_kernel.errors import InvalidRequest
 
+BESIDE = ".mcp.json"
+"""The configuration beside a notebook."""
 MAX_FILE = 1 << 20
 MAX_SERVERS = 64
 TIMEOUT_S = 30.0

@@ -14,7 +14,7 @@ from agent_kernel.errors import InvalidRequest
 from agent_kernel.events import Notice
 from agent_kernel.exits import Exits
 from agent_kernel.protocols import Tool
-from agent_kernel.tools.mcp.config import McpConfig, read
+from agent_kernel.tools.mcp.config import BESIDE, McpConfig, read
 from agent_kernel.tools.mcp.connection import MAX_TOOLS, Connection
 from agent_kernel.tools.mcp.names import exposed
 from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
@@ -22,7 +22,6 @@ from agent_kernel.tools.source import Occasion, Offered
 from agent_kernel.trust import Trust, digest_of
 
 GROUP = "mcp"
-BESIDE = ".mcp.json"
 START_S = 10.0
 """What a turn waits for servers that are just starting, all together."""
 FOLDERS = 8
