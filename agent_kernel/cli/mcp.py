@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_kernel import __version__
-from agent_kernel.cli.command import Command, assembly, group, settings_of
+from agent_kernel.cli.command import Command, group, settings_of
 from agent_kernel.cli.table import Column, listed, show
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.exits import Exits
@@ -45,7 +46,8 @@ def mcp_list(args: argparse.Namespace) -> int:
 
 async def _tried(path: str, exits: Exits, timeout_s: float) -> list[dict[str, Any]]:
     """Each server is started, asked for its tools, and ended."""
-    source = assembly().McpTools(path, exits, version=__version__, start_s=timeout_s)
+    mcp: Any = importlib.import_module("agent_kernel.tools.mcp.source")  # late, as ``command.assembly``
+    source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
     try:
         connections: Sequence[Any] = await source.connections()
         await asyncio.gather(*(connection.until_ready(timeout_s) for connection in connections))
