@@ -42,6 +42,18 @@ class ToolSpec:
     result_chars: int = RESULT_CHARS
     """What a result may put into the model's context; the middle of a longer one is left out and said to be."""
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """``parameters`` as plain objects and lists all the way down: wires and libraries take nothing else."""
+        plain: dict[str, Any] = _plain(self.parameters)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:

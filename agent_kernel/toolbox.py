@@ -162,7 +162,7 @@ def _absent(output: ToolOutput) -> list[File]:
 def _invalid(call: ToolCall, spec: ToolSpec) -> str:
     if "_raw" in call.arguments:
         return f"The arguments of {call.name} were not a JSON object."
-    checker = jsonschema.Draft202012Validator(dict(spec.parameters), registry=NOTHING_FETCHED)
+    checker = jsonschema.Draft202012Validator(spec.schema, registry=NOTHING_FETCHED)
     try:
         error = jsonschema.exceptions.best_match(checker.iter_errors(dict(call.arguments)))
     except referencing.exceptions.Unresolvable as missing:

@@ -44,7 +44,7 @@ async def forced_call(
     """One call of one of ``tools``; the model chooses among several. Cut by the limit of tokens it is shown as text and
     not made. Raises InvalidRequest for a tool whose schema makes no grammar."""
     tool = tools[0] if len(tools) == 1 else await _chosen(chat, tools, completer)
-    schema = {"type": "object"} | dict(tool.parameters)
+    schema = {"type": "object"} | tool.schema
     decoding = decoding_of(request.sampling)
     grammar, _ = json_grammar(schema, bounds_within(request.sampling.max_tokens or MAX_TOKENS))
     asked = ASKED.format(name=tool.name, description=tool.description, schema=written(schema))

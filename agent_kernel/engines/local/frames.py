@@ -43,7 +43,7 @@ def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, 
         "media": {digest: base64.b64encode(data).decode() for digest, data in media.items()},
         "messages": [message.to_json() for message in request.messages],
         "tools": [
-            {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters), "kind": tool.kind}
+            {"name": tool.name, "description": tool.description, "parameters": tool.schema, "kind": tool.kind}
             for tool in request.tools
         ],
         "sampling": dataclasses.asdict(request.sampling),

@@ -139,7 +139,7 @@ class Native:
             tool = next(tool for tool in tools if f'"{tool.name}"' in chosen.text)
             head, spent = template.opening + chosen.text, chosen.usage
             completion, forced = Completion(prompt + head), ""
-        schema = {"type": "object"} | dict(tool.parameters)
+        schema = {"type": "object"} | tool.schema
         grammar, _ = json_grammar(schema, bounds_within(sampling.max_tokens or MAX_TOKENS))
         decoding = replace(decoding_of(sampling), grammar=grammar)
         closing = "}" + template.closing

@@ -32,7 +32,7 @@ def schemas(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [
         {
             "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
         }
         for tool in tools
     ]

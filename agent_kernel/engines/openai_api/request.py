@@ -75,7 +75,7 @@ def _sampling(request: EngineRequest) -> dict[str, Any]:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
     return {"type": "function", "function": function}
 
 
