@@ -113,10 +113,12 @@ class Drafts:
         return self._noted(turn, code, answer, said)
 
     def needed(self, names: Iterable[str]) -> list[Drafted]:
-        """The calls that made or changed these names, and those that these needed, in order."""
+        """The calls that made or changed these names, and those that these needed, in order. One that failed and was
+        tried again with the same code counts once."""
         wanted, found = set(names), list[Drafted]()
         for call in reversed(self.done):
-            if wanted & set(call.changes.names):
+            again = call.failed and bool(found) and found[-1].code == call.code
+            if wanted & set(call.changes.names) and not again:
                 found.append(call)
                 wanted |= call.names
         return found[::-1]
@@ -127,7 +129,8 @@ class Drafts:
 
     def kept(self, calls: Sequence[Drafted]) -> None:
         """They ran in the kernel itself."""
-        self.done = [call for call in self.done if not any(call is one for one in calls)]
+        codes = {call.code for call in calls}
+        self.done = [call for call in self.done if call.code not in codes]
 
     def drop(self) -> None:
         """Ends the copy; what it did can still be kept."""

@@ -48,6 +48,7 @@ SCRIPT = [
     *python("an old thing", "old = df.rain.sum()"),
     *python("write it down", "table = df.rain * 3", "table.to_csv('table.csv')\nprint('written')"),
     *python("write nothing", "open('nothing.txt', 'w')"),
+    *python("half done twice", *["halved = 21\nhalved / 0"] * 2),
     *python("break the page", XSS),
     *python("with a shell line", "!echo from the shell\nlisted = !echo in a list\nprint(listed)\n%timeit -n1 -r1 0"),
     *python("a long sleep", "import time\nprint('begun')\ntime.sleep(60)")[:1],
@@ -165,6 +166,14 @@ async def test_code_that_writes_and_nobody_allows_is_told_why_it_did_not(noteboo
     assert "PermissionError" in text
     assert "This code has to run in the person's kernel" in text
     assert (await notebook.run("import os; os.path.exists('nothing.txt')")).plain == "False"
+
+
+async def test_a_call_that_failed_and_was_tried_again_as_it_was_is_kept_once(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent\nset halved, half done twice", ["y"])
+    assert ran.asked == [KEEP.format("halved")]
+    assert "halved = 21\nhalved / 0" in ran.cards[-1]
+    assert "halved / 0\n\nhalved" not in ran.cards[-1]
+    assert await value(notebook, "halved") == "21"
 
 
 async def test_what_a_draft_shows_runs_nothing_and_fetches_nothing(notebook: Notebook) -> None:
