@@ -103,7 +103,9 @@ class Drafts:
         said = _Heard(listener)
         with self._lock, interruptible() as interrupt:
             try:
-                answer = self._alive().run(code, said.hear, lambda bundle: _shown(bundle, show, id(self)))
+                answer = self._alive().run(
+                    code, said.hear, lambda bundle: _shown(bundle, show, id(self)), stopped=interrupt.is_set
+                )
             except KeyboardInterrupt:
                 self._forget()
                 return DraftOutcome(Outcome("interrupted", said.told("KeyboardInterrupt"), "", (), True))

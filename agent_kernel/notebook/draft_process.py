@@ -88,12 +88,21 @@ class DraftProcess:
             raise DraftEnded(f"the copy of the kernel can not be jailed: {refused}")
         return draft
 
-    def run(self, code: str, on_text: OnText, on_show: OnShow, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    def run(
+        self,
+        code: str,
+        on_text: OnText,
+        on_show: OnShow,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> dict[str, Any]:
         """What the call ended with, and ``beside``: what was written past Python. Raises DraftEnded when the process
-        did not survive it; an interrupt ends it."""
+        did not survive it; an interrupt ends it, also one that ``stopped`` tells of: what an interrupt raises is lost
+        when it hits a finalizer."""
         try:
             frames.write_all(self._requests, frames.of_json(frames.RUN, {"code": code}))
-            return self._answer(frames.DONE, on_text, on_show, timeout_s)
+            return self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
         except frames.BadFrame as error:
             self.end()
             raise DraftEnded(f"what it sent can not be read: {error}") from error
@@ -124,7 +133,14 @@ class DraftProcess:
         self._raw = {}
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _answer(self, wanted: bytes, on_text: OnText, on_show: OnShow, timeout_s: float) -> dict[str, Any]:
+    def _answer(
+        self,
+        wanted: bytes,
+        on_text: OnText,
+        on_show: OnShow,
+        timeout_s: float,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> dict[str, Any]:
         rounds = _Rounds(Watch(self.pid, self.directory), timeout_s)
         self._beside = ""
         shown = 0
@@ -138,6 +154,8 @@ class DraftProcess:
                 shown += len(body) if kind == frames.SHOW else 0
                 if kind == frames.SHOW and shown <= MAX_SHOWN:
                     on_show(frames.mapping(body))
+            if stopped():
+                raise KeyboardInterrupt
             if rounds.must_stop(heard=bool(ready)):
                 os.kill(self.pid, signal.SIGINT)
 
