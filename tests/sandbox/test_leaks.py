@@ -12,6 +12,7 @@ import pytest
 
 from agent_kernel.protocols import Variable, Work
 from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.model import SessionKey
 from tests.sandbox.conftest import Make, children
 
@@ -41,6 +42,12 @@ def held() -> tuple[int, int, int]:
     return descendants(os.getpid()), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
 
 
+async def settled(sandbox: LinuxSandbox) -> None:
+    """Its process waits warm, and the tasks that started it are over."""
+    await sandbox.warm()
+    await asyncio.sleep(0.5)
+
+
 async def test_a_thousand_calls_leave_nothing_behind(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +58,7 @@ async def test_a_thousand_calls_leave_nothing_behind(
     sandbox = make(SandboxPolicy(warm=1))
     for key in SESSIONS:
         await sandbox.run(key, "0")
-    await sandbox.warm()
+    await settled(sandbox)
     busy = held()
     for number in range(CALLS):
         key = SESSIONS[number % len(SESSIONS)]
@@ -64,8 +71,7 @@ async def test_a_thousand_calls_leave_nothing_behind(
         if number % 200 == 199:
             await sandbox.reset(key)
             await sandbox.run(key, "0")
-    await sandbox.warm()
-    await asyncio.sleep(0.2)
+    await settled(sandbox)
     assert held() == busy
     for key in SESSIONS:
         await sandbox.close(key, remove=True)
