@@ -1,5 +1,5 @@
-"""What holds a draft: it reads what the sandbox would see and the person's files, writes nowhere but in a directory of
-its own, and reaches no network, no process and no memory outside itself.
+"""What holds a draft: it reads what the sandbox would see, writes nowhere but in a directory of its own, and reaches no
+network, no process and no memory outside itself.
 
 Runs in the fork, before any code of the agent. Nothing here can be undone.
 """
@@ -100,8 +100,9 @@ def follow_parent(parent: int) -> None:
 
 
 def readable_paths() -> list[str]:
-    """Everything but what is nobody's business: dot entries of the home directory and of the notebook's directory,
-    sidecars, Jupyter's and IPython's own directories, other processes."""
+    """What the sandbox would see: the system, Python and its packages, and the directory of the notebook, without dot
+    entries, sidecars and Jupyter's own directories. Nothing of that directory if it is the home directory or above it:
+    nobody is asked before a draft runs, and a model elsewhere reads what it prints."""
     told = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     hidden = {os.path.realpath(path) for path in (*view.hidden_by_default(), *SECRETS, *told)}
     home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
@@ -110,19 +111,17 @@ def readable_paths() -> list[str]:
     found += [os.path.join(home, name) for name in OF_HOME]
     found += [*view.existing(view.SYSTEM)]
     found += [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in view.PROC_FILES]
-    return [*found, *_below("/", home, here, hidden)]
+    return found if _holds(here, {home}) else [*found, *_below(here, here, hidden)]
 
 
-def _below(directory: str, home: str, here: str, hidden: Iterable[str]) -> list[str]:
+def _below(directory: str, here: str, hidden: Iterable[str]) -> list[str]:
     """The largest subtrees of ``directory`` in which nothing is hidden."""
-    found, private = [], {home, here}
+    found = []
     for name in _names(directory):
         path = os.path.join(directory, name)
-        unseen = path in hidden or (directory == "/" and name in ("proc", "dev", "run"))
-        unseen |= directory in private and view.private(name)
-        if unseen or os.path.islink(path):
+        if path in hidden or os.path.islink(path) or (directory == here and view.private(name)):
             continue
-        found += _below(path, home, here, hidden) if _holds(path, {*private, *hidden}) else [path]
+        found += _below(path, here, hidden) if _holds(path, hidden) else [path]
     return found
 
 

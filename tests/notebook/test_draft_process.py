@@ -49,6 +49,8 @@ REFUSED = {
     "truncate": "os.truncate('words.txt', 0)",
     "write to /tmp": "open('/tmp/draft-was-here', 'w')",
     "read keys": "open(os.path.expanduser('~/.ssh/id_rsa')).read()",
+    "read a file elsewhere": "open(os.path.expanduser('~/letter.txt')).read()",
+    "read what other programs keep for a while": "os.listdir('/tmp')",
     "read a sidecar": "open('rain.agent.json').read()",
     "read a dot file": "open('.env').read()",
     "read Jupyter's runtime": "open('runtime/kernel-1.json').read()",
@@ -98,11 +100,15 @@ mapped[:] = 7; shared[:4] = b'evil'; writer.close
 """
 
 
+def home_of(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}-home")
+
+
 def drafted(
     directory: Path, *codes: str, setup: str = "", live: tuple[str, ...] = (), user: int | None = None, **more: Any
 ) -> dict[str, Any]:
     asked = {"setup": setup, "codes": codes, "live": live, **more}
-    env = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(directory / "home"), "IPYTHONDIR": str(directory / "ip")}
+    env = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(home_of(directory)), "IPYTHONDIR": str(directory / "ip")}
     env |= {"JUPYTER_RUNTIME_DIR": str(directory / "runtime"), "MPLBACKEND": "agg"}
     done = subprocess.run(
         [*as_user(user), sys.executable, str(DRIVER)],
@@ -144,15 +150,18 @@ def user(request: pytest.FixtureRequest) -> int | None:
 def place(user: int | None) -> Iterator[Path]:
     """Not in pytest's own directory, which only its owner may enter."""
     with tempfile.TemporaryDirectory(prefix="draft-test-") as made:
-        yield filled(Path(made), user)
+        Path(made).chmod(0o755)
+        yield filled(Path(made) / "notebooks", user)
 
 
 def filled(directory: Path, user: int | None) -> Path:
-    for name in ("words.txt", "rain.agent.json", ".env", "runtime/kernel-1.json", "home/.ssh/id_rsa"):
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text("some words")
+    home = home_of(directory)
+    here = [directory / name for name in ("words.txt", "rain.agent.json", ".env", "runtime/kernel-1.json")]
+    for path in (*here, home / ".ssh" / "id_rsa", home / "letter.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("some words")
     (directory / "mapped.bin").write_bytes(bytes(8))
-    for path in (directory, *directory.rglob("*")):
+    for path in (directory, *directory.rglob("*"), home, *home.rglob("*")):
         os.chown(path, user or os.getuid(), user or os.getgid())
     return directory
 
