@@ -78,7 +78,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}/compact", CompactHandler),
     (rf"{PREFIX}/sessions/{ID}/usage", UsageHandler),
     (rf"{PREFIX}/sessions/{ID}/variables", VariablesHandler),
-    (rf"{PREFIX}/sessions/{ID}/variables/([^\W\d]\w{{0,199}})", VariableHandler),
+    (rf"{PREFIX}/sessions/{ID}/variables/{ID}", VariableHandler),
     (rf"{PREFIX}/sessions/{ID}/rebuild", RebuildHandler),
     (rf"{PREFIX}/sessions/{ID}/permissions", PermissionsHandler),
     (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),

@@ -169,7 +169,7 @@ async def guess(server: AgentServer, kernel: str, soak: Soak) -> None:
             assert reply.status_code == 404, (wrong, reply.text)
             soak.counts["approvals guessed"] += 1
         yes = await client.post(f"agent/v1/agent/approvals/{ask}", json={"decision": "approve"})
-        assert yes.json() == {"status": "resolved"}
+        assert (yes.json()["status"], yes.json()["decision"]) == ("resolved", "approve")
         call = (await wait_for_event(client, turn, "call.offered"))["data"]["call"]
         path = f"agent/v1/turns/{turn}/claims"
         claim = (await client.post(path, json={"call": call, "client": "right"})).json()
