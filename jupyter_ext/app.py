@@ -12,35 +12,31 @@ from jupyter_server._tz import utcnow
 from jupyter_server.auth.identity import User
 from jupyter_server.base.call_context import CallContext
 from jupyter_server.extension.application import ExtensionApp
-from jupyter_server.services.contents.filemanager import FileContentsManager
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
-from agent_kernel.assembly import Runtime
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
 from agent_kernel.settings import Settings
-from jupyter_ext.access import Access
-from jupyter_ext.attached import AttachedNotebook
-from jupyter_ext.binds import Binds
 from jupyter_ext.callers import namespace_of
-from jupyter_ext.changes import Changes
-from jupyter_ext.choices import Choices
-from jupyter_ext.cleared import Cleared
-from jupyter_ext.contents import ContentsWatch
-from jupyter_ext.handlers import ROUTES
-from jupyter_ext.jobs import Jobs
-from jupyter_ext.kernels import Kernel, Kernels
-from jupyter_ext.neighbours import Neighbours
-from jupyter_ext.notebooks import KERNEL, Notebooks
-from jupyter_ext.private_sessions import PrivateSessions
-from jupyter_ext.pulls import Pulls
-from jupyter_ext.reunion import Reunion
-from jupyter_ext.sidecar import Sidecars
-from jupyter_ext.turns import Order, Turns
-from jupyter_ext.versions import Versions
 
 if TYPE_CHECKING:
+    from agent_kernel.assembly import Runtime
+    from agent_kernel.sessions.model import SessionKey
+    from jupyter_ext.access import Access
+    from jupyter_ext.binds import Binds
+    from jupyter_ext.changes import Changes
+    from jupyter_ext.choices import Choices
+    from jupyter_ext.cleared import Cleared
+    from jupyter_ext.contents import ContentsWatch
+    from jupyter_ext.jobs import Jobs
+    from jupyter_ext.kernels import Kernel, Kernels
     from jupyter_ext.mcp_endpoint import McpEndpoint
+    from jupyter_ext.neighbours import Neighbours
+    from jupyter_ext.notebooks import Notebooks
+    from jupyter_ext.private_sessions import PrivateSessions
+    from jupyter_ext.pulls import Pulls
+    from jupyter_ext.reunion import Reunion
+    from jupyter_ext.sidecar import Sidecars
+    from jupyter_ext.turns import Order, Turns
+    from jupyter_ext.versions import Versions
 
 ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
 
@@ -51,6 +47,28 @@ class AgentKernel(ExtensionApp):
 
     name = "agent_kernel"
     loaded = False
+
+    # What belongs to one server, made by ``wiring.wire``. Every Jupyter command imports this module to list extensions;
+    # only a server that loads this one imports the rest.
+    runtime: Runtime
+    binds: Binds
+    choices: Choices
+    pulls: Pulls
+    versions: Versions
+    changes: Changes
+    turns: Turns
+    private: PrivateSessions
+    kernels: Kernels
+    jobs: Jobs
+    neighbours: Neighbours
+    notebooks: Notebooks
+    sidecars: Sidecars
+    reunion: Reunion
+    cleared: Cleared
+    access: Access
+    watch: ContentsWatch
+    importing: asyncio.Lock
+    """One document at a time: reading one may take a few hundred MB."""
 
     model = Unicode(None, allow_none=True, config=True, help="A model of the catalog, a path, or a hub's org/name.")
     engine = Unicode(
@@ -155,60 +173,14 @@ class AgentKernel(ExtensionApp):
 
     def initialize_settings(self) -> None:
         """Raises InvalidRequest for settings that make no sense: the extension is not loaded, with that reason."""
-        server = self.serverapp
-        assert server is not None
-        self.runtime = Runtime.build(self._settings())
-        self.binds = Binds()
-        kept = self.runtime.settings.store in ("sqlite", "files")
-        self.choices = Choices(self.runtime.settings.data_dir / "engines" if kept else None)
-        self.pulls = Pulls(self.runtime.settings)
-        self.versions = Versions(self.runtime.store)
-        self.changes = Changes(self.runtime.store)
-        self.turns = Turns(self.runtime, on_pulse=self._stay_active, on_end=self._turn_ended)
-        self.private = PrivateSessions(self.runtime.store, self.runtime.sandbox)
-        self.kernels = Kernels(
-            server.kernel_manager,
-            self.url,
-            self._namespace,
-            self._kernel_life_ended,
-            self._kernel_gone,
-            told=self._told(),
-        )
-        if isinstance(self.runtime.sandbox, LinuxSandbox):
-            self.runtime.sandbox.kernel_of = self._interpreter_of
-        self.jobs = Jobs(server.kernel_manager.get_kernel)
-        self.neighbours = Neighbours(self.kernels, self.turns, self.runtime.engines)
-        contents: Any = server.contents_manager
-        local = isinstance(contents, FileContentsManager)
-        self.notebooks = Notebooks(
-            self.runtime.store, server.session_manager, str(contents.root_dir) if local else type(contents).__name__
-        )
-        self.runtime.root = self.notebooks.root
-        self.sidecars = Sidecars(
-            self.runtime.store, self.notebooks, self.runtime.settings, contents.is_hidden, local=local
-        )
-        self.reunion = Reunion(self.runtime.store, self.notebooks, self.sidecars)
-        self.notebooks.arriving = self.reunion.arriving
-        self.cleared = Cleared(self.runtime.store, self.sidecars)
-        self.importing = asyncio.Lock()
-        """One document at a time: reading one may take a few hundred MB."""
-        self.access = Access(
-            self.runtime.store,
-            self.kernels,
-            self.notebooks,
-            self.turns,
-            self.choices,
-            self.private,
-            self.runtime.engines,
-            self.runtime.settings.allow_urls,
-        )
-        assert server.event_logger is not None
-        self.watch = ContentsWatch(server.event_logger, self)
-        contents.register_pre_save_hook(self._notebook_saving)
-        contents.register_post_save_hook(self._notebook_saved)
+        from jupyter_ext import wiring
+
+        wiring.wire(self, self._settings())
         self.loaded = True
 
     def initialize_handlers(self) -> None:
+        from jupyter_ext.handlers import ROUTES
+
         self.handlers.extend(ROUTES)
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
@@ -259,7 +231,7 @@ class AgentKernel(ExtensionApp):
         await self.sidecars.renamed(old, new)
 
     async def deleted(self, path: str) -> None:
-        await self.sidecars.deleted(self._namespace(), path)
+        await self.sidecars.deleted(self.namespace_here(), path)
         await self.notebooks.deleted(path)
 
     async def saved(self, path: str) -> None:
@@ -267,7 +239,7 @@ class AgentKernel(ExtensionApp):
 
     async def copied(self, source: str, path: str) -> None:
         self.notebooks.created(path)
-        await self.reunion.copied(self._namespace(), source, path)
+        await self.reunion.copied(self.namespace_here(), source, path)
 
     def _settings(self) -> Settings:
         """As text, because a 0 would count as not set."""
@@ -278,12 +250,12 @@ class AgentKernel(ExtensionApp):
         }
         return Settings.from_env(**traits)
 
-    def _interpreter_of(self, session: SessionKey) -> str:
+    def interpreter_of(self, session: SessionKey) -> str:
         """Of the kernel from which the session's running turn came."""
         kernels = [turn.order.kernel for turn in self.turns.running if turn.order.key == session and turn.order.kernel]
         return self.kernels.interpreter(kernels[0]) if kernels else ""
 
-    def _told(self) -> dict[str, str]:
+    def told_to_kernels(self) -> dict[str, str]:
         """What the magic of a kernel goes by: where python runs, and what drafts must not see."""
         assert self.serverapp is not None
         server, settings = self.serverapp, self.runtime.settings
@@ -293,44 +265,34 @@ class AgentKernel(ExtensionApp):
             "AGENT_KERNEL_HIDDEN": os.pathsep.join(map(os.path.abspath, map(str, hidden))),
         }
 
-    def _namespace(self) -> str:
+    def namespace_here(self) -> str:
         """Of the request that is being served, if one is."""
         handler = CallContext.get(CallContext.JUPYTER_HANDLER)
         user = getattr(handler, "current_user", None)
         return namespace_of(self.runtime.settings.namespace, user if isinstance(user, User) else None)
 
-    def _notebook_saving(self, model: dict[str, Any], path: str, contents_manager: Any, **kwargs: Any) -> None:
+    def notebook_saving(self, model: dict[str, Any], path: str, contents_manager: Any, **kwargs: Any) -> None:
         """Runs in the save, on what a client sent."""
         if model.get("type") == "notebook":
-            self.cleared.saw(self._namespace(), path.strip("/"), model.get("content"))
+            self.cleared.saw(self.namespace_here(), path.strip("/"), model.get("content"))
 
-    def _notebook_saved(self, os_path: str, model: dict[str, Any], contents_manager: Any, **kwargs: Any) -> None:
+    def notebook_saved(self, os_path: str, model: dict[str, Any], contents_manager: Any, **kwargs: Any) -> None:
         """Runs in the save: only notes that there is something to write."""
         if model["type"] == "notebook":
-            self.sidecars.mark(self._namespace(), os_path)
+            self.sidecars.mark(self.namespace_here(), os_path)
 
-    def attached(self, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
-        """The notebook of a turn; None for a turn without a kernel. Only what a person asks for may make the server
-        run code in a kernel: a kernel's own turns run theirs there."""
-        if kernel is None:
-            return None
-        assert self.serverapp is not None
-        path = "" if place.startswith(KERNEL) else place
-        runs = by_user and self.kernels.runs_ipykernel(kernel.id)
-        return AttachedNotebook(path, kernel.id, self.jobs, self.serverapp.contents_manager, self.notebooks, runs=runs)
-
-    def _kernel_life_ended(self, kernel: str, reason: str) -> None:
+    def kernel_life_ended(self, kernel: str, reason: str) -> None:
         self.turns.cancel_kernel(kernel, reason)
         self.jobs.life_ended(kernel, reason)
 
-    def _kernel_gone(self, kernel: Kernel) -> None:
+    def kernel_gone(self, kernel: Kernel) -> None:
         self.jobs.forget(kernel.id)
         self.private.kernel_gone(kernel)
 
-    def _turn_ended(self, order: Order) -> None:
+    def turn_ended(self, order: Order) -> None:
         self.sidecars.turn_ended(order.key)
 
-    def _stay_active(self, kernels: set[str]) -> None:
+    def stay_active(self, kernels: set[str]) -> None:
         assert self.serverapp is not None
         now = utcnow()
         self.serverapp.web_app.settings["last_activity_times"]["agent_kernel"] = now

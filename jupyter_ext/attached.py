@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
@@ -18,7 +18,11 @@ from agent_kernel.notebook import inspection, variables
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.tools.attached import Document
 from jupyter_ext.jobs import Jobs
-from jupyter_ext.notebooks import Notebooks
+from jupyter_ext.kernels import Kernel
+from jupyter_ext.notebooks import KERNEL, Notebooks
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
 
 MAX_NOTEBOOK_BYTES = 50 << 20
 LOOK_WITHIN_S = 15.0
@@ -93,6 +97,17 @@ class AttachedNotebook:
             raise NotFound(f"{path} can not be read: {error.log_message or error.reason or error}.") from error
         saved = model.get("last_modified")
         return Document(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
+
+
+def notebook_of(app: AgentKernel, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
+    """The notebook of a turn; None for a turn without a kernel. Only what a person asks for may make the server run
+    code in a kernel: a kernel's own turns run theirs there."""
+    if kernel is None:
+        return None
+    assert app.serverapp is not None
+    path = "" if place.startswith(KERNEL) else place
+    runs = by_user and app.kernels.runs_ipykernel(kernel.id)
+    return AttachedNotebook(path, kernel.id, app.jobs, app.serverapp.contents_manager, app.notebooks, runs=runs)
 
 
 def looking(what: str, arguments: Mapping[str, Any]) -> str:

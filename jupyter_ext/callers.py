@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jupyter_server.auth.identity import User
 
-from jupyter_ext.kernels import Kernel
+if TYPE_CHECKING:
+    from jupyter_ext.kernels import Kernel
 
 LOCAL = "local"
 ANONYMOUS_USERNAME = re.compile(r"[0-9a-f]{32}")

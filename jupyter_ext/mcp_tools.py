@@ -16,7 +16,7 @@ from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import Session, SessionKey, new_id
 from agent_kernel.tools.cells import cells_of, chosen, mapped, read
-from jupyter_ext.attached import AttachedNotebook
+from jupyter_ext.attached import AttachedNotebook, notebook_of
 from jupyter_ext.callers import Caller
 from jupyter_ext.kernels import Kernel
 from jupyter_ext.mcp_turn import Client, InvalidArguments, McpTurn, Outcome, Question
@@ -143,7 +143,7 @@ class McpTools:
             request,
             kernel=kernel.id if kernel else "",
             notebook_dir=app.notebooks.directory(place) if place else None,
-            notebook=app.attached(kernel, place or "", by_user=True) or (self._saved(place) if place else None),
+            notebook=notebook_of(app, kernel, place or "", by_user=True) or (self._saved(place) if place else None),
             notice=app.sidecars.problem(caller.namespace, place),
             metadata={"client": "mcp"},
         )

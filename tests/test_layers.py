@@ -185,6 +185,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/assembly.py": {"agent_kernel"},
     "agent_kernel/engines/named.py": {"agent_kernel"},
     "agent_kernel/tool_sources.py": {"agent_kernel"},
+    # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
     "agent_kernel/cli/table.py": {"rich"},
     "agent_kernel/engines/local/chat_template.py": {"transformers"},

@@ -7,6 +7,7 @@ from typing import Any
 from agent_kernel.permissions.policy import to_json
 from agent_kernel.protocols import ToolSpec
 from agent_kernel.sessions.model import SessionKey, new_id
+from jupyter_ext.attached import notebook_of
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import ToolsBody
 from jupyter_ext.notebooks import KERNEL
@@ -26,7 +27,7 @@ class ToolsHandler(AgentHandler):
             body.request(),
             notes.append,
             notebook_dir=app.notebooks.directory(place) if place and not place.startswith(KERNEL) else None,
-            notebook=app.attached(kernel, place, by_user=self.caller.kernel is None),
+            notebook=notebook_of(app, kernel, place, by_user=self.caller.kernel is None),
         )
         gate = app.runtime.gate(body.request())
         self.reply(

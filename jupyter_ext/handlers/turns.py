@@ -13,6 +13,7 @@ from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.sessions.private import is_private
 from agent_kernel.tools.offers import LEASE_S, RENEW_S
 from jupyter_ext.archive import replay
+from jupyter_ext.attached import notebook_of
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import (
     CLAIM_ACTIONS,
@@ -62,7 +63,7 @@ class TurnsHandler(AgentHandler):
             kernel=kernel.id if kernel else "",
             by=caller.kernel.id if caller.kernel else "",
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
-            notebook=self.app.attached(kernel, place or "", by_user=caller.kernel is None),
+            notebook=notebook_of(self.app, kernel, place or "", by_user=caller.kernel is None),
             notice=self.app.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": sorted(body.client_tools)},
             again=body.rerun != "append",
