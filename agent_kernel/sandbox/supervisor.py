@@ -27,7 +27,10 @@ from agent_kernel.sandbox.usage import over, usage
 REFUSED = 97
 LOOK_S = 1.0
 LOOK_CLOSELY_S = 0.25
-"""Between two looks at what a session uses; closely when it is an eighth of what it may."""
+"""Between two looks at what a session uses; closely when it has an eighth of the processes that it may have."""
+LOOK_AGAIN_S = 0.05
+FASTEST_MB_S = 2000.0
+"""Never later than the memory that is left could be taken: two cores of 2024 write so much."""
 
 
 def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
@@ -203,8 +206,8 @@ class Watch:
         self._why = over(used, limits, counted) or self._disk(limits["disk_reserve_mb"])
         if self._why:
             self._stop()
-        much = 8 * used.memory_mb > limits["session_memory_mb"] or 8 * used.tasks > limits["procs"]
-        return LOOK_CLOSELY_S if much else LOOK_S
+        left = (limits["session_memory_mb"] - used.memory_mb) / FASTEST_MB_S
+        return min(LOOK_CLOSELY_S if 8 * used.tasks > limits["procs"] else LOOK_S, max(LOOK_AGAIN_S, left))
 
     def _disk(self, reserve_mb: int) -> str:
         """Also between runs, when nobody else looks. A disk that was nearly full before is left to the runs."""

@@ -19,9 +19,8 @@ from tests.processes import descendants, survivors
 from tests.soak.conftest import Soak
 
 SMALL = SandboxPolicy(warm=0, memory_mb=1024, session_memory_mb=300, procs=30, file_mb=20)
-MOST_MB = 2500
-"""What the machine may miss meanwhile: the limit, what two busy cores take until the next look, and others' noise. The
-greediest of these wants 7,500."""
+MOST_MB = 1500
+"""What the machine may miss meanwhile: the limit, what is taken until the next look, and others' noise."""
 GREEDY = {
     "forks as fast as it can": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
     "forks and waits": (
