@@ -61,3 +61,15 @@ async def survivors(found: list[Process], within_s: float) -> list[Process]:
             return alive
         await asyncio.sleep(0.05)
     return []
+
+
+def running(*words: str) -> bool:
+    """Whether a process has these words side by side in its command line."""
+    wanted = b"\0".join(word.encode() for word in words)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if wanted in path.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
+from tests.server import AgentServer
 
 FLAGS = (
     "--no-sandbox",
@@ -118,3 +121,9 @@ def browser(chromium: str, url: str, token: str, *, size: tuple[int, int] = (140
             yield Lab(context.pages[0] if context.pages else context.new_page(), url, token)
         finally:
             context.close()
+
+
+def use_dark_theme(server: AgentServer) -> None:
+    settings = server.directory / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True, exist_ok=True)
+    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))

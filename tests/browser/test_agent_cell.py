@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, browser
-from tests.conftest import chromium
-from tests.server import TOKEN, AgentServer
+from tests.browser.lab import Lab, use_dark_theme
+from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
 
@@ -73,20 +72,6 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
     write_notebook(server.root, "rain.ipynb")
     yield server
     server.sweep()
-
-
-@pytest.fixture
-def lab(server: AgentServer) -> Iterator[Lab]:
-    path = chromium()
-    assert path is not None
-    with browser(path, server.url, TOKEN) as lab:
-        yield lab
-
-
-def use_dark_theme(server: AgentServer) -> None:
-    settings = server.directory / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True, exist_ok=True)
-    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
 
 
 def distrust(notebook: Path) -> None:

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, browser
-from tests.browser.test_agent_cell import use_dark_theme
-from tests.conftest import chromium
-from tests.server import TOKEN, AgentServer
+from tests.browser.lab import Lab, use_dark_theme
+from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
 
@@ -53,14 +51,6 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
     use_dark_theme(server)
     yield server
     server.sweep()
-
-
-@pytest.fixture
-def lab(server: AgentServer) -> Iterator[Lab]:
-    path = chromium()
-    assert path is not None
-    with browser(path, server.url, TOKEN) as lab:
-        yield lab
 
 
 def test_plot_save_and_use_need_one_answer_and_no_flag(lab: Lab) -> None:

@@ -15,6 +15,7 @@ from agent_kernel.sandbox.jail import Plan
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.model import SessionKey
+from tests.processes import running
 from tests.sandbox.conftest import Make
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
@@ -90,9 +91,9 @@ async def test_no_process_that_the_code_detached_outlives_the_session(sandbox: L
         f"        os.execvp('sleep', ['sleep', '{mark}'])\n    os._exit(0)\nos.wait()\ntime.sleep(0.3)"
     )
     await sandbox.run(KEY, code)
-    assert _running("sleep", mark)
+    assert running("sleep", mark)
     await sandbox.close(KEY)
-    assert not _running("sleep", mark)
+    assert not running("sleep", mark)
 
 
 async def test_no_detached_process_outlives_a_jail_without_namespaces(make: Make) -> None:
@@ -103,21 +104,10 @@ async def test_no_detached_process_outlives_a_jail_without_namespaces(make: Make
     )
     sandbox = make(plans=[Plan("none", False)])
     await sandbox.run(KEY, code)
-    assert _running("sleep", mark)
+    assert running("sleep", mark)
     await sandbox.run(KEY, "os._exit(1)")
     await sandbox.close(KEY)
-    assert not _running("sleep", mark)
-
-
-def _running(*words: str) -> bool:
-    wanted = b"\0".join(word.encode() for word in words)
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if wanted in path.read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
+    assert not running("sleep", mark)
 
 
 async def test_endless_output_is_cut_to_head_and_tail_and_says_how_much(make: Make) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +13,7 @@ from agent_kernel.sandbox.jail import Plan
 from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.model import SessionKey
+from tests.processes import running
 from tests.sandbox.conftest import Make
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
@@ -22,17 +22,6 @@ KEY = SessionKey("local", "one")
 
 def shell(*lines: str, timeout_s: float = 30.0, cpu_s: float = 0.0) -> Work:
     return Work("\n".join(lines), "shell", timeout_s=timeout_s, cpu_s=cpu_s)
-
-
-def running(*words: str) -> bool:
-    wanted = b"\0".join(word.encode() for word in words)
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if wanted in path.read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
 
 
 async def test_a_script_shares_files_with_python_and_nothing_else(sandbox: LinuxSandbox) -> None:
