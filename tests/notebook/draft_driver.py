@@ -1,8 +1,9 @@
 """A kernel's worth of IPython in a process of its own, which runs pieces of code in a draft and prints what came.
 
-``python draft_driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s}`` and prints ``{unsafe, ran, live,
-left}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one draft as long as it lives; ``live``
-the values of expressions in the kernel itself afterwards; ``left`` what should be gone.
+``python draft_driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, stop_at}`` and prints ``{unsafe, ran,
+live, left}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one draft as long as it lives;
+``live`` the values of expressions in the kernel itself afterwards; ``left`` what should be gone. Code that prints
+``stop_at`` is stopped as by an interrupt of which only the flag is left.
 """
 
 from __future__ import annotations
@@ -20,11 +21,19 @@ from agent_kernel.notebook import draft_safety, draft_watch
 from agent_kernel.notebook.draft_process import DraftEnded, DraftProcess
 
 
-def ran(draft: DraftProcess, code: str, timeout_s: float) -> list[Any]:
+def ran(draft: DraftProcess, code: str, timeout_s: float, stop_at: str) -> list[Any]:
     printed: list[str] = []
     started = time.monotonic()
+
+    def stopped() -> bool:
+        return bool(stop_at) and stop_at in "".join(printed)
+
     try:
-        told = draft.run(code, lambda stream, text: printed.append(text), lambda shown: None, timeout_s)
+        told = draft.run(
+            code, lambda stream, text: printed.append(text), lambda shown: None, timeout_s, stopped=stopped
+        )
+    except KeyboardInterrupt:
+        return ["interrupted", "", "".join(printed), time.monotonic() - started]
     except DraftEnded as error:
         return ["ended", str(error), "".join(printed), time.monotonic() - started]
     return [told["status"], told["text"], "".join(printed), time.monotonic() - started]
@@ -40,7 +49,9 @@ def main() -> None:
     for code in asked["codes"]:
         if draft is None or not draft.pid:
             draft = DraftProcess.start(shell)
-        results.append(ran(draft, code.replace("PARENT", str(os.getpid())), asked.get("timeout_s", 20.0)))
+        results.append(
+            ran(draft, code.replace("PARENT", str(os.getpid())), asked.get("timeout_s", 20.0), asked.get("stop_at", ""))
+        )
     directory = draft.directory if draft else ""
     if draft is not None:
         draft.end()

@@ -253,6 +253,12 @@ def test_a_lock_of_a_thread_that_was_not_copied_is_found_to_hang(place: Path, us
     assert told["ran"][0][:2] == ["ended", "it hung: it waits for a thread of your kernel, which a copy does not have"]
 
 
+def test_an_interrupt_of_which_only_the_flag_is_left_ends_it(tmp_path: Path) -> None:
+    told = drafted(tmp_path, "import time\nprint('begun')\ntime.sleep(60)", timeout_s=60.0, stop_at="begun")
+    assert told["ran"][0][:2] == ["interrupted", ""]
+    assert told["left"] == []
+
+
 def test_sleeping_is_no_hanging(tmp_path: Path) -> None:
     threads = "import threading, time\nt = threading.Thread(target=time.sleep, args=(4,))\nt.start(); t.join()\n'slept'"
     told = drafted(tmp_path, threads, timeout_s=60.0, hang_s=1.5)
