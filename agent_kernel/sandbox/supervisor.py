@@ -16,13 +16,14 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
 from agent_kernel.sandbox import credentials, mounts, network, worker
 from agent_kernel.sandbox.jail import Jail, Spec
-from agent_kernel.sandbox.usage import over, usage
+from agent_kernel.sandbox.usage import look, usage
 
 REFUSED = 97
 LOOK_S = 1.0
@@ -31,6 +32,8 @@ LOOK_CLOSELY_S = 0.25
 LOOK_AGAIN_S = 0.05
 FASTEST_MB_S = 2000.0
 """Never later than the memory that is left could be taken: two cores of 2024 write so much."""
+OF_THEIR_TIME = 3
+"""They run so many times longer than a look keeps them."""
 
 
 def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
@@ -202,12 +205,14 @@ class Watch:
         limits, counted = self.jail.spec.limits, self.jail.spec.counted
         if self._why:
             return LOOK_S
+        began = time.monotonic()
         used = usage(os.getpid(), everybody=self.jail.isolated)
-        self._why = over(used, limits, counted) or self._disk(limits["disk_reserve_mb"])
+        found = look(used, limits, counted)
+        self._why = found.too_much or self._disk(limits["disk_reserve_mb"])
         if self._why:
             self._stop()
-        left = (limits["session_memory_mb"] - used.memory_mb) / FASTEST_MB_S
-        return min(LOOK_CLOSELY_S if 8 * used.tasks > limits["procs"] else LOOK_S, max(LOOK_AGAIN_S, left))
+        soonest = max(LOOK_AGAIN_S, OF_THEIR_TIME * (time.monotonic() - began), found.left_mb / FASTEST_MB_S)
+        return min(LOOK_CLOSELY_S if 8 * used.tasks > limits["procs"] else LOOK_S, soonest)
 
     def _disk(self, reserve_mb: int) -> str:
         """Also between runs, when nobody else looks. A disk that was nearly full before is left to the runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from agent_kernel.errors import Forbidden
+from agent_kernel.errors import Forbidden, InvalidRequest
 from jupyter_ext.asgi import Exchange
 from jupyter_ext.handlers.base import AgentHandler, guarded
 
@@ -17,6 +17,9 @@ class McpHandler(AgentHandler):
 
     @guarded("execute", kernels=False)
     async def post(self) -> None:
+        # The SDK's words for this are neither ours nor JSON-RPC's.
+        if not self.request.headers.get("Content-Type", "").lower().startswith("application/json"):
+            raise InvalidRequest("A message of MCP is JSON.", hint="Send it with Content-Type: application/json.")
         await self._serve()
 
     @guarded("execute", kernels=False)

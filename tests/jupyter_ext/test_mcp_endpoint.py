@@ -192,6 +192,10 @@ async def test_what_is_no_message_and_what_is_no_method(server: AgentServer) -> 
     lost = await raw(server, {"jsonrpc": "2.0", "id": 4, "method": "ping"}, {"Mcp-Session-Id": "0" * 32})
     assert lost.status_code == 404
     async with server.client(None, headers=HEADERS | session) as http:
+        for headers in ({}, {"Content-Type": "text/plain"}):
+            untyped = await http.post("agent/v1/mcp", content=b'{"jsonrpc": "2.0"}', headers=headers)
+            assert untyped.status_code == 400
+            assert "application/json" in untyped.json()["error"]["hint"]
         assert (await http.delete("agent/v1/mcp")).status_code == 200
     assert (await raw(server, {"jsonrpc": "2.0", "id": 5, "method": "ping"}, session)).status_code == 404
 

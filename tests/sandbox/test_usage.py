@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from agent_kernel.protocols import Work
 from agent_kernel.sandbox.cgroup import Cgroups, Scope
 from agent_kernel.sandbox.jail import Plan
 from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.usage import Usage, exact_mb, over, usage
+from agent_kernel.sandbox.usage import Usage, exact_mb, look, standing_still, usage
 from agent_kernel.sessions.model import SessionKey
 from tests.sandbox.conftest import Make
 
@@ -111,11 +115,42 @@ def test_the_usage_of_descendants_is_counted() -> None:
 
 
 def test_what_a_group_counts_is_not_counted_again() -> None:
-    much = Usage((os.getpid(),), 99, 10_000)
-    assert "more than 10 processes" in over(much, LIMITS, {})
-    assert over(much, LIMITS, {"processes": "by a group", "memory": "by a group"}) == ""
-    # By the exact count, which is that of this process, it is no more than it may be.
-    assert over(Usage((os.getpid(),), 1, 10_000), LIMITS | {"session_memory_mb": 9_999}, {}) == ""
+    with sleeping() as process:
+        much = Usage((process.pid,), 99, 10_000)
+        assert "more than 10 processes" in look(much, LIMITS, {}).too_much
+        assert look(much, LIMITS, {"processes": "by a group", "memory": "by a group"}).too_much == ""
+        # By the exact count, which is that of one process, it is no more than it may be.
+        found = look(Usage((process.pid,), 1, 10_000), LIMITS, {})
+        assert found.too_much == ""
+        assert 0 < found.left_mb <= 100
+
+
+def test_processes_stand_still_while_their_memory_is_counted() -> None:
+    with sleeping() as process, sleeping() as already:
+        os.kill(already.pid, signal.SIGSTOP)
+        wait_until(lambda: state(already.pid) == "T")
+        with standing_still((process.pid, already.pid, 2**22 + 1)):
+            wait_until(lambda: state(process.pid) == "T")
+        wait_until(lambda: state(process.pid) == "S")
+        assert state(already.pid) == "T"
+
+
+@contextmanager
+def sleeping() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 @pytest.fixture
