@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from jupyter_ext.kernels import Kernel, Kernels
     from jupyter_ext.mcp_endpoint import McpEndpoint
     from jupyter_ext.neighbours import Neighbours
+    from jupyter_ext.news import News
     from jupyter_ext.notebooks import Notebooks
     from jupyter_ext.private_sessions import PrivateSessions
     from jupyter_ext.pulls import Pulls
     from jupyter_ext.reunion import Reunion
+    from jupyter_ext.serving import Serving
     from jupyter_ext.sidecar import Sidecars
-    from jupyter_ext.turns import Order, Turns
+    from jupyter_ext.turns import LiveTurn, Turns
     from jupyter_ext.versions import Versions
 
 ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
@@ -61,9 +63,11 @@ class AgentKernel(ExtensionApp):
     kernels: Kernels
     jobs: Jobs
     neighbours: Neighbours
+    news: News
     notebooks: Notebooks
     sidecars: Sidecars
     reunion: Reunion
+    serving: Serving
     cleared: Cleared
     access: Access
     watch: ContentsWatch
@@ -179,9 +183,9 @@ class AgentKernel(ExtensionApp):
         self.loaded = True
 
     def initialize_handlers(self) -> None:
-        from jupyter_ext.handlers import ROUTES
+        from jupyter_ext.handlers import ROUTES, UNKNOWN
 
-        self.handlers.extend(ROUTES)
+        self.handlers.extend([*ROUTES, UNKNOWN])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         await self.runtime.start()
@@ -289,8 +293,9 @@ class AgentKernel(ExtensionApp):
         self.jobs.forget(kernel.id)
         self.private.kernel_gone(kernel)
 
-    def turn_ended(self, order: Order) -> None:
-        self.sidecars.turn_ended(order.key)
+    def turn_ended(self, turn: LiveTurn) -> None:
+        self.sidecars.turn_ended(turn.order.key)
+        self.news.ended(turn)
 
     def stay_active(self, kernels: set[str]) -> None:
         assert self.serverapp is not None

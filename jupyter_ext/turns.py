@@ -75,21 +75,23 @@ class LiveTurn:
 
 
 class Turns:
-    """``on_pulse`` is called now and then with the kernels that have a turn running, ``on_end`` with each turn that
-    ended."""
+    """``on_pulse`` is called now and then with the kernels that have a turn running, ``on_begin`` and
+    ``on_end`` with each turn that did."""
 
     def __init__(
         self,
         runtime: Runtime,
         *,
         on_pulse: Callable[[set[str]], None] = lambda kernels: None,
-        on_end: Callable[[Order], None] = lambda order: None,
+        on_begin: Callable[[LiveTurn], None] = lambda turn: None,
+        on_end: Callable[[LiveTurn], None] = lambda turn: None,
         keep_s: float = KEEP_S,
         poll_s: float = POLL_S,
     ) -> None:
         self._runtime = runtime
         self._versions = Versions(runtime.store)
         self._on_pulse = on_pulse
+        self._on_begin = on_begin
         self._on_end = on_end
         self._keep_s = keep_s
         self._poll_s = poll_s
@@ -120,6 +122,7 @@ class Turns:
         turn.task = asyncio.create_task(self._run(turn, queue), name=turn.id)
         turn.task.add_done_callback(partial(self._ended, turn))
         self._advance(order.key)
+        self._on_begin(turn)
         if self._pulse is None:
             self._pulse = asyncio.create_task(self._keep_active(), name="activity of turns")
         if self._closing:
@@ -207,7 +210,7 @@ class Turns:
             self._turns.pop(turn.id, None)
         else:
             asyncio.get_running_loop().call_later(self._keep_s, self._turns.pop, turn.id, None)
-        self._on_end(turn.order)
+        self._on_end(turn)
 
     def _advance(self, key: SessionKey) -> None:
         """The first of the line may run; the others hear how many stand before them."""

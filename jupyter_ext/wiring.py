@@ -19,10 +19,12 @@ from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernels
 from jupyter_ext.neighbours import Neighbours
+from jupyter_ext.news import News
 from jupyter_ext.notebooks import Notebooks
 from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.reunion import Reunion
+from jupyter_ext.serving import Serving
 from jupyter_ext.sidecar import Sidecars
 from jupyter_ext.turns import Turns
 from jupyter_ext.versions import Versions
@@ -41,7 +43,8 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.pulls = Pulls(settings)
     app.versions = Versions(runtime.store)
     app.changes = Changes(runtime.store)
-    app.turns = Turns(runtime, on_pulse=app.stay_active, on_end=app.turn_ended)
+    app.news, app.serving = News(), Serving()
+    app.turns = Turns(runtime, on_pulse=app.stay_active, on_begin=app.news.began, on_end=app.turn_ended)
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
     app.kernels = Kernels(
         managers, app.url, app.namespace_here, app.kernel_life_ended, app.kernel_gone, told=app.told_to_kernels()

@@ -21,6 +21,8 @@ import httpx
 from jupyter_client.asynchronous.client import AsyncKernelClient
 
 ROOT = Path(__file__).parents[1]
+LABEXTENSIONS = ROOT / "jupyter_ext" / "labextensions"
+"""As built last; what an editable install has is the copy of that day."""
 TOKEN = "test-token"
 START_S = 60.0
 STOP_S = 30.0
@@ -146,6 +148,7 @@ class AgentServer:
             f"--IdentityProvider.token={TOKEN}",
             f"--ServerApp.jpserver_extensions={extensions}",
             *(f"--AgentKernel.{name}={value}" for name, value in {**traits, **self.traits}.items()),
+            *([f"--LabApp.extra_labextensions_path={LABEXTENSIONS}"] if self.lab else []),
             *self.options,
         ]
 

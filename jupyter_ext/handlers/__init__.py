@@ -40,6 +40,7 @@ from jupyter_ext.handlers.sessions import (
     SessionsHandler,
 )
 from jupyter_ext.handlers.skills import SkillHandler, SkillsHandler, SkillVersionsHandler
+from jupyter_ext.handlers.socket import SocketHandler
 from jupyter_ext.handlers.summaries import CompactHandler, UsageHandler
 from jupyter_ext.handlers.tools import ToolsHandler
 from jupyter_ext.handlers.trust import TrustHandler
@@ -51,11 +52,12 @@ from jupyter_ext.handlers.turns import (
     TurnHandler,
     TurnsHandler,
 )
+from jupyter_ext.handlers.unknown import UnknownHandler
 from jupyter_ext.handlers.variables import RebuildHandler, VariableHandler, VariablesHandler
 
 PREFIX = "/agent/v1"
 ID = r"([^/]+)"
-ROUTES: list[tuple[str, type[AgentHandler]]] = [
+ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/turns", TurnsHandler),
     (rf"{PREFIX}/turns/{ID}", TurnHandler),
     (rf"{PREFIX}/turns/{ID}/events", TurnEventsHandler),
@@ -109,4 +111,7 @@ ROUTES: list[tuple[str, type[AgentHandler]]] = [
     (rf"{PREFIX}/engine", EngineHandler),
     (rf"{PREFIX}/engine/unload", EngineUnloadHandler),
     (rf"{PREFIX}/health", HealthHandler),
+    (rf"{PREFIX}/socket", SocketHandler),
 ]
+UNKNOWN = (rf"{PREFIX}(/.*)?", UnknownHandler)
+"""Comes behind all others."""

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import Any
 
-from agent_kernel.errors import Conflict, TurnNotFound
+from agent_kernel.errors import Conflict, InvalidRequest, TurnNotFound
 from agent_kernel.events import TurnVersion
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import SessionKey, new_id
@@ -25,10 +25,14 @@ from jupyter_ext.handlers.bodies import (
     TurnBody,
 )
 from jupyter_ext.handlers.files import attach_inputs
+from jupyter_ext.history import window
 from jupyter_ext.notebooks import KERNEL, called
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
 from jupyter_ext.versions import fingerprint
+
+LISTED = 20
+MAX_LISTED = 200
 
 
 def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
@@ -38,6 +42,18 @@ def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
 
 class TurnsHandler(AgentHandler):
     """``turns``, for the session of the caller's notebook, and ``sessions/{id}/turns``."""
+
+    @guarded("read")
+    async def get(self, session_id: str | None = None) -> None:
+        """``limit`` of them, before the turn ``before``."""
+        if session_id is None:
+            raise InvalidRequest("Turns are listed by session.", hint="GET sessions/{id}/turns")
+        session = await self.app.access.session(self.caller, session_id)
+        limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        runs = {turn.id for turn in self.app.turns.running}
+        before = self.get_argument("before", "")
+        store = self.app.runtime.store
+        self.reply(await window(store, session.key, limit, before, running=runs.__contains__))
 
     @guarded("execute")
     async def post(self, session_id: str | None = None) -> None:
@@ -55,6 +71,8 @@ class TurnsHandler(AgentHandler):
         engine = await self.app.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
         request = body.request(kernel.epoch if kernel else "", engine)
+        if kernel and (served := self.app.serving.tools(caller.namespace, kernel.id)):
+            request = dataclasses.replace(request, client_tools=request.client_tools | served)
         if body.rerun == "show" and await self._shown(key, request, body.alive, notebook):
             return
         order = Order(

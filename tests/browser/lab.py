@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
@@ -121,6 +121,27 @@ def browser(chromium: str, url: str, token: str, *, size: tuple[int, int] = (140
             yield Lab(context.pages[0] if context.pages else context.new_page(), url, token)
         finally:
             context.close()
+
+
+def write_notebook(root: Path, name: str, cells: Sequence[str]) -> None:
+    """With code cells ``cell-0``, ``cell-1`` and so on."""
+    body = {
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": f"cell-{n}",
+                "metadata": {},
+                "source": source,
+                "outputs": [],
+                "execution_count": None,
+            }
+            for n, source in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    (root / name).write_text(json.dumps(body))
 
 
 def use_dark_theme(server: AgentServer) -> None:

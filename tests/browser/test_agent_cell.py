@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, use_dark_theme
+from tests.browser.lab import Lab, use_dark_theme, write_notebook
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
@@ -48,28 +48,11 @@ SCRIPT: list[dict[str, Any]] = [
 CELLS = ["%%agent\nplot the rain by month", "df.rain.max()", "%%agent\na long story", "%agent status"]
 
 
-def write_notebook(root: Path, name: str) -> None:
-    cells: list[dict[str, Any]] = [
-        {
-            "cell_type": "code",
-            "id": f"cell-{n}",
-            "metadata": {},
-            "source": source,
-            "outputs": [],
-            "execution_count": None,
-        }
-        for n, source in enumerate(CELLS)
-    ]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    body = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    (root / name).write_text(json.dumps(body))
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[AgentServer]:
     server = AgentServer(tmp_path, SCRIPT, {"python_in": "live"}, options=("--LabApp.news_url=None",), lab=True)
     asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb")
+    write_notebook(server.root, "rain.ipynb", CELLS)
     yield server
     server.sweep()
 

@@ -1,0 +1,30 @@
+"""Which pages can run calls for the notebook of a kernel; turns of that notebook may offer them meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Serving:
+    """Belongs to one event loop."""
+
+    _pages: dict[tuple[str, str], list[frozenset[str]]] = field(default_factory=dict)
+
+    def add(self, namespace: str, kernel: str, tools: Collection[str]) -> Callable[[], None]:
+        """Returns what ends it."""
+        key, served = (namespace, kernel), frozenset(tools)
+        self._pages.setdefault(key, []).append(served)
+
+        def end() -> None:
+            pages = self._pages.get(key, [])
+            if served in pages:
+                pages.remove(served)
+            if not pages:
+                self._pages.pop(key, None)
+
+        return end
+
+    def tools(self, namespace: str, kernel: str) -> frozenset[str]:
+        return frozenset().union(*self._pages.get((namespace, kernel), ()))

@@ -1,0 +1,83 @@
+// Builds the panel for its two hosts. The results are committed, so that installing the package needs no node:
+//   jupyter_ext/labextensions  what JupyterLab and Notebook 7 load (a module federation container and the panel)
+//   agent_kernel/panel/static  one module and its styles, for anywidget
+// Names of files hold a hash of their content: a browser never keeps an old one.
+import { createHash } from "node:crypto";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import * as esbuild from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = process.argv.includes("--into") ? process.argv[process.argv.indexOf("--into") + 1] : dirname(here);
+const { name, version, license } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
+const lab = join(root, "jupyter_ext", "labextensions", name);
+const widget = join(root, "agent_kernel", "panel", "static");
+
+const common = {
+  bundle: true,
+  minify: true,
+  write: false,
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "none",
+  outdir: "out",
+  absWorkingDir: here,
+  logLevel: "warning",
+};
+
+/** Lab's own modules are not bundled: the container finds them in the scope that Lab shares. */
+const shared = {
+  name: "shared",
+  setup(build) {
+    build.onResolve({ filter: /^@(jupyterlab|lumino)\// }, ({ path }) => ({ path, namespace: "shared" }));
+    build.onLoad({ filter: /.*/, namespace: "shared" }, ({ path }) => ({
+      contents: `module.exports = globalThis.__agent_kernel_shared[${JSON.stringify(path)}];`,
+    }));
+  },
+};
+
+async function bundle(entry, options) {
+  const { outputFiles } = await esbuild.build({ ...common, entryPoints: [entry], ...options });
+  const text = (suffix) => outputFiles.find((file) => file.path.endsWith(suffix))?.text ?? "";
+  return { js: text(".js"), css: text(".css") };
+}
+
+async function put(directory, stem, extension, content) {
+  const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
+  const file = `${stem}.${hash}.${extension}`;
+  await writeFile(join(directory, file), content);
+  return file;
+}
+
+const kilobytes = (text) => `${(gzipSync(text).length / 1024).toFixed(1)} kB gzipped`;
+
+await rm(lab, { recursive: true, force: true });
+await rm(widget, { recursive: true, force: true });
+await mkdir(join(lab, "static"), { recursive: true });
+await mkdir(widget, { recursive: true });
+
+const panel = await bundle("src/panel.ts", { format: "esm" });
+const panelFile = await put(join(lab, "static"), "panel", "js", panel.js);
+const styleFile = await put(join(lab, "static"), "panel", "css", panel.css);
+const container = await bundle("src/lab/container.ts", {
+  format: "iife",
+  plugins: [shared],
+  define: { PANEL_FILE: JSON.stringify(panelFile), STYLE_FILE: JSON.stringify(styleFile) },
+});
+const load = await put(join(lab, "static"), "remoteEntry", "js", container.js);
+const about = {
+  name,
+  version,
+  license,
+  jupyterlab: { extension: true, _build: { load: `static/${load}`, extension: "./extension" } },
+};
+await writeFile(join(lab, "package.json"), `${JSON.stringify(about, null, 2)}\n`);
+
+const inCell = await bundle("src/widget/widget.ts", { format: "esm" });
+await writeFile(join(widget, "widget.js"), inCell.js);
+await writeFile(join(widget, "widget.css"), inCell.css);
+
+console.log(`panel ${kilobytes(panel.js)}, styles ${kilobytes(panel.css)}`);
+console.log(`at the start of Lab ${kilobytes(container.js)}; widget ${kilobytes(inCell.js)}`);

@@ -1,0 +1,54 @@
+/** What Lab loads: a container as module federation defines it (`init` gets the scope of shared modules, `get` hands out
+ * ours). Written by hand, as we expose one module and take a few of Lab's; so one bundler is enough. */
+interface Provided {
+  get(): Promise<() => unknown>;
+  loaded?: boolean | number;
+}
+type Scope = Record<string, Record<string, Provided>>;
+
+declare global {
+  var _JUPYTERLAB: Record<string, unknown> | undefined;
+  var __agent_kernel_shared: Record<string, unknown>;
+}
+
+const NEEDED = [
+  "@jupyterlab/application",
+  "@jupyterlab/apputils",
+  "@jupyterlab/cells",
+  "@jupyterlab/coreutils",
+  "@jupyterlab/notebook",
+  "@jupyterlab/services",
+  "@jupyterlab/settingregistry",
+  "@jupyterlab/ui-components",
+  "@lumino/widgets",
+];
+
+/** Where this script came from: the panel lies beside it. */
+export const base = new URL(".", (document.currentScript as HTMLScriptElement).src);
+
+let scope: Scope = {};
+
+async function provided(name: string): Promise<unknown> {
+  const versions = Object.values(scope[name] ?? {});
+  const best = versions.find((one) => one.loaded) ?? versions.at(-1);
+  return best ? (await best.get())() : undefined;
+}
+
+async function modules(): Promise<void> {
+  const found = await Promise.all(NEEDED.map(async (name) => [name, await provided(name)] as const));
+  globalThis.__agent_kernel_shared = Object.fromEntries(found);
+}
+
+const container = {
+  init(given: Scope): void {
+    scope = given;
+  },
+  async get(name: string): Promise<() => unknown> {
+    if (name !== "./extension") throw new Error(`agent-kernel has no module ${name}`);
+    await modules();
+    const { plugins } = await import("./plugin");
+    return () => ({ __esModule: true, default: plugins });
+  },
+};
+
+(globalThis._JUPYTERLAB ??= {})["agent-kernel"] = container;

@@ -1,0 +1,42 @@
+/** Mounts the panel. What it is mounted in is its host: it brings the way to the server and the notebook. */
+import { effect } from "@preact/signals";
+import { h, render } from "preact";
+import { Conversation } from "./conversation/conversation";
+import type { NotebookHost } from "./notebook/notebook";
+import type { Transport } from "./transport/transport";
+import { Panel } from "./view/Panel";
+import "./view/panel.css";
+
+export { signal } from "@preact/signals";
+export { ServerTransport } from "./transport/server";
+
+export interface Host {
+  transport: Transport;
+  notebook: NotebookHost | null;
+}
+
+export interface Mounted {
+  conversation: Conversation;
+  unmount(): void;
+}
+
+export function mount(element: HTMLElement, host: Host): Mounted {
+  const conversation = new Conversation(host.transport, host.notebook);
+  let shown = "";
+  const end = effect(() => {
+    const bound = host.notebook?.bound.value ?? null;
+    const key = bound ? `${bound.kernel} ${bound.path}` : "";
+    if (key === shown) return;
+    shown = key;
+    if (bound) void conversation.bind(bound.kernel, bound.path);
+  });
+  render(h(Panel, { conversation, host }), element);
+  return {
+    conversation,
+    unmount() {
+      end();
+      conversation.close();
+      render(null, element);
+    },
+  };
+}

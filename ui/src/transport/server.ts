@@ -1,0 +1,212 @@
+/** The Jupyter server of this page: requests over HTTP, events over one WebSocket, which is opened again when it was
+ * lost and goes on where each turn was. */
+import { signal } from "@preact/signals";
+import type { ErrorBody, TurnEvent } from "../wire/events";
+import type { Ask, News, Said, Serving } from "../wire/socket";
+import { ApiError, type Close, type Connection, type Transport } from "./transport";
+
+const AGAIN_AFTER_MS = [250, 500, 1_000, 2_000, 5_000];
+const PING_EVERY_MS = 25_000;
+const SILENT_FOR_MS = 60_000;
+
+export interface ServerSettings {
+  /** With a slash at its end. */
+  baseUrl: string;
+  wsUrl: string;
+  /** Jupyter's token where the page has no cookie; it goes into a header, never into an address. */
+  token?: string;
+}
+
+interface Followed {
+  session: string;
+  after: number;
+  listener: (event: TurnEvent) => void;
+}
+
+export class ServerTransport implements Transport {
+  readonly connection = signal<Connection>("connecting");
+  readonly #api: string;
+  readonly #socketUrl: string;
+  readonly #token: string;
+  readonly #followed = new Map<string, Followed[]>();
+  readonly #watched = new Map<string, Set<(news: News) => void>>();
+  readonly #served = new Map<string, string[]>();
+  #socket: WebSocket | null = null;
+  #failures = 0;
+  #again: ReturnType<typeof setTimeout> | undefined;
+  #pings: ReturnType<typeof setInterval> | undefined;
+  #heard = 0;
+  #closed = false;
+
+  constructor(settings: ServerSettings) {
+    this.#api = `${settings.baseUrl}agent/v1/`;
+    this.#socketUrl = `${settings.wsUrl}agent/v1/socket`;
+    this.#token = settings.token ?? "";
+    this.#open();
+    globalThis.addEventListener("online", this.#atOnce);
+  }
+
+  async request<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+    const answer = await this.#fetch(method, path, body);
+    return (answer.status === 204 ? undefined : await answer.json()) as Answer;
+  }
+
+  async bytes(path: string): Promise<Blob> {
+    return await (await this.#fetch("GET", path)).blob();
+  }
+
+  follow(turn: string, session: string, after: number, listener: (event: TurnEvent) => void): Close {
+    const followed: Followed = { session, after, listener };
+    const all = this.#followed.get(turn) ?? [];
+    this.#followed.set(turn, [...all, followed]);
+    this.#ask({ do: "follow", turn, session, after: Math.min(after, ...all.map((other) => other.after)) });
+    return () => {
+      const left = (this.#followed.get(turn) ?? []).filter((other) => other !== followed);
+      if (left.length > 0) {
+        this.#followed.set(turn, left);
+      } else if (this.#followed.delete(turn)) {
+        this.#ask({ do: "unfollow", turn });
+      }
+    };
+  }
+
+  watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close {
+    const key = JSON.stringify(target);
+    const listeners = this.#watched.get(key) ?? new Set();
+    this.#watched.set(key, listeners.add(listener));
+    this.#ask({ do: "watch", ...target });
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#watched.delete(key)) {
+        this.#ask({ do: "unwatch", ...target });
+      }
+    };
+  }
+
+  serve({ kernel, tools }: Serving): Close {
+    this.#served.set(kernel, tools);
+    this.#ask({ do: "serve", kernel, tools });
+    return () => {
+      if (this.#served.get(kernel) === tools && this.#served.delete(kernel)) {
+        this.#ask({ do: "unserve", kernel });
+      }
+    };
+  }
+
+  close(): void {
+    this.#closed = true;
+    globalThis.removeEventListener("online", this.#atOnce);
+    clearTimeout(this.#again);
+    clearInterval(this.#pings);
+    this.#socket?.close();
+  }
+
+  async #fetch(method: string, path: string, body?: unknown): Promise<Response> {
+    const headers = new Headers({ Accept: "application/json" });
+    const xsrf = /(?:^|; )_xsrf=([^;]+)/.exec(document.cookie)?.[1];
+    if (xsrf) {
+      headers.set("X-XSRFToken", xsrf);
+    }
+    if (this.#token) {
+      headers.set("Authorization", `token ${this.#token}`);
+    }
+    const init: RequestInit = { method, headers, credentials: "same-origin" };
+    if (body !== undefined) {
+      headers.set("Content-Type", "application/json");
+      init.body = JSON.stringify(body);
+    }
+    let answer: Response;
+    try {
+      answer = await fetch(this.#api + path, init);
+    } catch {
+      throw new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." });
+    }
+    if (!answer.ok) {
+      throw new ApiError(answer.status, await errorOf(answer));
+    }
+    return answer;
+  }
+
+  #open(): void {
+    clearTimeout(this.#again);
+    const socket = new WebSocket(this.#socketUrl);
+    this.#socket = socket;
+    socket.onopen = () => {
+      this.#failures = 0;
+      this.#heard = Date.now();
+      this.connection.value = "online";
+      for (const [kernel, tools] of this.#served) this.#ask({ do: "serve", kernel, tools });
+      for (const key of this.#watched.keys()) {
+        this.#ask({ do: "watch", ...(JSON.parse(key) as { session: string }) });
+      }
+      for (const [turn, followed] of this.#followed) {
+        const after = Math.min(...followed.map((one) => one.after));
+        this.#ask({ do: "follow", turn, session: followed[0]?.session ?? "", after });
+      }
+      clearInterval(this.#pings);
+      this.#pings = setInterval(() => this.#ping(), PING_EVERY_MS);
+    };
+    socket.onmessage = ({ data }) => {
+      this.#heard = Date.now();
+      this.#hear(JSON.parse(data as string) as Said);
+    };
+    socket.onclose = () => {
+      if (this.#socket === socket && !this.#closed) this.#lost();
+    };
+  }
+
+  #lost(): void {
+    clearInterval(this.#pings);
+    this.#socket = null;
+    this.connection.value = this.#failures > 1 ? "offline" : "connecting";
+    const wait = AGAIN_AFTER_MS[Math.min(this.#failures++, AGAIN_AFTER_MS.length - 1)] ?? 5_000;
+    this.#again = setTimeout(() => this.#open(), wait * (0.75 + Math.random() / 2));
+  }
+
+  readonly #atOnce = (): void => {
+    if (this.#socket === null && !this.#closed) this.#open();
+  };
+
+  /** A connection that is silent though it was asked is gone, whatever the browser thinks. */
+  #ping(): void {
+    if (Date.now() - this.#heard > SILENT_FOR_MS) {
+      this.#socket?.close();
+    } else {
+      this.#ask({ do: "ping" });
+    }
+  }
+
+  #ask(ask: Ask): void {
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(ask));
+  }
+
+  #hear(said: Said): void {
+    if ("seq" in said) {
+      for (const followed of this.#followed.get(said.turn) ?? []) {
+        if (said.seq > followed.after) {
+          followed.after = said.seq;
+          followed.listener(said);
+        }
+      }
+      if (said.type === "turn.finished") this.#followed.delete(said.turn);
+      return;
+    }
+    if (said.type === "unknown.turn") {
+      this.#followed.delete(said.turn);
+      return;
+    }
+    if ("session" in said) {
+      const keys = [JSON.stringify({ session: said.session })];
+      if ("kernel" in said && said.kernel) keys.push(JSON.stringify({ kernel: said.kernel }));
+      for (const key of keys) for (const listener of this.#watched.get(key) ?? []) listener(said);
+    }
+  }
+}
+
+async function errorOf(answer: Response): Promise<ErrorBody> {
+  try {
+    return ((await answer.json()) as { error: ErrorBody }).error;
+  } catch {
+    return { code: "http", message: `The server answered ${answer.status} ${answer.statusText}.` };
+  }
+}

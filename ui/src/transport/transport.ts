@@ -1,0 +1,38 @@
+/** The one way from the panel to the server; who mounts the panel says which it is. */
+import type { ReadonlySignal } from "@preact/signals";
+import type { ErrorBody, TurnEvent } from "../wire/events";
+import type { News, Serving } from "../wire/socket";
+
+export type Connection = "connecting" | "online" | "offline";
+export type Close = () => void;
+
+/** The server answered with an error, or there was none to answer (status 0). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly body: ErrorBody,
+  ) {
+    super(body.message);
+  }
+}
+
+export interface Transport {
+  readonly connection: ReadonlySignal<Connection>;
+
+  /** `path` below `agent/v1`. Rejects with ApiError. */
+  request<Answer>(method: string, path: string, body?: unknown): Promise<Answer>;
+
+  /** Bytes below `agent/v1`, such as a picture of the store. Rejects with ApiError. */
+  bytes(path: string): Promise<Blob>;
+
+  /** The events of a turn after number `after`, each once and in order, across lost connections, until its last. */
+  follow(turn: string, session: string, after: number, listener: (event: TurnEvent) => void): Close;
+
+  /** What happens in a session or with a kernel: turns that run or begin, changes of the session. */
+  watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close;
+
+  /** Says which calls this page can run for the notebook of a kernel, as long as it is not closed. */
+  serve(serving: Serving): Close;
+
+  close(): void;
+}

@@ -1,0 +1,219 @@
+/** A turn as it is shown: events go in, blocks come out. Finished blocks keep their identity, so that only the one that
+ * grows is rendered again. */
+import type { Bodies, ErrorBody, Facts, Medium, TurnEvent, TurnState } from "../wire/events";
+
+export interface TextBlock {
+  kind: "text" | "reasoning";
+  id: string;
+  text: string;
+  done: boolean;
+}
+
+export interface Approval extends Omit<Bodies["approval.required"], "call"> {
+  decision: string;
+  reason: string;
+}
+
+export interface CallBlock {
+  kind: "call";
+  id: string;
+  name: string;
+  arguments: Facts;
+  where: string;
+  /** running, waiting (for a person), offered (to a client), or how it ended: success, error, denied, timeout... */
+  status: string;
+  client: string;
+  output: string;
+  result: string;
+  seconds: number;
+  media: Medium[];
+  details: Facts;
+  files: Facts[];
+  approval: Approval | null;
+  done: boolean;
+}
+
+export interface NoticeBlock {
+  kind: "notice";
+  id: string;
+  level: string;
+  text: string;
+  done: true;
+}
+
+export type Block = TextBlock | CallBlock | NoticeBlock;
+
+export interface TurnView {
+  id: string;
+  session: string;
+  seq: number;
+  state: TurnState;
+  reason: string;
+  error: ErrorBody | null;
+  /** What it waits for before its first word: its place in the queue, the model, nothing. */
+  waiting: string;
+  loading: number | null;
+  model: string;
+  local: boolean;
+  host: string;
+  where: string;
+  version: Bodies["turn.version"] | null;
+  context: Bodies["context"] | null;
+  usage: Record<string, number>;
+  rounds: number;
+  blocks: readonly Block[];
+  began: number;
+  ended: number;
+}
+
+export function emptyTurn(id: string, session: string): TurnView {
+  return {
+    id,
+    session,
+    seq: 0,
+    state: "open",
+    reason: "",
+    error: null,
+    waiting: "",
+    loading: null,
+    model: "",
+    local: true,
+    host: "",
+    where: "",
+    version: null,
+    context: null,
+    usage: {},
+    rounds: 0,
+    blocks: [],
+    began: 0,
+    ended: 0,
+  };
+}
+
+/** The turn after one more event; an event that it has already changes nothing. */
+export function after(turn: TurnView, event: TurnEvent): TurnView {
+  if (event.seq <= turn.seq) return turn;
+  const next = { ...turn, seq: event.seq, began: turn.began || event.time };
+  switch (event.type) {
+    case "turn.started":
+      return { ...next, ...event.data, waiting: "" };
+    case "turn.version":
+      return { ...next, version: event.data };
+    case "queued":
+      return { ...next, waiting: event.data.reason };
+    case "model.loading":
+      return { ...next, waiting: `${event.data.stage} ${event.data.model}`, loading: event.data.fraction };
+    case "context":
+      return { ...next, context: event.data, waiting: "", loading: null, blocks: closed(turn.blocks) };
+    case "text.delta":
+      return { ...next, waiting: "", blocks: grown(turn.blocks, "text", event.data.text, event.seq) };
+    case "reasoning.delta":
+      return { ...next, waiting: "", blocks: grown(turn.blocks, "reasoning", event.data.text, event.seq) };
+    case "call.started":
+      return { ...next, blocks: [...closed(turn.blocks), started(event.data)] };
+    case "call.output":
+      return { ...next, blocks: called(turn, event.data.call, (call) => ({ output: call.output + event.data.text })) };
+    case "approval.required": {
+      const { call, ...required } = event.data;
+      const approval = { ...required, decision: "", reason: "" };
+      return { ...next, blocks: called(turn, call, () => ({ status: "waiting", approval })) };
+    }
+    case "approval.resolved": {
+      const { call, decision, reason } = event.data;
+      return {
+        ...next,
+        blocks: called(turn, call, ({ approval }) => ({
+          status: "running",
+          approval: approval && { ...approval, decision, reason },
+        })),
+      };
+    }
+    case "call.offered":
+      return { ...next, blocks: called(turn, event.data.call, () => ({ status: "offered" })) };
+    case "call.claimed":
+      return {
+        ...next,
+        blocks: called(turn, event.data.call, () => ({ status: "running", client: event.data.client })),
+      };
+    case "call.finished": {
+      const { call, text, status, seconds, media, details } = event.data;
+      const known = turn.blocks.some((block) => block.kind === "call" && block.id === call);
+      const begun = known ? next : { ...next, blocks: [...closed(turn.blocks), unseen(event.data)] };
+      return {
+        ...next,
+        blocks: called(begun, call, () => ({ status, result: text, seconds, media, details, done: true })),
+      };
+    }
+    case "file.produced":
+      return {
+        ...next,
+        blocks: called(turn, event.data.call, ({ files }) => ({ files: [...files, event.data.file] })),
+      };
+    case "state.lost":
+      return { ...next, blocks: noticed(turn.blocks, event.seq, "warning", event.data.reason) };
+    case "notice":
+      return { ...next, blocks: noticed(turn.blocks, event.seq, event.data.level, event.data.text) };
+    case "turn.finished":
+      return {
+        ...next,
+        state: event.data.state,
+        reason: event.data.reason,
+        rounds: event.data.rounds,
+        usage: event.data.usage,
+        error: event.data.error,
+        waiting: "",
+        loading: null,
+        ended: event.time,
+        blocks: closed(turn.blocks),
+      };
+    default:
+      return next; // of a newer server
+  }
+}
+
+export const running = (turn: TurnView): boolean => turn.state === "open";
+
+function grown(blocks: readonly Block[], kind: TextBlock["kind"], text: string, seq: number): readonly Block[] {
+  const last = blocks.at(-1);
+  if (last?.kind === kind && !last.done) return [...blocks.slice(0, -1), { ...last, text: last.text + text }];
+  return [...closed(blocks), { kind, id: `${kind}-${seq}`, text, done: false }];
+}
+
+/** Without an open text at the end; calls end by themselves. */
+function closed(blocks: readonly Block[]): readonly Block[] {
+  const last = blocks.at(-1);
+  if (!last || last.done || last.kind === "call") return blocks;
+  return [...blocks.slice(0, -1), { ...last, done: true }];
+}
+
+function started({ call, name, arguments: given, where }: Bodies["call.started"]): CallBlock {
+  return {
+    kind: "call",
+    id: call,
+    name,
+    arguments: given,
+    where,
+    status: "running",
+    client: "",
+    output: "",
+    result: "",
+    seconds: 0,
+    media: [],
+    details: {},
+    files: [],
+    approval: null,
+    done: false,
+  };
+}
+
+const unseen = (body: Bodies["call.finished"]): CallBlock => started({ ...body, arguments: {}, where: "" });
+
+function called(turn: TurnView, id: string, change: (call: CallBlock) => Partial<CallBlock>): readonly Block[] {
+  return turn.blocks.map((block) =>
+    block.kind === "call" && block.id === id ? { ...block, ...change(block) } : block,
+  );
+}
+
+function noticed(blocks: readonly Block[], seq: number, level: string, text: string): readonly Block[] {
+  return [...closed(blocks), { kind: "notice", id: `notice-${seq}`, level, text, done: true }];
+}

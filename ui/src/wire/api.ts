@@ -1,0 +1,49 @@
+/** Bodies of `agent/v1` that the panel reads, as the handlers of `jupyter_ext` write them. */
+import type { Facts, TurnEvent } from "./events";
+
+export interface Session {
+  id: string;
+  title: string;
+  branch: string;
+  turns: number;
+  tags: string[];
+  private: boolean;
+  created: number;
+  updated: number;
+}
+
+export interface Binding {
+  notebook: string | null;
+  session: Session | null;
+  model: { model: string; local: boolean; host: string; state: string };
+  server: { version: string; url: string };
+  notes: string[];
+}
+
+export interface StartedTurn {
+  turn: string;
+  session: string;
+  title: string;
+  created: boolean;
+  stored: boolean;
+}
+
+/** `events` are those of `turns/{id}/events?stored=1`, without data of media; of a running turn there are none. */
+export interface StoredTurn {
+  turn: string;
+  session: string;
+  state: string;
+  running: boolean;
+  prompt: string;
+  cell: string;
+  context: string[];
+  media: Facts[];
+  created: number;
+  events: TurnEvent[];
+}
+
+/** Oldest first; `older`: there are more before them. */
+export interface StoredTurns {
+  turns: StoredTurn[];
+  older: boolean;
+}

@@ -1,0 +1,93 @@
+/** What a turn announces, as `agent_kernel/events.py` sends it. */
+
+export type TurnState = "open" | "committed" | "cancelled" | "failed" | "interrupted";
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Facts = Record<string, Json>;
+
+/** `data` is base64, or absent when it was shown already or is in the store (`sessions/{id}/blobs/{hash}`). */
+export interface Medium {
+  mime: string;
+  hash?: string;
+  size?: number;
+  data?: string | null;
+}
+
+export interface ErrorBody {
+  code: string;
+  message: string;
+  hint?: string;
+  details?: Facts;
+}
+
+export interface Bodies {
+  "turn.started": { model: string; local: boolean; where: string; host: string };
+  "turn.version": {
+    branch: string;
+    number: number;
+    count: number;
+    replaces: string;
+    kept_on: string;
+    later: number;
+    changed: boolean;
+  };
+  queued: { position: number; reason: string };
+  "model.loading": { model: string; stage: string; fraction: number | null };
+  context: { messages: number; dropped: number; shortened: number; summary: boolean };
+  "text.delta": { text: string };
+  "reasoning.delta": { text: string };
+  "call.started": { call: string; name: string; arguments: Facts; where: string };
+  "call.output": { call: string; text: string; stream: string };
+  "approval.required": {
+    approval: string;
+    call: string;
+    name: string;
+    kind: string;
+    target: string;
+    code: string;
+    arguments: Facts;
+    source: string;
+    label: string;
+    shown: string;
+    remember: string[];
+    until: number | null;
+    again: string;
+  };
+  "approval.resolved": { approval: string; call: string; decision: string; reason: string };
+  "call.offered": { call: string; name: string; arguments: Facts };
+  "call.claimed": { call: string; client: string };
+  "call.finished": {
+    call: string;
+    name: string;
+    status: string;
+    text: string;
+    seconds: number;
+    media: Medium[];
+    details: Facts;
+    files: string[];
+  };
+  "file.produced": { call: string; file: Facts };
+  "state.lost": { reason: string };
+  notice: { level: string; text: string };
+  "turn.finished": {
+    state: TurnState;
+    reason: string;
+    rounds: number;
+    usage: Record<string, number>;
+    error: ErrorBody | null;
+  };
+}
+
+export type EventType = keyof Bodies;
+
+/** A body in its envelope; `seq` counts from 1 within a turn, `time` is seconds since the epoch. */
+export type TurnEvent = {
+  [Type in EventType]: {
+    seq: number;
+    turn: string;
+    session: string;
+    round: number;
+    time: number;
+    type: Type;
+    data: Bodies[Type];
+  };
+}[EventType];

@@ -1,0 +1,6 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  test: { environment: "jsdom", include: ["tests/**/*.test.{ts,tsx}"] },
+});
