@@ -3,6 +3,7 @@ import { batch, computed, signal, type ReadonlySignal, type Signal } from "@prea
 import type { NotebookHost } from "../notebook/notebook";
 import type { Close, Transport } from "../transport/transport";
 import { ApiError } from "../transport/transport";
+import { Frames } from "../turn/frames";
 import { after, emptyTurn, running, type TurnView } from "../turn/turn";
 import type { Binding, Session, StartedTurn, StoredTurn, StoredTurns } from "../wire/api";
 import type { Facts } from "../wire/events";
@@ -38,10 +39,15 @@ export class Conversation {
   readonly loading = signal(false);
   readonly failure = signal<ApiError | null>(null);
   readonly running: ReadonlySignal<readonly Entry[]>;
+  /** The turn whose prompt is in the composer to be changed: what is sent then takes its place, on a branch. */
+  readonly editing = signal<Entry | null>(null);
+  /** The turn that this page asked for last. */
+  readonly asked = signal("");
   readonly #transport: Transport;
   #adopting = "";
   #ends: Close[] = [];
   #follows = new Map<string, Close>();
+  readonly #frames = new Frames();
 
   constructor(
     transport: Transport,
@@ -107,8 +113,22 @@ export class Conversation {
     await this.#try(async () => {
       const started = await this.#transport.request<StartedTurn>("POST", "turns", body);
       this.#add(started.turn, started.session, { prompt: draft.prompt, context: draft.chips ?? [] });
+      this.asked.value = started.turn;
       if (!session) await this.#adopt(started.session);
     });
+  }
+
+  /** Asks it again in its place, on a branch; the answer that is there stays on its own. */
+  async retry(entry: Entry): Promise<void> {
+    await this.send({ prompt: entry.prompt, chips: [...entry.context], options: replacing(entry) });
+  }
+
+  /** Shows another branch of the session. Rejects with ApiError. */
+  async toBranch(name: string): Promise<void> {
+    const session = this.session.value;
+    if (!session) return;
+    await this.#transport.request("PUT", `sessions/${session.id}/branch`, { name });
+    await this.open(session.id);
   }
 
   async stop(): Promise<void> {
@@ -119,7 +139,7 @@ export class Conversation {
 
   async decide(
     approval: string,
-    body: { decision: "approve" | "deny"; remember?: string; shown: string },
+    body: { decision: "approve" | "deny"; remember?: string; shown: string; message?: string },
   ): Promise<void> {
     await this.#transport.request("POST", `agent/approvals/${approval}`, body);
   }
@@ -140,6 +160,7 @@ export class Conversation {
     this.#ends = [];
     this.#adopting = "";
     this.#follows.clear();
+    this.#frames.close();
     batch(() => {
       this.session.value = null;
       this.binding.value = null;
@@ -175,9 +196,22 @@ export class Conversation {
     this.#follows.set(
       turn,
       this.#transport.follow(turn, session, view.value.seq, (event) => {
-        view.value = after(view.value, event);
+        if (event.type === "turn.version") this.#replaced(event.data.replaces, event.data.branch, turn);
+        this.#frames.add(view, event);
       }),
     );
+  }
+
+  /** The turn `by` is on a branch that ends before `turn`: that one and what followed it are on another. */
+  #replaced(turn: string, branch: string, by: string): void {
+    const all = this.entries.value;
+    const place = all.findIndex((entry) => entry.id === turn);
+    const until = all.findIndex((entry) => entry.id === by);
+    if (place < 0 || until <= place) return;
+    batch(() => {
+      this.entries.value = [...all.slice(0, place), ...all.slice(until)];
+      if (this.session.value) this.session.value = { ...this.session.value, branch };
+    });
   }
 
   #stored(turn: StoredTurn): Entry {
@@ -199,3 +233,9 @@ export class Conversation {
     }
   }
 }
+
+/** Options of a draft that asks in the place of a turn. */
+export const replacing = (entry: Entry): Facts => ({
+  replaces: entry.id,
+  ...(entry.cell ? { cell: entry.cell } : {}),
+});

@@ -1,0 +1,31 @@
+/** Turns that grow are shown once per frame, however many events came: a page that is not visible has no frames, so it
+ * draws nothing until somebody looks. What a turn has become is kept meanwhile, not its events. */
+import { batch, type Signal } from "@preact/signals";
+import { after, type TurnView } from "./turn";
+import type { TurnEvent } from "../wire/events";
+
+export class Frames {
+  readonly #next = new Map<Signal<TurnView>, TurnView>();
+  #frame = 0;
+
+  add(view: Signal<TurnView>, event: TurnEvent): void {
+    this.#next.set(view, after(this.#next.get(view) ?? view.peek(), event));
+    if (this.#frame === 0) this.#frame = requestAnimationFrame(this.#show);
+  }
+
+  /** What is not shown yet is let go. */
+  close(): void {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
+    this.#next.clear();
+  }
+
+  readonly #show = (): void => {
+    this.#frame = 0;
+    const all = [...this.#next];
+    this.#next.clear();
+    batch(() => {
+      for (const [view, turn] of all) view.value = turn;
+    });
+  };
+}
