@@ -1,5 +1,5 @@
 /** The session that the panel shows, and what one does in it. Holds signals; knows nothing of how they are drawn. */
-import { batch, computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
+import { batch, computed, effect, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import type { Close, Transport } from "../transport/transport";
 import { ApiError } from "../transport/transport";
@@ -8,8 +8,12 @@ import { after, emptyTurn, running, type TurnView } from "../turn/turn";
 import type { Binding, Session, StartedTurn, StoredTurn, StoredTurns } from "../wire/api";
 import type { Facts } from "../wire/events";
 import type { News } from "../wire/socket";
+import { tab } from "./remembered";
+import { earlier, merged } from "./window";
 
 const PAGE = 20;
+/** Of a conversation without a notebook: the tab remembers it. */
+const LOOSE = "session without a notebook";
 
 /** What stands in the conversation for one turn: who asked what, and the answer as it grows. */
 export interface Entry {
@@ -43,11 +47,17 @@ export class Conversation {
   readonly editing = signal<Entry | null>(null);
   /** The turn that this page asked for last. */
   readonly asked = signal("");
+  /** What is not an error, and is said once: that it was deleted elsewhere, what was done. */
+  readonly said = signal("");
   readonly #transport: Transport;
-  #adopting = "";
+  #place = { kernel: "", path: "" };
+  #visit = 0;
+  #watched = "";
   #ends: Close[] = [];
-  #follows = new Map<string, Close>();
+  #endWatch: Close | null = null;
+  readonly #follows = new Map<string, Close>();
   readonly #frames = new Frames();
+  readonly #endConnection: Close;
 
   constructor(
     transport: Transport,
@@ -55,34 +65,79 @@ export class Conversation {
   ) {
     this.#transport = transport;
     this.running = computed(() => this.entries.value.filter((entry) => running(entry.view.value)));
+    let lost = false;
+    this.#endConnection = effect(() => {
+      const online = transport.connection.value === "online";
+      if (online && lost) void this.refresh();
+      lost = !online && (lost || this.#visit > 0);
+    });
   }
 
-  /** Shows the session of a kernel's notebook, or of a notebook without a kernel. */
+  /** Names the notebook in requests: `kernel=...` or `path=...`; empty without one. */
+  get query(): string {
+    const { kernel, path } = this.#place;
+    if (kernel) return `kernel=${encodeURIComponent(kernel)}`;
+    return path ? `path=${encodeURIComponent(path)}` : "";
+  }
+
+  /** Shows the session of a kernel's notebook, or of a notebook without a kernel; both empty: one without a notebook. */
   async bind(kernel: string, path: string): Promise<void> {
     this.#leave();
-    const query = kernel ? `kernel=${encodeURIComponent(kernel)}` : `path=${encodeURIComponent(path)}`;
+    this.#place = { kernel, path };
+    const visit = ++this.#visit;
+    if (!this.query) {
+      const loose = tab.read(LOOSE);
+      if (loose) await this.open(loose);
+      if (this.failure.value?.status === 404) this.failure.value = null;
+      return;
+    }
     await this.#try(async () => {
-      this.binding.value = await this.#transport.request<Binding>("GET", `binding?${query}`);
+      const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
+      if (visit !== this.#visit) return;
+      this.binding.value = binding;
       if (kernel) this.#ends.push(this.#transport.watch({ kernel }, this.#heard));
-      if (this.binding.value.session) await this.open(this.binding.value.session.id);
+      if (binding.session) await this.open(binding.session.id);
     });
   }
 
   async open(session: string): Promise<void> {
+    const visit = this.#visit;
     await this.#try(async () => {
       this.loading.value = true;
       const [found, page] = await Promise.all([
         this.#transport.request<Session>("GET", `sessions/${session}`),
         this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=${PAGE}`),
       ]);
+      if (visit !== this.#visit) return;
       batch(() => {
+        if (this.session.value?.id !== session) this.#forget();
         this.session.value = found;
-        this.older.value = page.older;
-        this.entries.value = page.turns.map((turn) => this.#stored(turn));
+        this.#show(page);
       });
-      this.#ends.push(this.#transport.watch({ session }, this.#heard));
+      this.#watch(session);
     });
     this.loading.value = false;
+  }
+
+  /** What the server knows now; what is shown already stays as it is. */
+  async refresh(): Promise<void> {
+    const session = this.session.value;
+    const { kernel, path } = this.#place;
+    if (session && (this.binding.value || !this.query)) await this.open(session.id);
+    else await this.bind(kernel, path);
+  }
+
+  /** The notebook has another session now, or other facts about it. */
+  async rebind(): Promise<void> {
+    if (!this.query) return;
+    const visit = this.#visit;
+    await this.#try(async () => {
+      const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
+      if (visit !== this.#visit) return;
+      this.binding.value = binding;
+      if (binding.session && binding.session.id !== this.session.value?.id) await this.open(binding.session.id);
+      if (!binding.session) this.#forget();
+    });
   }
 
   async loadOlder(): Promise<void> {
@@ -97,25 +152,29 @@ export class Conversation {
     });
   }
 
-  async send(draft: Draft): Promise<void> {
+  /** Whether the server took it. */
+  async send(draft: Draft): Promise<boolean> {
     const bound = this.notebook?.bound.value ?? null;
-    const session = this.session.value;
-    const body: Facts = {
-      prompt: draft.prompt,
-      context: draft.context ?? [],
-      media: draft.media ?? [],
-      inputs: draft.inputs ?? [],
-      answers: ["*"], // a person is here, who can say yes or no
-      ...(bound?.kernel ? { kernel: bound.kernel, where: "live" } : {}),
-      ...(session ? { session: session.id } : {}),
-      ...draft.options,
-    };
+    let taken = false;
     await this.#try(async () => {
+      const session = this.session.value ?? (await this.#withoutKernel());
+      const body: Facts = {
+        prompt: draft.prompt,
+        context: draft.context ?? [],
+        media: draft.media ?? [],
+        inputs: draft.inputs ?? [],
+        answers: ["*"], // a person is here, who can say yes or no
+        ...(bound?.kernel ? { kernel: bound.kernel, where: "live" } : {}),
+        ...(session ? { session: session.id } : {}),
+        ...draft.options,
+      };
       const started = await this.#transport.request<StartedTurn>("POST", "turns", body);
+      taken = true;
       this.#add(started.turn, started.session, { prompt: draft.prompt, context: draft.chips ?? [] });
       this.asked.value = started.turn;
-      if (!session) await this.#adopt(started.session);
+      if (!this.session.value) await this.#adopt(started.session);
     });
+    return taken;
   }
 
   /** Asks it again in its place, on a branch; the answer that is there stays on its own. */
@@ -145,38 +204,122 @@ export class Conversation {
   }
 
   close(): void {
+    this.#endConnection();
     this.#leave();
   }
 
+  /** A notebook without a kernel gets its session before its first turn: a turn names kernels only. */
+  async #withoutKernel(): Promise<Session | null> {
+    if (this.#place.kernel || !this.#place.path) return null;
+    const made = await this.#transport.request<Session>("POST", `sessions?${this.query}`, { bind: true });
+    this.session.value = made;
+    this.#watch(made.id);
+    return made;
+  }
+
   async #adopt(session: string): Promise<void> {
-    if (this.#adopting === session) return;
-    this.#adopting = session;
+    if (this.#watched === session) return;
+    this.#watch(session);
     this.session.value = await this.#transport.request<Session>("GET", `sessions/${session}`);
-    this.#ends.push(this.#transport.watch({ session }, this.#heard));
+    if (!this.query) tab.write(LOOSE, session);
+  }
+
+  #watch(session: string): void {
+    if (this.#watched === session) return;
+    this.#endWatch?.();
+    this.#watched = session;
+    this.#endWatch = this.#transport.watch({ session }, this.#heard);
+  }
+
+  /** The session is not shown any more; the notebook stays. */
+  #forget(): void {
+    for (const end of this.#follows.values()) end();
+    this.#follows.clear();
+    this.#frames.close();
+    this.#endWatch?.();
+    this.#endWatch = null;
+    this.#watched = "";
+    batch(() => {
+      this.session.value = null;
+      this.entries.value = [];
+      this.older.value = false;
+      this.editing.value = null;
+    });
   }
 
   #leave(): void {
-    for (const end of [...this.#ends, ...this.#follows.values()]) end();
+    this.#visit += 1;
+    for (const end of this.#ends) end();
     this.#ends = [];
-    this.#adopting = "";
-    this.#follows.clear();
-    this.#frames.close();
     batch(() => {
-      this.session.value = null;
+      this.#forget();
       this.binding.value = null;
-      this.entries.value = [];
-      this.older.value = false;
       this.failure.value = null;
+      this.said.value = "";
     });
+  }
+
+  #show(page: StoredTurns): void {
+    const shown = this.entries.value;
+    if (earlier(shown, page) === 0) this.older.value = page.older;
+    this.entries.value = merged(shown, page, (turn, entry) => this.#known(turn, entry));
+  }
+
+  #known(turn: StoredTurn, entry: Entry | undefined): Entry {
+    if (!entry) return this.#stored(turn);
+    if (!turn.running && running(entry.view.value)) {
+      this.#follows.get(turn.turn)?.();
+      this.#follows.delete(turn.turn);
+      return this.#stored(turn);
+    }
+    return entry.prompt ? entry : { ...entry, prompt: turn.prompt, context: turn.context };
   }
 
   readonly #heard = (news: News): void => {
     const session = this.session.value;
-    if (news.type === "turn.opened" && (!session || news.session === session.id)) {
+    const mine = news.session === session?.id;
+    if (news.type === "turn.opened") {
+      if (session && !mine) {
+        void this.rebind(); // the notebook talks to another one now
+        return;
+      }
       if (!session) void this.#adopt(news.session);
       this.#add(news.turn, news.session, { cell: news.cell });
+    } else if (mine && news.type === "turn.closed") {
+      void this.#look(news.session);
+    } else if (mine && news.type === "session.changed") {
+      this.#changed(news.session, news.what);
     }
   };
+
+  #changed(session: string, what: string): void {
+    if (what === "deleted") {
+      this.#forget();
+      this.said.value = "This conversation was deleted. The next message begins a new one.";
+      void this.rebind();
+    } else if (what === "title") {
+      void this.#look(session);
+    } else {
+      void this.open(session);
+    }
+  }
+
+  /** Its title and what else is told of it. */
+  async #look(session: string): Promise<void> {
+    await this.#try(async () => {
+      const found = await this.#transport.request<Session>("GET", `sessions/${session}`);
+      if (this.session.value?.id === session) this.session.value = found;
+    });
+  }
+
+  /** What was asked, of a turn that another window or the notebook began. */
+  async #learn(turn: string, session: string): Promise<void> {
+    await this.#try(async () => {
+      const page = await this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=5`);
+      const found = page.turns.find((stored) => stored.turn === turn);
+      if (found) this.#add(turn, session, { prompt: found.prompt, context: found.context });
+    });
+  }
 
   #add(turn: string, session: string, about: Partial<Entry>): void {
     const known = this.entries.value.find((entry) => entry.id === turn);
@@ -196,6 +339,9 @@ export class Conversation {
     this.#follows.set(
       turn,
       this.#transport.follow(turn, session, view.value.seq, (event) => {
+        if (event.type === "context" && !this.entries.value.find((entry) => entry.id === turn)?.prompt) {
+          void this.#learn(turn, session);
+        }
         if (event.type === "turn.version") this.#replaced(event.data.replaces, event.data.branch, turn);
         this.#frames.add(view, event);
       }),
