@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 class Order:
     """What a client wants done. ``kernel`` is the kernel that the turn belongs to, ``by`` the one whose credential
     started it (both empty: a user's turn without a kernel). ``notice`` is told at its beginning. ``again``: a cell that
-    has a turn already is asked again in the place of that turn, on a branch."""
+    has a turn already is asked again in the place of that turn, on a branch; ``replaces``: the turn itself, where it
+    is known."""
 
     key: SessionKey
     request: TurnRequest
@@ -46,6 +47,7 @@ class Order:
     notice: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     again: bool = False
+    replaces: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -172,7 +174,7 @@ class Turns:
             )
             cell = order.request.cell if order.again else ""
             try:
-                async with self._versions.opened(order.key, cell, asked) as version:
+                async with self._versions.opened(order.key, cell, asked, order.replaces) as version:
                     await agent.turn(order.request, _with_version(turn.announce, version), turn.id)
                 return
             except SessionBusy as refusal:

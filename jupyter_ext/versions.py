@@ -67,13 +67,13 @@ class Versions:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
-    async def find(self, key: SessionKey, cell: str) -> Place | None:
-        """None for a cell that has no turn on the current branch."""
-        if not cell or not await self._store.of_cell(key, cell, 1):
+    async def find(self, key: SessionKey, cell: str, id: str = "") -> Place | None:
+        """The turn ``id``, where one is named, else the newest of the cell; None if the current branch has none."""
+        if not id and (not cell or not await self._store.of_cell(key, cell, 1)):
             return None
         shown = await self._store.turns(key)
         for later, turn in enumerate(reversed(shown)):
-            if turn.cell == cell:
+            if turn.id == id if id else turn.cell == cell:
                 return Place(turn, later)
         return None
 
@@ -94,9 +94,17 @@ class Versions:
         return [item.message for item in await self._store.of_turn(turn)]
 
     async def of(self, turn: Turn) -> list[tuple[str, str]]:
-        """(turn, branch) of all versions of a turn, itself included, in the order they were asked."""
-        mine = {other.id for other in await self._store.of_cell(turn.key, turn.cell)} if turn.cell else {turn.id}
-        return [pair for pair in await self._store.siblings(turn.key, turn.id) if pair[0] in mine]
+        """(turn, branch) of all versions of a turn, itself included, in the order they were asked: the turns of its
+        cell that stand in its place, or those there that belong to no cell."""
+        pairs = await self._store.siblings(turn.key, turn.id)
+        if len(pairs) < 2:
+            return pairs
+        if turn.cell:
+            mine = {other.id for other in await self._store.of_cell(turn.key, turn.cell)}
+        else:
+            others = [await self._store.turn(turn.key.namespace, id) for id, _ in pairs]
+            mine = {turn.id} | {other.id for other in others if other is not None and not other.cell}
+        return [pair for pair in pairs if pair[0] in mine]
 
     async def told(self, turn: Turn) -> TurnVersion | None:
         """Of a turn that was stored; None for one without other versions."""
@@ -109,10 +117,13 @@ class Versions:
         return TurnVersion(versions[place][1], place + 1, len(ids), before[0], before[1])
 
     @contextlib.asynccontextmanager
-    async def opened(self, key: SessionKey, cell: str, asked: str) -> AsyncIterator[TurnVersion | None]:
-        """Around a turn that asks a cell again: on a branch of its own, which is taken back if the turn saved nothing.
-        None, and no branch, for a cell that has no turn on the current branch. Raises SessionBusy."""
-        version = await self._begun(key, cell, asked)
+    async def opened(
+        self, key: SessionKey, cell: str, asked: str, replaces: str = ""
+    ) -> AsyncIterator[TurnVersion | None]:
+        """Around a turn that asks a cell, or the turn ``replaces``, again: on a branch of its own, which is taken back
+        if the turn saved nothing. None, and no branch, for a cell that has no turn on the current branch. Raises
+        SessionBusy, TurnNotFound for a ``replaces`` that is not there."""
+        version = await self._begun(key, cell, asked, replaces)
         if version is None:
             yield None
             return
@@ -121,11 +132,13 @@ class Versions:
         finally:
             await settled(self._take_back(key, version.branch, version.kept_on))
 
-    async def _begun(self, key: SessionKey, cell: str, asked: str) -> TurnVersion | None:
+    async def _begun(self, key: SessionKey, cell: str, asked: str, replaces: str) -> TurnVersion | None:
         """On a branch that was made for it. Another server may go to another branch in between: then it is looked at
         again."""
         for attempt in range(TRIES):
-            place, session = await self.find(key, cell), await self._store.info(key)
+            place, session = await self.find(key, cell, replaces), await self._store.info(key)
+            if replaces and place is None:
+                raise TurnNotFound("The turn to be asked again is not on the current branch.")
             if place is None or session is None:
                 return None
             count = len(await self.of(place.turn)) + 1

@@ -117,7 +117,8 @@ class FunctionBody(Body):
 class TurnBody(Body):
     """``rerun``: what a ``cell`` that has a turn on the current branch does: append another one, ask again on a branch
     that ends before it, or show its stored answer if it holds and else ask again. ``alive`` are turns that ran code in
-    the kernel and whose variables are still there.
+    the kernel and whose variables are still there. ``replaces``: the turn of the current branch in whose place this one
+    is asked, on a branch that ends before it; without words it asks the same again.
 
     ``tools`` narrows what the server offers, ``client_tools`` the client can run itself. ``inputs`` are ids of files,
     ``outputs`` files asked for, ``given`` copies of variables for the sandbox.
@@ -137,6 +138,7 @@ class TurnBody(Body):
     context: list[NoteBody] = []
     cell: str = ""
     rerun: Literal["append", "ask", "show"] = "append"
+    replaces: Id | None = None
     alive: Annotated[list[Id], Field(max_length=1_000)] = []
     answers: list[str] = []
     remembered: bool = True
@@ -171,7 +173,8 @@ class TurnBody(Body):
     @model_validator(mode="after")
     def says_something(self) -> TurnBody:
         self._carried = carried(self.messages, MAX_PICTURES_BYTES - sum(len(medium.data) for medium in self.media))
-        if not self.prompt and (not self._carried or self._carried[-1].role not in ("user", "tool")):
+        silent = not self._carried or self._carried[-1].role not in ("user", "tool")
+        if not self.prompt and silent and not self.replaces:
             raise ValueError("say something: a prompt, or messages that end with the user's or with results of tools")
         return self
 

@@ -12,6 +12,7 @@ from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.sessions.private import is_private
 from agent_kernel.tools.offers import LEASE_S, RENEW_S
+from jupyter_ext.again import asked_again
 from jupyter_ext.archive import replay
 from jupyter_ext.attached import notebook_of
 from jupyter_ext.handlers.base import AgentHandler, guarded
@@ -73,6 +74,8 @@ class TurnsHandler(AgentHandler):
         request = body.request(kernel.epoch if kernel else "", engine)
         if kernel and (served := self.app.serving.tools(caller.namespace, kernel.id)):
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
+        if body.replaces:
+            request = await asked_again(self.app.runtime.store, key, request, body.replaces)
         if body.rerun == "show" and await self._shown(key, request, body.alive, notebook):
             return
         order = Order(
@@ -85,6 +88,7 @@ class TurnsHandler(AgentHandler):
             notice=self.app.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": sorted(body.client_tools)},
             again=body.rerun != "append",
+            replaces=body.replaces or "",
         )
         found = await self.app.runtime.store.info(key)
         title = found.title if found else ""

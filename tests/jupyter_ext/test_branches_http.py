@@ -61,6 +61,31 @@ async def test_versions_of_a_turn_are_told_with_the_branch_that_shows_each(serve
         ]
 
 
+async def test_a_turn_without_a_cell_is_asked_again_in_its_place_with_all_that_it_was_asked(
+    server: AgentServer,
+) -> None:
+    async with server.client() as client:
+        [first] = await talk(client, "again", "one", context=[{"title": "Cell 3", "text": "x"}])
+        second, _ = await talk(client, "again", "two", "three")
+        body = {"prompt": "", "session": "again", "replaces": second}
+        started = (await client.post("agent/v1/turns", json=body)).json()
+        [told] = [e["data"] for e in await followed(client, started["turn"]) if e["type"] == "turn.version"]
+        assert (told["replaces"], told["kept_on"], told["later"], told["changed"]) == (second, "main", 1, False)
+        assert await said(client, "again") == ["Cell 3: x", "one", "two"]
+        edited = await start_turn(client, "zwei", session="again", replaces=started["turn"])
+        [told] = [e["data"] for e in await followed(client, edited["turn"]) if e["type"] == "turn.version"]
+        assert (told["number"], told["count"], told["changed"]) == (3, 3, True)
+        versions = (await client.get(f"agent/v1/turns/{second}/versions")).json()["versions"]
+        assert [version["turn"] for version in versions] == [second, started["turn"], edited["turn"]]
+        assert [version["current"] for version in versions] == [False, False, True]
+        for wrong in ("turn_there_is_none", ""):
+            refused = await client.post("agent/v1/turns", json={**body, "replaces": wrong})
+            assert refused.status_code == (404 if wrong else 400)
+        begun = (await client.post("agent/v1/turns", json={**body, "replaces": first})).json()
+        await followed(client, begun["turn"])
+        assert await said(client, "again") == ["Cell 3: x", "one"]
+
+
 async def test_an_unchanged_cell_gets_its_stored_turn_and_no_new_one(server: AgentServer) -> None:
     async with server.client() as client:
         body: Json = {"prompt": "hello", "session": "kept", "cell": "a", "rerun": "show"}
