@@ -227,7 +227,7 @@ class Tool(Protocol):
 class Prepares(Protocol):
     """A tool whose calls stand for something else: a cell's id for its code."""
 
-    async def prepared(self, call: ToolCall) -> ToolCall:
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
         """The call as it will run, so that a person is asked about that. Raises AgentKernelError: it can not run."""
         ...
 

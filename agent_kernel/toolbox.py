@@ -134,7 +134,7 @@ class Toolbox:
         if problem := _invalid(call, tool.spec):
             return ToolOutput(problem, "error")
         try:
-            call = await tool.prepared(call) if isinstance(tool, Prepares) else call
+            call = await tool.prepared(call, context) if isinstance(tool, Prepares) else call
         except AgentKernelError as error:
             return ToolOutput(str(error), "error")
         context = replace(context, call=call)

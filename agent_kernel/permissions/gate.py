@@ -24,7 +24,7 @@ from agent_kernel.messages import ToolCall
 from agent_kernel.permissions.admin import NOBODY, AdminPolicy
 from agent_kernel.permissions.answer import Answer, Verdict, shown_hash
 from agent_kernel.permissions.approvals import Approvals
-from agent_kernel.permissions.policy import LIVE, Policy, Ruling
+from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
 from agent_kernel.protocols import ToolContext, ToolSpec
 from agent_kernel.sessions.grant import Decision, Grant, Question
 from agent_kernel.settings import Permission
@@ -109,7 +109,7 @@ class Gate:
             spec.name,
             spec.kind,
             spec.where,
-            shown_code(context.call),
+            shown_code(context.call, spec.kind),
             dict(context.call.arguments),
             source=spec.source,
             label=spec.label or spec.name,
@@ -165,8 +165,10 @@ def granted_by(answer: Answer, spec: ToolSpec) -> Grant:
     return Grant(spec.kind, spec.name, answer.decision)
 
 
-def shown_code(call: ToolCall) -> str:
-    """Exactly what will run, for a person to read."""
+def shown_code(call: ToolCall, kind: str = "") -> str:
+    """Exactly what will run or change, for a person to read."""
+    if kind == EDIT:
+        return str(call.arguments.get("diff", ""))
     code = call.arguments.get("code")
     if isinstance(code, str):
         return code

@@ -35,7 +35,8 @@ DEFAULTS: Mapping[str, Permission] = MappingProxyType(
     }
 )
 """By kind of call; a kind that is not listed asks. ``files.write`` and ``skills`` stay in the work directory."""
-LIVE = frozenset({"python.live", "notebook.edit", "notebook.run"})
+EDIT = "notebook.edit"
+LIVE = frozenset({"python.live", EDIT, "notebook.run"})
 """Kinds that act on the person's own kernel and notebook."""
 FOREIGN = frozenset({"web", "mcp", "dispatch"})
 """Kinds whose results are words of strangers: what asks for LIVE after one of them may not be the person's wish."""

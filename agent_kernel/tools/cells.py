@@ -16,6 +16,8 @@ LINE = 70
 READ_CHARS = 5_000
 OUTPUT_CHARS = 1_200
 """Of all outputs of one cell."""
+PREFIX = 4
+"""So many characters of an id stand for all of it, where no other begins so."""
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 EXECUTED = re.compile(r"In ?\[(\d{1,9})\]")
 PLACES = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
@@ -82,10 +84,28 @@ def chosen(cells: Sequence[Cell], wanted: str) -> tuple[list[Cell], list[int]]:
             first, last = int(place[1]), int(place[2] or place[1])
             found |= {cell.index: cell for cell in cells[first : last + 1]}
         else:
-            raise InvalidRequest(f"There is no cell {word[:80]!r}; notebook_cells lists them.")
+            cell = one(cells, word)
+            found[cell.index] = cell
     if not found and not executed:
         raise InvalidRequest(f"There is no cell {wanted[:80]!r}; there are {len(cells)}, numbered from 0.")
     return list(found.values()), executed
+
+
+def one(cells: Sequence[Cell], wanted: str) -> Cell:
+    """The cell of an id, of the beginning of one id only (4 characters or more), or of a number. Raises
+    InvalidRequest."""
+    word = wanted.strip(" '\"")
+    found = [cell for cell in cells if cell.id == word and word]
+    if not found and len(word) >= PREFIX:
+        found = [cell for cell in cells if cell.id.startswith(word)]
+    if len(found) > 1:
+        ids = ", ".join(cell.id for cell in found[:5])
+        raise InvalidRequest(f"{word[:80]!r} begins more than one id: {ids}. Say more of it.")
+    if not found and word.isascii() and word.isdecimal() and len(word) < 7:
+        found = [cell for cell in cells if cell.index == int(word)]
+    if not found:
+        raise InvalidRequest(f"There is no cell {word[:80]!r}; notebook_cells lists them.")
+    return found[0]
 
 
 def read(cells: Sequence[Cell], chars: int = READ_CHARS) -> str:

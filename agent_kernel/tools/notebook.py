@@ -5,7 +5,6 @@ Each is bound to the turn's own kernel and notebook; nothing here names another,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,8 +13,10 @@ from typing import Any
 from agent_kernel.errors import AgentKernelError, InvalidRequest
 from agent_kernel.messages import ToolCall
 from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.attached import Attached, Document, NotebookSide
+from agent_kernel.tools.attached import Attached, NotebookSide
 from agent_kernel.tools.cells import cells_of, chosen, mapped, read
+from agent_kernel.tools.edits import RUN, Desk, edit_tools
+from agent_kernel.tools.live_document import LIVE_DOCUMENT, Known, View
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.source import Occasion, Offered, side_of
 
@@ -84,38 +85,48 @@ RUNNING = ToolSpec(
 class CellMap:
     spec = CELLS
 
-    def __init__(self, notebook: Attached | None, side: NotebookSide | None) -> None:
-        self._notebook = notebook
+    def __init__(self, view: View, side: NotebookSide | None) -> None:
+        self._view = view
         self._side = side
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         told: list[str] = []
-        if self._notebook is not None and self._notebook.path:
-            told.append(await self._saved(self._notebook, int(arguments.get("start", 0))))
+        if self._view.is_there:
+            told.append(await self._map(context, int(arguments.get("start", 0))))
         if self._side is not None:
             told.append(await _executions(self._side, context))
         return ToolOutput("\n\n".join(told))
 
-    async def _saved(self, notebook: Attached, start: int) -> str:
+    async def _map(self, context: ToolContext, start: int) -> str:
         try:
-            document = await notebook.document()
+            seen = await self._view.seen(context)
         except AgentKernelError as error:
             return f"The file can not be read: {error}"
-        cells = cells_of(document.content)
-        return f"{_named(document)}: {len(cells)} cells.\n{mapped(cells, start)}"
+        at = {cell.id: f"cell {cell.index} ({cell.id})" for cell in seen.cells if cell.id}
+        where = f"The person is at {at[seen.active]}.\n" if seen.active in at else ""
+        selected = [at[id] for id in seen.selected if id in at]
+        if len(selected) > 1:
+            where += f"Selected: {', '.join(selected)}.\n"
+        return f"{seen.named}: {len(seen.cells)} cells.\n{where}{mapped(seen.cells, start)}"
 
 
 class ReadCells:
+    """``known`` remembers what the model has read whole."""
+
     spec = READ
 
-    def __init__(self, notebook: Attached | None, side: NotebookSide | None) -> None:
-        self._notebook = notebook
+    def __init__(self, view: View, side: NotebookSide | None, known: Known) -> None:
+        self._view = view
         self._side = side
+        self._known = known
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        document = await self._notebook.document() if self._notebook is not None and self._notebook.path else None
-        cells, numbers = chosen(cells_of(document.content) if document else [], str(arguments["cells"]))
-        told = [f"{_named(document)}.\n{read(cells)}"] if document and cells else []
+        seen = await self._view.seen(context) if self._view.is_there else None
+        cells, numbers = chosen(seen.cells if seen else [], str(arguments["cells"]))
+        told = [f"{seen.named}.\n{read(cells)}"] if seen and cells else []
+        if seen and seen.live:
+            whole = [(cell.id, cell.source) for cell in cells if cell.source in told[0]]
+            self._known.read(context.key, whole)
         if numbers and self._side is None:
             told.append("What ran in the kernel can not be looked up: no client of the notebook is attached.")
         elif numbers and self._side is not None:
@@ -132,7 +143,7 @@ class RunCell:
         self._notebook = notebook
         self._side = side
 
-    async def prepared(self, call: ToolCall) -> ToolCall:
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
         document = await self._notebook.document()
         cells, _ = chosen(cells_of(document.content), str(call.arguments["cell"]))
         if len(cells) != 1:
@@ -160,28 +171,39 @@ class InNotebook:
 
 
 class NotebookTools:
-    """A client that declared a tool is offered its calls; else the server runs them, where it may."""
+    """A client that declared a tool is offered its calls; else the server runs them, where it may. Of running cells in
+    a page, where it is seen, and running them behind it only the first is offered."""
 
     def __init__(self, offers: Offers) -> None:
         self._offers = offers
+        self._known = Known()
 
     async def offer(self, occasion: Occasion) -> Offered:
         notebook = occasion.notebook
         tools: list[Tool] = []
         ran = side_of(occasion, EXECUTIONS, self._offers)
-        if ran is not None or (notebook is not None and notebook.path):
-            tools += [CellMap(notebook, ran), ReadCells(notebook, ran)]
+        served = self._served(occasion)
+        view = View(notebook, self._offers if LIVE_DOCUMENT in served else None)
+        if ran is not None or view.is_there:
+            tools += [CellMap(view, ran), ReadCells(view, ran, self._known)]
         tools += [
             InNotebook(spec, side)
             for spec in (VARIABLES, LAST_ERROR)
             if (side := side_of(occasion, spec.name, self._offers)) is not None
         ]
+        if LIVE_DOCUMENT in served:
+            tools += edit_tools(Desk(view, self._offers, self._known, own=occasion.request.cell), served)
         side = side_of(occasion, RUN_CELL.name, self._offers)
-        if side is not None and notebook is not None and notebook.path:
+        if side is not None and notebook is not None and notebook.path and RUN.name not in served:
             tools.append(RunCell(notebook, side))
         if notebook is not None and notebook.jobs is not None:
             tools.append(InNotebook(RUNNING, notebook.jobs))
         return Offered(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)))
+
+    def _served(self, occasion: Occasion) -> frozenset[str]:
+        """By a page. Nothing of a draft runs there."""
+        served = occasion.request.client_tools
+        return served - {RUN.name} if occasion.request.where == "draft" else served
 
     async def aclose(self) -> None: ...
 
@@ -213,8 +235,3 @@ async def _executions(side: NotebookSide, context: ToolContext, numbers: list[in
     if ran.status != "success":
         return f"What ran in the kernel is not known: {ran.text}"
     return ran.text if numbers else f"Ran in this kernel:\n{ran.text}"
-
-
-def _named(document: Document) -> str:
-    saved = f" {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(document.saved))}" if document.saved else ""
-    return f"{document.path} as last saved{saved} (later edits are not in it)"
