@@ -49,6 +49,8 @@ export class Conversation {
   readonly asked = signal("");
   /** What is not an error, and is said once: that it was deleted elsewhere, what was done. */
   readonly said = signal("");
+  /** What the notebook handed over to be asked about, such as a selection: it goes along with the next message. */
+  readonly noted = signal<NonNullable<Draft["context"]>>([]);
   readonly #transport: Transport;
   #place = { kernel: "", path: "" };
   #visit = 0;
@@ -119,6 +121,12 @@ export class Conversation {
     this.loading.value = false;
   }
 
+  /** Without a notebook: this tab goes on with that session. */
+  async openLoose(session: string): Promise<void> {
+    tab.write(LOOSE, session);
+    await this.open(session);
+  }
+
   /** What the server knows now; what is shown already stays as it is. */
   async refresh(): Promise<void> {
     const session = this.session.value;
@@ -179,7 +187,14 @@ export class Conversation {
 
   /** Asks it again in its place, on a branch; the answer that is there stays on its own. */
   async retry(entry: Entry): Promise<void> {
-    await this.send({ prompt: entry.prompt, chips: [...entry.context], options: replacing(entry) });
+    const { where } = entry.view.value;
+    const asked = { prompt: entry.prompt, chips: [...entry.context] };
+    const taken = await this.send({
+      ...asked,
+      options: { ...replacing(entry), prompt: "", ...(where === "live" || where === "" ? {} : { where }) },
+    });
+    // One that failed before it was saved has no place to be taken.
+    if (!taken && this.failure.value?.status === 404) await this.send(asked);
   }
 
   /** Shows another branch of the session. Rejects with ApiError. */

@@ -2,11 +2,17 @@
  * grows is rendered again. */
 import type { Bodies, ErrorBody, Facts, Medium, TurnEvent, TurnState } from "../wire/events";
 
+/** Characters of a call's output. */
+const KEPT_OUTPUT = 100_000;
+
 export interface TextBlock {
   kind: "text" | "reasoning";
   id: string;
   text: string;
   done: boolean;
+  /** Seconds since the epoch, of its first and its newest words. */
+  began: number;
+  ended: number;
 }
 
 export interface Approval extends Omit<Bodies["approval.required"], "call"> {
@@ -23,7 +29,11 @@ export interface CallBlock {
   /** running, waiting (for a person), offered (to a client), or how it ended: success, error, denied, timeout... */
   status: string;
   client: string;
+  /** Seconds since the epoch. */
+  began: number;
+  /** The end of what it has printed; `cut` characters before it are let go. */
   output: string;
+  cut: number;
   result: string;
   seconds: number;
   media: Medium[];
@@ -52,6 +62,8 @@ export interface TurnView {
   error: ErrorBody | null;
   /** What it waits for before its first word: its place in the queue, the model, nothing. */
   waiting: string;
+  /** How many stand before it, 0 when it does not wait in a queue. */
+  place: number;
   loading: number | null;
   model: string;
   local: boolean;
@@ -62,6 +74,8 @@ export interface TurnView {
   usage: Record<string, number>;
   rounds: number;
   blocks: readonly Block[];
+  /** What was made in it by no call that is known. */
+  files: readonly Facts[];
   began: number;
   ended: number;
 }
@@ -75,6 +89,7 @@ export function emptyTurn(id: string, session: string): TurnView {
     reason: "",
     error: null,
     waiting: "",
+    place: 0,
     loading: null,
     model: "",
     local: true,
@@ -85,6 +100,7 @@ export function emptyTurn(id: string, session: string): TurnView {
     usage: {},
     rounds: 0,
     blocks: [],
+    files: [],
     began: 0,
     ended: 0,
   };
@@ -96,23 +112,23 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
   const next = { ...turn, seq: event.seq, began: turn.began || event.time };
   switch (event.type) {
     case "turn.started":
-      return { ...next, ...event.data, waiting: "" };
+      return { ...next, ...event.data, waiting: "", place: 0 };
     case "turn.version":
       return { ...next, version: event.data };
     case "queued":
-      return { ...next, waiting: event.data.reason };
+      return { ...next, waiting: event.data.reason, place: event.data.position };
     case "model.loading":
-      return { ...next, waiting: `${event.data.stage} ${event.data.model}`, loading: event.data.fraction };
+      return { ...next, waiting: `${event.data.stage} ${event.data.model}`, place: 0, loading: event.data.fraction };
     case "context":
-      return { ...next, context: event.data, waiting: "", loading: null, blocks: closed(turn.blocks) };
+      return { ...next, context: event.data, waiting: "", place: 0, loading: null, blocks: closed(turn.blocks) };
     case "text.delta":
-      return { ...next, waiting: "", blocks: grown(turn.blocks, "text", event.data.text, event.seq) };
+      return { ...next, waiting: "", place: 0, loading: null, blocks: grown(turn.blocks, "text", event) };
     case "reasoning.delta":
-      return { ...next, waiting: "", blocks: grown(turn.blocks, "reasoning", event.data.text, event.seq) };
+      return { ...next, waiting: "", place: 0, loading: null, blocks: grown(turn.blocks, "reasoning", event) };
     case "call.started":
-      return { ...next, blocks: [...closed(turn.blocks), started(event.data)] };
+      return { ...next, blocks: [...closed(turn.blocks), started(event.data, event.time)] };
     case "call.output":
-      return { ...next, blocks: called(turn, event.data.call, (call) => ({ output: call.output + event.data.text })) };
+      return { ...next, blocks: called(turn, event.data.call, (call) => printed(call, event.data.text)) };
     case "approval.required": {
       const { call, ...required } = event.data;
       const approval = { ...required, decision: "", reason: "" };
@@ -138,13 +154,16 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
     case "call.finished": {
       const { call, text, status, seconds, media, details } = event.data;
       const known = turn.blocks.some((block) => block.kind === "call" && block.id === call);
-      const begun = known ? next : { ...next, blocks: [...closed(turn.blocks), unseen(event.data)] };
+      const begun = known ? next : { ...next, blocks: [...closed(turn.blocks), unseen(event.data, event.time)] };
       return {
         ...next,
         blocks: called(begun, call, () => ({ status, result: text, seconds, media, details, done: true })),
       };
     }
     case "file.produced":
+      if (!turn.blocks.some((block) => block.kind === "call" && block.id === event.data.call)) {
+        return { ...next, files: [...turn.files, event.data.file] };
+      }
       return {
         ...next,
         blocks: called(turn, event.data.call, ({ files }) => ({ files: [...files, event.data.file] })),
@@ -162,9 +181,10 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
         usage: event.data.usage,
         error: event.data.error,
         waiting: "",
+        place: 0,
         loading: null,
         ended: event.time,
-        blocks: closed(turn.blocks),
+        blocks: ended(turn.blocks),
       };
     default:
       return next; // of a newer server
@@ -173,10 +193,21 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
 
 export const running = (turn: TurnView): boolean => turn.state === "open";
 
-function grown(blocks: readonly Block[], kind: TextBlock["kind"], text: string, seq: number): readonly Block[] {
+type Delta = Extract<TurnEvent, { type: "text.delta" | "reasoning.delta" }>;
+
+function grown(blocks: readonly Block[], kind: TextBlock["kind"], { data, seq, time }: Delta): readonly Block[] {
   const last = blocks.at(-1);
-  if (last?.kind === kind && !last.done) return [...blocks.slice(0, -1), { ...last, text: last.text + text }];
-  return [...closed(blocks), { kind, id: `${kind}-${seq}`, text, done: false }];
+  if (last?.kind === kind && !last.done) {
+    return [...blocks.slice(0, -1), { ...last, text: last.text + data.text, ended: time }];
+  }
+  return [...closed(blocks), { kind, id: `${kind}-${seq}`, text: data.text, done: false, began: time, ended: time }];
+}
+
+/** A program may print without end: what was printed last is kept. */
+function printed(call: CallBlock, text: string): Partial<CallBlock> {
+  const all = call.output + text;
+  if (all.length <= KEPT_OUTPUT * 2) return { output: all };
+  return { output: all.slice(-KEPT_OUTPUT), cut: call.cut + all.length - KEPT_OUTPUT };
 }
 
 /** Without an open text at the end; calls end by themselves. */
@@ -186,7 +217,14 @@ function closed(blocks: readonly Block[]): readonly Block[] {
   return [...blocks.slice(0, -1), { ...last, done: true }];
 }
 
-function started({ call, name, arguments: given, where }: Bodies["call.started"]): CallBlock {
+/** Of a turn that is over: no text grows any more, and a call without an end was broken off. */
+function ended(blocks: readonly Block[]): readonly Block[] {
+  return closed(blocks).map((block) =>
+    block.kind === "call" && !block.done ? { ...block, status: "interrupted", done: true } : block,
+  );
+}
+
+function started({ call, name, arguments: given, where }: Bodies["call.started"], began: number): CallBlock {
   return {
     kind: "call",
     id: call,
@@ -195,7 +233,9 @@ function started({ call, name, arguments: given, where }: Bodies["call.started"]
     where,
     status: "running",
     client: "",
+    began,
     output: "",
+    cut: 0,
     result: "",
     seconds: 0,
     media: [],
@@ -206,7 +246,8 @@ function started({ call, name, arguments: given, where }: Bodies["call.started"]
   };
 }
 
-const unseen = (body: Bodies["call.finished"]): CallBlock => started({ ...body, arguments: {}, where: "" });
+const unseen = (body: Bodies["call.finished"], time: number): CallBlock =>
+  started({ ...body, arguments: {}, where: "" }, time);
 
 function called(turn: TurnView, id: string, change: (call: CallBlock) => Partial<CallBlock>): readonly Block[] {
   return turn.blocks.map((block) =>
