@@ -8,32 +8,15 @@ import { after, emptyTurn, running, type TurnView } from "../turn/turn";
 import type { Binding, Session, StartedTurn, StoredTurn, StoredTurns } from "../wire/api";
 import type { Facts } from "../wire/events";
 import type { News } from "../wire/socket";
+import { replacing, type Draft, type Entry } from "./entry";
 import { tab } from "./remembered";
 import { earlier, merged } from "./window";
+
+export { replacing, type Draft, type Entry } from "./entry";
 
 const PAGE = 20;
 /** Of a conversation without a notebook: the tab remembers it. */
 const LOOSE = "session without a notebook";
-
-/** What stands in the conversation for one turn: who asked what, and the answer as it grows. */
-export interface Entry {
-  id: string;
-  prompt: string;
-  cell: string;
-  /** Chips: what went along. */
-  context: readonly string[];
-  view: Signal<TurnView>;
-}
-
-/** What the composer sends; fields as in the body of `POST turns`. */
-export interface Draft {
-  prompt: string;
-  context?: { title: string; text: string }[];
-  media?: { mime: string; data: string }[];
-  inputs?: string[];
-  chips?: string[];
-  options?: Facts;
-}
 
 export class Conversation {
   readonly session = signal<Session | null>(null);
@@ -394,9 +377,3 @@ export class Conversation {
     }
   }
 }
-
-/** Options of a draft that asks in the place of a turn. */
-export const replacing = (entry: Entry): Facts => ({
-  replaces: entry.id,
-  ...(entry.cell ? { cell: entry.cell } : {}),
-});

@@ -1,7 +1,7 @@
 /** The newest page of a session, laid over what is shown. */
 import { running } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/api";
-import type { Entry } from "./conversation";
+import type { Entry } from "./entry";
 
 /** Where the page begins in what is shown; what stands before it was loaded from earlier pages. */
 export const earlier = (shown: readonly Entry[], page: StoredTurns): number =>

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { Ask, News, Said, Serving } from "../wire/socket";
+import { lines, up } from "./carry";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
 const AGAIN_AFTER_MS = [250, 500, 1_000, 2_000, 5_000];
@@ -55,6 +56,23 @@ export class ServerTransport implements Transport {
     return await (await this.#fetch("GET", path)).blob();
   }
 
+  upload<Answer>(
+    path: string,
+    body: Blob | FormData,
+    told: (part: number) => void,
+    stop?: AbortSignal,
+  ): Promise<Answer> {
+    return up<Answer>(this.#api + path, this.#headers(), body, told, stop);
+  }
+
+  async lines(path: string, body: unknown, listener: (line: unknown) => void): Promise<void> {
+    await lines(await this.#fetch("POST", path, body), listener);
+  }
+
+  retry(): void {
+    this.#atOnce();
+  }
+
   follow(turn: string, session: string, after: number, listener: (event: TurnEvent) => void): Close {
     const followed: Followed = { session, after, listener };
     const all = this.#followed.get(turn) ?? [];
@@ -101,7 +119,7 @@ export class ServerTransport implements Transport {
     this.#socket?.close();
   }
 
-  async #fetch(method: string, path: string, body?: unknown): Promise<Response> {
+  #headers(): Headers {
     const headers = new Headers({ Accept: "application/json" });
     const xsrf = /(?:^|; )_xsrf=([^;]+)/.exec(document.cookie)?.[1];
     if (xsrf) {
@@ -110,6 +128,11 @@ export class ServerTransport implements Transport {
     if (this.#token) {
       headers.set("Authorization", `token ${this.#token}`);
     }
+    return headers;
+  }
+
+  async #fetch(method: string, path: string, body?: unknown): Promise<Response> {
+    const headers = this.#headers();
     const init: RequestInit = { method, headers, credentials: "same-origin" };
     if (body !== undefined) {
       headers.set("Content-Type", "application/json");

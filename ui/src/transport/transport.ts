@@ -25,6 +25,21 @@ export interface Transport {
   /** Bytes below `agent/v1`, such as a picture of the store. Rejects with ApiError. */
   bytes(path: string): Promise<Blob>;
 
+  /** A document or a form with a file, by POST; `told` hears which part has gone, 0 to 1. A host without it takes no
+   * files. Rejects with ApiError. */
+  upload?<Answer>(
+    path: string,
+    body: Blob | FormData,
+    told: (part: number) => void,
+    stop?: AbortSignal,
+  ): Promise<Answer>;
+
+  /** A POST whose answer comes line by line. A host without it can not show how far a download is. */
+  lines?(path: string, body: unknown, listener: (line: unknown) => void): Promise<void>;
+
+  /** Tries at once to reach a server that was lost. */
+  retry?(): void;
+
   /** The events of a turn after number `after`, each once and in order, across lost connections, until its last. */
   follow(turn: string, session: string, after: number, listener: (event: TurnEvent) => void): Close;
 

@@ -1,0 +1,30 @@
+/** What stands in the conversation for one turn, and what becomes one. */
+import type { Signal } from "@preact/signals";
+import type { TurnView } from "../turn/turn";
+import type { Facts } from "../wire/events";
+
+/** Who asked what, and the answer as it grows. */
+export interface Entry {
+  id: string;
+  prompt: string;
+  cell: string;
+  /** Chips: what went along. */
+  context: readonly string[];
+  view: Signal<TurnView>;
+}
+
+/** What the composer sends; fields as in the body of `POST turns`. */
+export interface Draft {
+  prompt: string;
+  context?: { title: string; text: string }[];
+  media?: { mime: string; data: string }[];
+  inputs?: string[];
+  chips?: string[];
+  options?: Facts;
+}
+
+/** Options of a draft that asks in the place of a turn. */
+export const replacing = (entry: Entry): Facts => ({
+  replaces: entry.id,
+  ...(entry.cell ? { cell: entry.cell } : {}),
+});

@@ -1,0 +1,224 @@
+/** The sessions that a person keeps, and what can be done with one: found, renamed, forked, branched, taken out and
+ * brought in. Which one is shown is the conversation's. */
+import { signal } from "@preact/signals";
+import { ApiError, type Transport } from "../transport/transport";
+import type { Session } from "../wire/api";
+import type { Branch, Hit, Listed, Permissions, Trust, Undone, Usage } from "../wire/sessions";
+import type { Conversation } from "./conversation";
+
+const LISTED = 100;
+/** A deletion is done when nobody took it back for so long. */
+export const REGRET_MS = 6_000;
+
+/** Formats of `sessions/{id}/export` that a person can use, with the end of the file's name. */
+export const FORMATS = {
+  markdown: { label: "Markdown", suffix: ".md" },
+  notebook: { label: "a notebook", suffix: ".ipynb" },
+  "agent-kernel": { label: "everything, to import again", suffix: ".agent.json" },
+} as const;
+export type Format = keyof typeof FORMATS;
+
+/** One line of the list: a session, and where a search found its words. */
+export interface Row {
+  session: Listed;
+  notebooks: readonly string[];
+  found: readonly string[];
+}
+
+export class Sessions {
+  readonly rows = signal<readonly Row[]>([]);
+  readonly loading = signal(false);
+  readonly failure = signal<ApiError | null>(null);
+  /** Ids of those that are about to be deleted, and can be kept still. */
+  readonly leaving = signal<ReadonlySet<string>>(new Set());
+  readonly #timers = new Map<string, ReturnType<typeof setTimeout>>();
+  #asked = 0;
+
+  constructor(
+    private readonly transport: Transport,
+    private readonly conversation: Conversation,
+  ) {}
+
+  /** Those whose name has the words first, then those in which the words were said. */
+  async find(words: string): Promise<void> {
+    const asked = ++this.#asked;
+    const name = encodeURIComponent(words.trim());
+    const place = this.conversation.query;
+    this.loading.value = true;
+    await this.#try(async () => {
+      const [named, said] = await Promise.all([
+        this.transport.request<{ sessions: Listed[] }>(
+          "GET",
+          `sessions?limit=${LISTED}${name && `&name=${name}`}${place && `&${place}`}`,
+        ),
+        name ? this.transport.request<{ hits: Hit[] }>("GET", `search?q=${name}&limit=20`) : { hits: [] },
+      ]);
+      if (asked === this.#asked) this.rows.value = rows(named.sessions, said.hits);
+    });
+    if (asked === this.#asked) this.loading.value = false;
+  }
+
+  async rename(id: string, title: string): Promise<void> {
+    const changed = await this.transport.request<Session>("PATCH", `sessions/${id}`, { title });
+    this.rows.value = this.rows.value.map((row) =>
+      row.session.id === id ? { ...row, session: { ...row.session, title: changed.title } } : row,
+    );
+    if (this.conversation.session.value?.id === id) this.conversation.session.value = changed;
+  }
+
+  /** Later, so that it can be taken back; at once when the list is closed. */
+  remove(id: string): void {
+    this.leaving.value = new Set([...this.leaving.value, id]);
+    this.#timers.set(
+      id,
+      setTimeout(() => void this.#removed(id), REGRET_MS),
+    );
+  }
+
+  keep(id: string): void {
+    clearTimeout(this.#timers.get(id));
+    this.#timers.delete(id);
+    this.leaving.value = new Set([...this.leaving.value].filter((other) => other !== id));
+  }
+
+  /** Nobody is there any more to take back what is about to be deleted. */
+  async flush(): Promise<void> {
+    await Promise.all([...this.#timers.keys()].map((id) => this.#removed(id)));
+  }
+
+  /** A new session of this notebook; without one it begins with the next message. */
+  async begin(options: { private?: boolean } = {}): Promise<void> {
+    const { query } = this.conversation;
+    const made = await this.transport.request<Session>("POST", `sessions?${query}`, { bind: query !== "", ...options });
+    await this.#show(made.id);
+  }
+
+  async fork(id: string): Promise<void> {
+    const { query } = this.conversation;
+    const made = await this.transport.request<Session>("POST", `sessions/${id}/fork?${query}`, { bind: query !== "" });
+    await this.#show(made.id);
+  }
+
+  /** This notebook talks to that session from now on. */
+  async openHere(id: string): Promise<void> {
+    const { query } = this.conversation;
+    if (query) await this.transport.request("PUT", `binding?${query}`, { session: id });
+    await this.#show(id);
+  }
+
+  async clear(id: string): Promise<void> {
+    await this.transport.request("POST", `sessions/${id}/clear`, {});
+    await this.conversation.open(id);
+  }
+
+  /** Whether something was old enough to be summed up. */
+  async compact(id: string): Promise<boolean> {
+    const made = await this.transport.request<{ summary: object | null }>("POST", `sessions/${id}/compact`, {});
+    return made.summary !== null;
+  }
+
+  async undo(id: string): Promise<Undone | null> {
+    const { undone } = await this.transport.request<{ undone: Undone | null }>("POST", `sessions/${id}/undo`, {});
+    if (undone) await this.conversation.open(id);
+    return undone;
+  }
+
+  async branches(id: string): Promise<Branch[]> {
+    return (await this.transport.request<{ branches: Branch[] }>("GET", `sessions/${id}/branches`)).branches;
+  }
+
+  /** A new branch with all that is there, which is shown from now on. */
+  async branch(id: string, name: string): Promise<void> {
+    await this.transport.request("POST", `sessions/${id}/branches`, { name });
+    await this.conversation.open(id);
+  }
+
+  async dropBranch(id: string, name: string): Promise<void> {
+    await this.transport.request("DELETE", `sessions/${id}/branches/${encodeURIComponent(name)}`);
+  }
+
+  async exported(id: string, format: Format): Promise<Blob> {
+    return await this.transport.bytes(`sessions/${id}/export?format=${format}`);
+  }
+
+  /** What would come in with a document. */
+  async preview(document: Blob): Promise<Record<string, unknown>> {
+    const upload = this.#uploading();
+    return (await upload<{ preview: Record<string, unknown> }>("sessions/import?preview=1", document)).preview;
+  }
+
+  async bring(document: Blob): Promise<void> {
+    const { query } = this.conversation;
+    const come = await this.#uploading()<Session>(`sessions/import?${query && `bind=1&${query}`}`, document);
+    await this.#show(come.id);
+  }
+
+  async usage(id: string): Promise<Usage> {
+    return await this.transport.request<Usage>("GET", `sessions/${id}/usage`);
+  }
+
+  /** What may run, and what was decided in this session. */
+  async permissions(id: string): Promise<Permissions> {
+    return await this.transport.request<Permissions>("GET", id ? `sessions/${id}/permissions` : "agent/permissions");
+  }
+
+  async revoke(id: string): Promise<void> {
+    await this.transport.request("DELETE", `sessions/${id}/permissions`);
+  }
+
+  async trust(): Promise<Trust> {
+    return await this.transport.request<Trust>("GET", `trust?${this.conversation.query}`);
+  }
+
+  get takesDocuments(): boolean {
+    return this.transport.upload !== undefined;
+  }
+
+  #uploading(): <Answer>(path: string, body: Blob) => Promise<Answer> {
+    const { transport } = this;
+    if (!transport.upload) throw new ApiError(0, { code: "unsupported", message: "This page can not send files." });
+    return async <Answer>(path: string, body: Blob) =>
+      await (transport.upload?.<Answer>(path, body, () => undefined) ?? Promise.reject(new Error("no upload")));
+  }
+
+  async #show(id: string): Promise<void> {
+    if (this.conversation.query) await this.conversation.rebind();
+    else await this.conversation.openLoose(id);
+  }
+
+  async #removed(id: string): Promise<void> {
+    if (!this.leaving.value.has(id)) return;
+    clearTimeout(this.#timers.get(id));
+    this.#timers.delete(id);
+    await this.#try(async () => {
+      await this.transport.request("DELETE", `sessions/${id}`);
+      this.rows.value = this.rows.value.filter((row) => row.session.id !== id);
+    });
+    this.leaving.value = new Set([...this.leaving.value].filter((other) => other !== id));
+  }
+
+  async #try(work: () => Promise<void>): Promise<void> {
+    this.failure.value = null;
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.failure.value = error;
+    }
+  }
+}
+
+function rows(named: readonly Listed[], hits: readonly Hit[]): Row[] {
+  const snippets = new Map(hits.map((hit) => [hit.session.id, hit]));
+  const names = new Set(named.map((session) => session.id));
+  return [
+    ...named.map((session) => ({
+      session,
+      notebooks: session.notebooks ?? snippets.get(session.id)?.notebooks ?? [],
+      found: snippets.get(session.id)?.snippets.map((snippet) => snippet.text) ?? [],
+    })),
+    ...hits
+      .filter((hit) => !names.has(hit.session.id))
+      .map(({ session, notebooks, snippets: found }) => ({ session, notebooks, found: found.map(({ text }) => text) })),
+  ];
+}
