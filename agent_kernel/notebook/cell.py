@@ -14,6 +14,7 @@ class Cells:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._met: Counter[str] = Counter()
+        self._lines = ("", 0)
 
     def id_of(self, source: str) -> str:
         sent = parent(self._shell).get("metadata", {}).get("cellId")
@@ -22,6 +23,16 @@ class Cells:
         digest = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()[:16]
         self._met[digest] += 1
         return f"{digest}:{self._met[digest]}"
+
+    def id_of_line(self, line: str) -> str:
+        """Of a line that asks: several may stand in one cell, and each is the same in every run of it."""
+        request = parent(self._shell)
+        sent = request.get("metadata", {}).get("cellId")
+        if not isinstance(sent, str) or not sent:
+            return self.id_of(f"%agent {line}")
+        execution = str(request.get("header", {}).get("msg_id"))
+        self._lines = (execution, self._lines[1] + 1 if self._lines[0] == execution else 1)
+        return sent if self._lines[1] == 1 else f"{sent}#{self._lines[1]}"
 
 
 def parent(shell: Any) -> dict[str, Any]:

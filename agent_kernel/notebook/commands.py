@@ -6,7 +6,7 @@ import difflib
 import html
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from agent_kernel.errors import NotFound
 from agent_kernel.notebook.client import NO_SERVER, Server, quoted
@@ -29,8 +29,12 @@ from agent_kernel.notebook.search import ASKED, Search
 from agent_kernel.notebook.search import HELP as SEARCH
 from agent_kernel.notebook.tools import HELP as TOOLS
 from agent_kernel.notebook.tools import tell as tell_tools
+from agent_kernel.notebook.turn_commands import HELP as TURNS
+
+Table: TypeAlias = Mapping[str, Callable[[str], None]]
 
 HELP = {
+    **TURNS,
     "status": "session, notebook, model, and what is allowed",
     "sessions": "[WORDS]: the sessions you can use, or those with these words in title, tags or id",
     "search": SEARCH,
@@ -55,7 +59,9 @@ COMPACT_TIMEOUT_S = 900.0
 
 
 class Commands:
-    """``python`` makes the commands about the python of turns, ``declared`` is what a turn says it can run."""
+    """``python`` makes the commands about the python of turns, ``turns`` those that are turns themselves.
+
+    ``declared`` is what a turn says it can run, ``running`` names turns that go on though their cell is over."""
 
     def __init__(
         self,
@@ -66,7 +72,9 @@ class Commands:
         show: Show,
         *,
         python: Callable[[Callable[[], Server], Say], Python],
+        turns: Callable[[Commands], Table],
         declared: Callable[[], Mapping[str, Any]],
+        running: Callable[[], list[str]],
     ) -> None:
         self._shell = shell
         self._server = server
@@ -77,6 +85,8 @@ class Commands:
         self._python = python(lambda: self.server, self._say)
         self._models = Models(shell, lambda: self.server, person, self._say, self._await_confirmation)
         self._declared = declared
+        self._running = running
+        self._turns = turns(self)
         self._rights = Permissions(lambda: self.server, consent, self._say, self.bound, self.begin)
 
     @property
@@ -99,7 +109,7 @@ class Commands:
         command: Callable[[str], None] | None = None
         if name in {*HELP, ""}:
             owned: Callable[[str], None] | None = getattr(self, f"_{name or 'status'}", None)
-            tables = (self._python.table, self._rights.table, self._models.table)
+            tables = (self._python.table, self._rights.table, self._models.table, self._turns)
             command = owned or next((table[name] for table in tables if name in table), None)
             command = command or (getattr(self._conversation, name) if name in CONVERSATION else None)
         if command is None:
@@ -127,6 +137,14 @@ class Commands:
     def bound(self) -> Mapping[str, Any] | None:
         """The session of this notebook, if it has one yet."""
         return self.server.call("GET", "binding")["session"]  # type: ignore[no-any-return]
+
+    def needed(self) -> Mapping[str, Any]:
+        """The session of this notebook. Raises AgentError when it has none."""
+        return self._conversation.bound()
+
+    def go_on(self, node: str) -> None:
+        """With another branch, or a new one. Raises AgentError."""
+        self._conversation.go_on(node)
 
     def begin(self, title: str = "") -> str:
         """A new session, which this notebook uses from now on."""
@@ -248,7 +266,7 @@ class Commands:
 
     def _open_turns(self) -> list[str]:
         session = self.bound()
-        found = [self.last_turn] if self.last_turn else []
+        found = ([self.last_turn] if self.last_turn else []) + self._running()
         if session is not None:
             turns = self.server.call("GET", f"sessions/{quoted(session['id'])}/items?limit=0")["turns"]
             found += [turn["id"] for turn in turns if turn["state"] == "open"]

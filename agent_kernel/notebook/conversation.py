@@ -14,6 +14,7 @@ from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.render import Bundle, json_bundle, line_bundle, moment, table_bundle
 
 HELP = {
+    "branch": "[N]: a new branch that goes on behind turn N of this one, or behind its last turn",
     "branches": "the branches of this conversation",
     "switch": "NAME: go on with another branch",
     "drop": "NAME: delete a branch and what no other branch shows",
@@ -101,6 +102,36 @@ class Conversation:
         name = self._needed(rest, "%agent switch NAME; %agent branches lists them.")
         branch = self._call("PUT", f"{_path(self.bound())}/branch", {"name": name})
         self._tell(f"This notebook goes on with the branch {name}, which has {_turns(branch['turns'])}.")
+
+    def branch(self, rest: str) -> None:
+        words = rest.strip()
+        if words and not words.isdecimal():
+            raise AgentError("%agent branch [N]: N is how many turns of this branch the new one begins with.")
+        made = self._branched(self.bound(), words)
+        left = f"{_turns(made['turns'])} of {made['parent']}" if made["parent"] else _turns(made["turns"])
+        self._tell(f"This notebook goes on with the new branch {made['name']}, which begins with {left}.")
+
+    def go_on(self, node: str) -> None:
+        """With the branch of that name, or with a new one behind turn ``node``."""
+        session = self.bound()
+        known = {branch["name"] for branch in self._call("GET", f"{_path(session)}/branches")["branches"]}
+        if node not in known and not node.isdecimal():
+            raise AgentError(f"--branch is the name of a branch ({', '.join(sorted(known))}) or the number of a turn.")
+        if node not in known:
+            self._branched(session, node)
+        elif node != session["branch"]:
+            self._call("PUT", f"{_path(session)}/branch", {"name": node})
+
+    def _branched(self, session: Json, number: str) -> Json:
+        """A branch that has the first ``number`` turns of the current one, or all of them."""
+        body: dict[str, Any] = {}
+        if number:
+            turns = self._call("GET", f"{_path(session)}/items?limit=0")["turns"]
+            if int(number) > len(turns):
+                raise AgentError(f"there is no turn {number}; this branch has {_turns(len(turns))}.")
+            body = {"before": turns[int(number)]["id"]} if int(number) < len(turns) else {}
+        self.last_turn = ""
+        return self._call("POST", f"{_path(session)}/branches", body)
 
     def drop(self, rest: str) -> None:
         words = Words(rest)

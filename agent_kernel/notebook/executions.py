@@ -29,6 +29,13 @@ class Executions:
         """(cell, error) of an execution; empty where it is not known or there was none."""
         return self._ran.get(number, ("", ""))
 
+    @property
+    def cells(self) -> list[str]:
+        """The ids of the cells that ran, each once, in the order of their last run. Empty where no front end sends
+        them."""
+        ran = [cell for cell, _ in self._ran.values() if cell]
+        return list(dict.fromkeys(reversed(ran)))[::-1]
+
     def _after(self, result: Any) -> None:
         if not result.info.store_history or result.execution_count is None:
             return

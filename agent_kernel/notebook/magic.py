@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -11,31 +12,30 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from agent_kernel.errors import AgentKernelError, from_json
 from agent_kernel.events import TurnFinished
 from agent_kernel.notebook.abilities import Abilities
-from agent_kernel.notebook.arrivals import Arrivals
+from agent_kernel.notebook.background import Background, CellPublisher
 from agent_kernel.notebook.cell import Cells
 from agent_kernel.notebook.client import Server, server_of_this_kernel
-from agent_kernel.notebook.commands import Commands, interrupted
+from agent_kernel.notebook.commands import Commands, Table, interrupted
 from agent_kernel.notebook.completion import Completion
-from agent_kernel.notebook.consent import LIVE, Consent, answers
+from agent_kernel.notebook.consent import LIVE, Consent
 from agent_kernel.notebook.conversation import Say
-from agent_kernel.notebook.copies import Given, given
 from agent_kernel.notebook.draft import Drafts
 from agent_kernel.notebook.executions import Executions
+from agent_kernel.notebook.form import FORMS, code_of
 from agent_kernel.notebook.functions import Functions
-from agent_kernel.notebook.images import attached
 from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.live import LiveCode
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.options import Request, parsed, usage
+from agent_kernel.notebook.order import Note, Orders, session_of
 from agent_kernel.notebook.person import Person
-from agent_kernel.notebook.place import Place
 from agent_kernel.notebook.pull import ModelPull, missing_model
 from agent_kernel.notebook.python import Python
-from agent_kernel.notebook.render import Summary, Version, line_bundle
-from agent_kernel.notebook.screen import Screen, screen_for
+from agent_kernel.notebook.render import Summary, Version
+from agent_kernel.notebook.screen import CellScreen, Screen, screen_for
 from agent_kernel.notebook.touched import Touched
 from agent_kernel.notebook.turn import CellTurn, Surroundings
-from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
+from agent_kernel.notebook.turn_commands import Here, TurnCommands
 
 
 @magics_class
@@ -53,13 +53,31 @@ class AgentMagics(Magics):
         self._abilities = Abilities(shell, self._code, self.executions, self.functions)
         self._in_turn = False
         self._cells = Cells(shell)
-        self._arrivals = Arrivals(shell)
         self._touched = Touched(shell)
         self._drafts = Drafts(shell)
         self._keep = Keep(shell, self._drafts, self._person, self._code, self._touched, self._live_is_denied)
-        self._place = Place(shell, self._drafts)
+        self._background = Background()
+        self._orders = Orders(
+            shell,
+            person=self._person,
+            consent=self._consent,
+            abilities=self._abilities,
+            functions=self.functions,
+            executions=self.executions,
+            drafts=self._drafts,
+            touched=self._touched,
+            bound=self._bound,
+        )
         self._commands = Commands(
-            shell, server, self._person, self._consent, self._show, python=self._python, declared=self._declared
+            shell,
+            server,
+            self._person,
+            self._consent,
+            self._show,
+            python=self._python,
+            turns=self._turn_commands,
+            declared=self._orders.declared,
+            running=lambda: self._background.running,
         )
         self.completion = Completion(server)
 
@@ -83,8 +101,7 @@ class AgentMagics(Magics):
             prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
             if not prompt.strip():
                 raise AgentError("what shall I do? Write the prompt below %%agent.")
-            with self._one_at_a_time():
-                self._turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
+            self._one_turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
@@ -97,16 +114,26 @@ class AgentMagics(Magics):
         finally:
             self._in_turn = False
 
+    def _one_turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = ()) -> None:
+        with self._one_at_a_time():
+            self._turn(request, prompt, cell, notes)
+
     def close(self) -> None:
-        self._arrivals.close()
+        self._orders.arrivals.close()
         self.executions.close()
         self._drafts.close()
         self._code.close()
 
-    def _turn(self, request: Request, prompt: str, cell: str) -> None:
+    def _turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = ()) -> None:
         server = self._commands.server
         session = request.session or (self._commands.begin() if request.new else "")
-        body = self._body(request, prompt, cell, session)
+        if request.branch:
+            self._commands.go_on(request.branch)
+        publisher = CellPublisher(self._shell) if request.background else None
+        body = self._orders.body(request, prompt, cell, session, notes)
+        if publisher is not None:
+            self._go_on_aside(request, body, cell, publisher)
+            return
         end = self._followed(request, body, cell)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
@@ -119,19 +146,30 @@ class AgentMagics(Magics):
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
     def _followed(self, request: Request, body: dict[str, Any], cell: str) -> TurnFinished:
-        server = self._commands.server
-        screen = screen_for(self._shell)
-        started = server.call("POST", "turns", body)
+        screen = screen_for(self._shell, FORMS[request.form].words)
+        started = self._commands.server.call("POST", "turns", body)
         self._commands.last_turn = started["turn"]
-        allowed = frozenset({LIVE}) if request.where == "live" and request.permission != "ask" else frozenset()
-        around = self._around(screen, allowed, ask=request.permission == "ask")
-        summary = Summary(started["turn"], started["session"], cell=cell, private=started["private"])
-        if started["stored"]:
-            summary.stored, summary.version = started["answered"], _version(started["version"])
-        end = CellTurn(around, summary).follow()
+        around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
+        turn = CellTurn(around, _summary(started, cell))
+        end = turn.follow()
         if end.state == "committed" and not started["stored"]:
             self._keep.after(started["turn"], body["prompt"], screen)
+            if request.form == "code":
+                self._propose(code_of(turn.answer), screen)
         return end
+
+    def _go_on_aside(self, request: Request, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
+        screen = CellScreen(publisher, FORMS[request.form].words)
+        started = self._commands.server.call("POST", "turns", body)
+        around = replace(self._around(screen, self._orders.allowed(request)), waiting=self._background.waiting)
+        self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
+
+    def _propose(self, code: str, screen: Screen) -> None:
+        """A cell below with the code, which the person runs or not; where nobody edits cells the answer shows it."""
+        if not code:
+            screen.line("There is no code in this answer, so there is no cell to propose.")
+        elif self._person.is_there:
+            self._shell.set_next_input(code, replace=False)
 
     def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> Surroundings:
         return Surroundings(
@@ -151,73 +189,24 @@ class AgentMagics(Magics):
         summary = Summary(told["turn"], told["session"], stored=told["answered"], version=_version(told))
         CellTurn(self._around(screen_for(self._shell)), summary).follow()
 
-    def _body(self, request: Request, prompt: str, cell: str, session: str) -> dict[str, Any]:
-        named = named_in_braces(prompt, self._shell.user_ns)
-        self._drafts.begin()
-        place = self._place.of(request.where, live_is_allowed=self._is_allowed(session))
-        copies = self._given(request, prompt, named, place)
-        body: dict[str, Any] = {
-            "prompt": without_braces(prompt, named),
-            "context": self._notes(request, prompt, named, copies),
-            "cell": cell,
-            "rerun": "show" if not request.fresh and self._arrivals.together() else "ask",
-            "alive": self._touched.intact(),
-            "answers": self._answers(request, session),
-            **self._runs(),
-            "remembered": request.permission != "ask",
-            "denied": sorted(self._consent.refused(session or self._bound())) if self._consent else [],
-            "sampling": request.sampling,
-        }
-        optional = {
-            "session": session,
-            "where": place,
-            "given": copies.variables,
-            "permission": request.permission,
-            "model": request.model,
-            "media": attached(request.images, self._shell.user_ns),
-            "skills": list(request.skills),
-        }
-        body |= {name: value for name, value in optional.items() if value}
-        return body if request.rounds is None else {**body, "max_tool_rounds": request.rounds}
-
-    def _runs(self) -> dict[str, Any]:
-        """What this kernel can run of a turn's calls."""
-        return {"client_tools": self._abilities.names, "functions": self.functions.to_json()}
-
-    def _declared(self) -> dict[str, Any]:
-        """The part of a turn's body that decides what may be called in it."""
-        place = self._place.of("", live_is_allowed=self._is_allowed(""))
-        return {**self._runs(), **({"where": place} if place else {})}
-
-    def _given(self, request: Request, prompt: str, named: list[str], place: str) -> Given:
-        """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""
-        namespace = self._shell.user_ns
-        for name in request.variables:
-            if name not in namespace:
-                raise AgentError(f"there is no variable {name!r} in this kernel.")
-        if place != "sandbox":
-            return Given()
-        tables = tables_mentioned(prompt, namespace) if request.where == "draft" else []
-        copies = given(dict.fromkeys([*request.variables, *named, *tables]), namespace)
-        for name, reason in copies.left_out.items():
-            text = f"{name} is not in the sandbox, only what it looks like: {reason}."
-            self._shell.display_pub.publish(line_bundle(text))
-        return copies
-
-    def _notes(self, request: Request, prompt: str, named: list[str], copies: Given) -> list[dict[str, str]]:
-        namespace = self._shell.user_ns
-        names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
-        lines = [summary(name, namespace[name]) for name in names]
-        lines += [f"{name} is not in the sandbox: {reason}." for name, reason in copies.left_out.items()]
-        facts = "\n".join(lines)
-        return [{"title": "Variables", "text": facts}] if facts else []
-
     def _python(self, server: Callable[[], Server], say: Say) -> Python:
-        return Python(self._shell, self._place, self._keep, server, say)
+        return Python(self._shell, self._orders.place, self._keep, server, say)
 
-    def _is_allowed(self, session: str) -> bool:
-        """Whether the person lets code of this session run in their kernel unasked."""
-        return bool(self._consent) and self._consent.allows(session or self._bound())
+    def _turn_commands(self, commands: Commands) -> Table:
+        here = Here(
+            shell=self._shell,
+            server=lambda: commands.server,
+            bound=commands.needed,
+            person=self._person,
+            consent=self._consent,
+            executions=self.executions,
+            cells=self._cells,
+            background=self._background,
+            turn=self._one_turn,
+            show=self._show,
+            last_turn=lambda: commands.last_turn,
+        )
+        return TurnCommands(here).table
 
     def _live_is_denied(self) -> str:
         """Why what a draft made may not be run for real, by this person or by the server."""
@@ -230,16 +219,15 @@ class AgentMagics(Magics):
         return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""
 
     def _bound(self) -> str:
-        return str((self._commands.bound() or {}).get("id", ""))
+        return session_of(self._commands.bound())
 
-    def _answers(self, request: Request, session: str) -> list[str]:
-        """Without a person only what was allowed beforehand can be answered."""
-        if self._person.is_there or request.permission == "ask":
-            return answers(self._person.is_there, ())
-        kinds = {LIVE} if request.where == "live" else set()
-        if self._consent:
-            kinds |= self._consent.kinds(session or self._bound())
-        return answers(False, kinds)
+
+def _summary(started: Mapping[str, Any], cell: str) -> Summary:
+    """Of a turn that begins, or of the stored one that stands for it."""
+    summary = Summary(started["turn"], started["session"], cell=cell, private=started["private"])
+    if started["stored"]:
+        summary.stored, summary.version = started["answered"], _version(started["version"])
+    return summary
 
 
 def _version(told: Mapping[str, Any]) -> Version:

@@ -31,7 +31,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the line of an agent cell asks for; ``words`` is the prompt's first line."""
+    """What the line of an agent cell asks for; ``words`` is the prompt's first line. ``allows`` are kinds of calls that
+    need no question in this turn; ``page`` is what of the notebook the model sees in place of the conversation."""
 
     words: str = ""
     help: bool = False
@@ -41,11 +42,21 @@ class Request:
     fresh: bool = False
     model: str = ""
     permission: str = ""
+    allows: tuple[str, ...] = ()
+    page: str = ""
+    branch: str = ""
+    background: bool = False
+    form: str = "md"
     variables: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     rounds: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
+
+
+FORMS = ("md", "code", "json", "text")
+EDITS = ("notebook.edit",)
+ACTS = ("python.live", "notebook.edit", "notebook.run")
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -62,6 +73,15 @@ OPTIONS = (
     ),
     Option(("-s", "--session"), "session", "talk in another session of this notebook", "ID"),
     Option(("--new",), "new", "begin a new session first", constant=True),
+    Option(("--branch",), "branch", "go on with a branch, or on a new one behind turn N of this one", "NAME|N"),
+    Option(
+        ("-c", "--context"),
+        "page",
+        "what the model sees in place of the conversation: the cells above in the order of the page, nothing, or "
+        "the cells that are named",
+        "above|none|3,5-8",
+    ),
+    Option(("--above",), "page", "the same as -c above", constant="above"),
     Option(("--fresh",), "fresh", "ask again where Run All would show the stored answer", constant=True),
     Option(("-m", "--model"), "model", "the model that answers", "NAME"),
     Option(
@@ -69,9 +89,24 @@ OPTIONS = (
     ),
     Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),
     Option(("--skill",), "skills", "give it a skill, by its name or id; may be given again", "NAME", many=True),
+    Option(
+        ("-f", "--format"),
+        "form",
+        "the answer as Markdown, as code for a cell below (which does not run by itself), as JSON, or as plain text",
+        "md|code|json|text",
+        choices=FORMS,
+    ),
+    Option(
+        ("--background",),
+        "background",
+        "return at once; the answer grows in this cell's output, python runs in the sandbox",
+        constant=True,
+    ),
     Option(("--ask",), "permission", "ask before every call in this turn", constant="ask"),
+    Option(("--edit",), "allows", "cells are edited without asking in this turn", constant=EDITS),
+    Option(("--auto",), "allows", "code runs in your kernel, cells are edited and run, without asking", constant=ACTS),
     Option(("--deny",), "permission", "let nothing run in this turn", constant="deny"),
-    Option(("--rounds",), "rounds", "at most N rounds of calls; 0: none", "N", int),
+    Option(("--rounds", "--steps"), "rounds", "at most N rounds of calls; 0: none", "N", int),
     Option(("--max-tokens",), "max_tokens", "stop the answer after N tokens", "N", int),
     Option(("--temperature",), "temperature", "0: always the likeliest word", "T", float),
     Option(("--top-p",), "top_p", "choose among the likeliest words only", "P", float),

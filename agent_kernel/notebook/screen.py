@@ -103,11 +103,11 @@ class Segment:
 
 
 class CellScreen:
-    """Outputs of the cell that runs. The publisher is kept from the beginning: while the agent's code runs another one
-    stands in its place."""
+    """Outputs of one cell. ``words`` makes a bundle of the text so far."""
 
-    def __init__(self, shell: Any) -> None:
-        self._publisher = shell.display_pub
+    def __init__(self, publisher: Any, words: Callable[[str], Bundle] = text_bundle) -> None:
+        self._publisher = publisher
+        self._bundle = words
         self._kind = ""
         self._words: list[str] = []
         self._current: Segment | None = None
@@ -115,7 +115,7 @@ class CellScreen:
         self._waiting: Segment | None = None
 
     def text(self, delta: str) -> None:
-        self._grow("text", delta, lambda: text_bundle("".join(self._words)))
+        self._grow("text", delta, lambda: self._bundle("".join(self._words)))
 
     def reasoning(self, delta: str) -> None:
         self._grow("reasoning", delta, lambda: reasoning_bundle("".join(self._words), is_open=True))
@@ -180,7 +180,7 @@ class CellScreen:
         """Sends the last words of the segment that is open; reasoning closes."""
         if self._current is not None:
             words = "".join(self._words)
-            final = reasoning_bundle(words, is_open=False) if self._kind == "reasoning" else text_bundle(words)
+            final = reasoning_bundle(words, is_open=False) if self._kind == "reasoning" else self._bundle(words)
             self._current.bundle = lambda: final
             self._current.touch(force=True)
         self._kind, self._current, self._words = "", None, []
@@ -243,5 +243,9 @@ class TerminalScreen:
         self._kind = kind
 
 
-def screen_for(shell: Any) -> Screen:
-    return CellScreen(shell) if getattr(shell, "kernel", None) is not None else TerminalScreen()
+def screen_for(shell: Any, words: Callable[[str], Bundle] = text_bundle) -> Screen:
+    """Of the cell that runs. Its publisher is kept from the beginning: while the agent's code runs another one stands
+    in its place."""
+    if getattr(shell, "kernel", None) is not None:
+        return CellScreen(shell.display_pub, words)
+    return TerminalScreen()

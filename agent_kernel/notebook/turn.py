@@ -40,6 +40,7 @@ from agent_kernel.notebook.render import Card, Summary, Version, moment
 from agent_kernel.notebook.running import Running
 from agent_kernel.notebook.screen import Screen
 from agent_kernel.notebook.touched import Touched
+from agent_kernel.notebook.waiting import Waiting
 
 STOP_S = 0.4
 """An interrupted cell waits no longer than this for the server to tell how the turn ended."""
@@ -56,7 +57,7 @@ STORED = "Stored answer of {when}: nothing changed up to this cell, so no model 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a cell brings to its turn. ``allowed``: kinds that need no question in this turn alone; ``ask``: remembered
-    permissions do not count in this turn."""
+    permissions do not count in this turn. ``waiting`` keeps what is asked where no cell can ask: in the background."""
 
     server: Server
     screen: Screen
@@ -67,6 +68,7 @@ class Surroundings:
     keep: Keep
     allowed: frozenset[str] = frozenset()
     ask: bool = False
+    waiting: Waiting | None = None
 
 
 class CellTurn:
@@ -81,7 +83,17 @@ class CellTurn:
         self._mine: set[str] = set()
         self._files: list[Mapping[str, Any]] = []
         self._words = 0
+        self._answer: list[str] = []
         self._end: TurnFinished | None = None
+
+    @property
+    def answer(self) -> str:
+        """What was said after the last call."""
+        return "".join(self._answer)
+
+    @property
+    def calls(self) -> set[str]:
+        return set(self._cards)
 
     def follow(self) -> TurnFinished:
         """Raises AgentInterrupted when the person stops it, AgentKernelError when the turn can not be followed."""
@@ -110,6 +122,7 @@ class CellTurn:
         match body:
             case TextDelta(text):
                 self._words += len(text)
+                self._answer.append(text)
                 self._screen.text(text)
             case ReasoningDelta(text):
                 self._screen.reasoning(text)
@@ -117,8 +130,8 @@ class CellTurn:
                 self._show_call(body)
             case ApprovalRequired():
                 self._ask(body)
-            case ApprovalResolved(call=call):
-                self._state(call, "running")
+            case ApprovalResolved(approval, call):
+                self._resolved(approval, call)
             case FileProduced(file=file):
                 self._files.append(file)
             case TurnFinished():
@@ -153,6 +166,7 @@ class CellTurn:
     def _show_call(self, body: CallStarted | CallOutput | CallFinished | CallOffered) -> None:
         match body:
             case CallStarted(call, name, arguments, where):
+                self._answer.clear()
                 card = Card(call, name, where, self._shown(name, where, arguments))
                 self._cards[call] = card
                 self._screen.card(card)
@@ -178,6 +192,10 @@ class CellTurn:
         if (card := self._cards.get(asked.call)) and "code" in asked.arguments:
             card.code = self._shown(asked.name, asked.target, asked.arguments)
         around = self._around
+        if around.waiting is not None:
+            around.waiting.add(asked, self._summary.session, self._cards.get(asked.call))
+            self._state(asked.call, "waiting for you: %agent approve, or the panel")
+            return
         asking = Asking(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
         decision, reason = asking.decision(asked, lambda state: self._state(asked.call, state))
         body = {"decision": decision, "message": reason, "shown": asked.shown}
@@ -185,6 +203,11 @@ class CellTurn:
             around.server.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)
         except Conflict as elsewhere:
             self._screen.line(elsewhere.message)
+
+    def _resolved(self, approval: str, call: str) -> None:
+        if self._around.waiting is not None:
+            self._around.waiting.resolved(approval)
+        self._state(call, "running")
 
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
         """What it said while it ran is in its card already; what it only tells comes with the end of the call."""

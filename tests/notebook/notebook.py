@@ -21,12 +21,14 @@ Json = dict[str, Any]
 @dataclass
 class Ran:
     """What a cell left behind. ``outputs`` are nbformat outputs after all updates; ``history`` every text/markdown
-    and text/html that was shown, in order; ``asked`` the questions its input put."""
+    and text/html that was shown, in order; ``asked`` the questions its input put; ``payload`` what the reply carries for
+    the front end: cells that are proposed."""
 
     status: str = ""
     outputs: list[Json] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    payload: list[Json] = field(default_factory=list)
     by_display_id: dict[str, Json] = field(default_factory=dict)
 
     def take(self, message: Json) -> None:
@@ -147,6 +149,7 @@ class Notebook:
             CELL_S,
         )
         ran.status = reply["content"]["status"]
+        ran.payload = reply["content"].get("payload", [])
         return ran
 
     async def run_all(self, cells: Mapping[str, str], apart_s: float = 0.0) -> dict[str, Ran]:

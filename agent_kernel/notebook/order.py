@@ -1,0 +1,159 @@
+"""What a cell asks of the server: the body of a turn, put together from its options, its words and this kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agent_kernel.notebook.abilities import Abilities
+from agent_kernel.notebook.arrivals import Arrivals
+from agent_kernel.notebook.consent import LIVE, Consent, answers
+from agent_kernel.notebook.copies import Given, given
+from agent_kernel.notebook.draft import Drafts
+from agent_kernel.notebook.executions import Executions
+from agent_kernel.notebook.form import FORMS
+from agent_kernel.notebook.functions import Functions
+from agent_kernel.notebook.images import attached
+from agent_kernel.notebook.oneline import AgentError
+from agent_kernel.notebook.options import Request
+from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.place import Place
+from agent_kernel.notebook.render import line_bundle
+from agent_kernel.notebook.touched import Touched
+from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
+
+Note = dict[str, str]
+NOT_IN_BACKGROUND = (
+    "a turn in the background runs python in the sandbox, with copies of what you name: the kernel is yours. "
+    "Leave out --in {where}, or --background."
+)
+
+
+class Orders:
+    """``bound`` tells the id of this notebook's session, empty: it has none yet."""
+
+    def __init__(
+        self,
+        shell: Any,
+        *,
+        person: Person,
+        consent: Consent,
+        abilities: Abilities,
+        functions: Functions,
+        executions: Executions,
+        drafts: Drafts,
+        touched: Touched,
+        bound: Callable[[], str],
+    ) -> None:
+        self._shell = shell
+        self._person = person
+        self._consent = consent
+        self._abilities = abilities
+        self._functions = functions
+        self._executions = executions
+        self._drafts = drafts
+        self._touched = touched
+        self._bound = bound
+        self.arrivals = Arrivals(shell)
+        self.place = Place(shell, drafts)
+
+    def body(self, request: Request, prompt: str, cell: str, session: str, notes: Sequence[Note]) -> dict[str, Any]:
+        """Raises AgentError for what can not be: a variable that there is not, a picture that can not be read."""
+        named = named_in_braces(prompt, self._shell.user_ns)
+        place = self._where(request, session)
+        copies = self._given(request, prompt, named, place)
+        form = FORMS[request.form]
+        told = [*notes, *self._facts(request, prompt, named, copies), *form.notes]
+        body: dict[str, Any] = {
+            "prompt": without_braces(prompt, named),
+            "context": told,
+            "cell": cell,
+            "rerun": "show" if not request.fresh and self.arrivals.together() else "ask",
+            "alive": self._touched.intact(),
+            "answers": self._answers(request, session),
+            **self._runs(request),
+            "remembered": request.permission != "ask",
+            "denied": sorted(self._consent.refused(session or self._bound())) if self._consent else [],
+            "sampling": request.sampling,
+        }
+        rounds = form.rounds if request.rounds is None else request.rounds
+        optional = {
+            "session": session,
+            "where": place,
+            "given": copies.variables,
+            "permission": request.permission,
+            "model": request.model,
+            "media": attached(request.images, self._shell.user_ns),
+            "skills": list(request.skills),
+            "output": dict(form.output),
+            "page": request.page,
+            "ran": self._executions.cells if request.page else [],
+        }
+        body |= {name: value for name, value in optional.items() if value}
+        return body if rounds is None else {**body, "max_tool_rounds": rounds}
+
+    def declared(self) -> dict[str, Any]:
+        """The part of a turn's body that decides what may be called in it."""
+        place = self.place.of("", live_is_allowed=self._is_allowed(""))
+        return {**self._runs(Request()), **({"where": place} if place else {})}
+
+    def allowed(self, request: Request) -> frozenset[str]:
+        """Kinds that need no question in this turn alone."""
+        if request.permission == "ask":
+            return frozenset()
+        return frozenset(request.allows) | (frozenset({LIVE}) if request.where == "live" else frozenset())
+
+    def _where(self, request: Request, session: str) -> str:
+        if request.background:
+            if request.where in ("live", "draft") or LIVE in request.allows:
+                raise AgentError(NOT_IN_BACKGROUND.format(where=request.where or "live (--auto)"))
+            return "sandbox"
+        self._drafts.begin()
+        asked = request.where or ("live" if LIVE in request.allows else "")
+        return self.place.of(asked, live_is_allowed=self._is_allowed(session))
+
+    def _runs(self, request: Request) -> dict[str, Any]:
+        """What this kernel can run of a turn's calls; nothing of one that goes on when its cell is over."""
+        if request.background:
+            return {"client_tools": [], "functions": []}
+        return {"client_tools": self._abilities.names, "functions": self._functions.to_json()}
+
+    def _given(self, request: Request, prompt: str, named: list[str], place: str) -> Given:
+        """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""
+        namespace = self._shell.user_ns
+        for name in request.variables:
+            if name not in namespace:
+                raise AgentError(f"there is no variable {name!r} in this kernel.")
+        if place != "sandbox":
+            return Given()
+        tables = tables_mentioned(prompt, namespace) if request.where == "draft" or request.background else []
+        copies = given(dict.fromkeys([*request.variables, *named, *tables]), namespace)
+        for name, reason in copies.left_out.items():
+            text = f"{name} is not in the sandbox, only what it looks like: {reason}."
+            self._shell.display_pub.publish(line_bundle(text))
+        return copies
+
+    def _facts(self, request: Request, prompt: str, named: list[str], copies: Given) -> list[Note]:
+        namespace = self._shell.user_ns
+        names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
+        lines = [summary(name, namespace[name]) for name in names]
+        lines += [f"{name} is not in the sandbox: {reason}." for name, reason in copies.left_out.items()]
+        facts = "\n".join(lines)
+        return [{"title": "Variables", "text": facts}] if facts else []
+
+    def _is_allowed(self, session: str) -> bool:
+        """Whether the person lets code of this session run in their kernel unasked."""
+        return bool(self._consent) and self._consent.allows(session or self._bound())
+
+    def _answers(self, request: Request, session: str) -> list[str]:
+        """Without a person only what was allowed beforehand can be answered."""
+        if self._person.is_there or request.permission == "ask":
+            return answers(self._person.is_there, ())
+        kinds: set[str] = set(self.allowed(request))
+        if self._consent:
+            kinds |= self._consent.kinds(session or self._bound())
+        return answers(False, kinds)
+
+
+def session_of(bound: Mapping[str, Any] | None) -> str:
+    return str((bound or {}).get("id", ""))

@@ -1,0 +1,107 @@
+"""Forms of answers, branches from a number, turns of one line, and the cell that failed last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.notebook.notebook import Notebook
+
+CODE = "Here it is:\n```python\nx = 1 + 1\nx\n```\nand more\n```\ny = x\n```\n"
+SCRIPT: list[dict[str, Any]] = [
+    {"when": "write a cell", "text": CODE},
+    {"when": "only words", "text": "There is nothing to write."},
+    {"when": "as plain", "text": "**not bold** <b>"},
+    {"when": "as json", "text": '{"a": [1, 2]}'},
+    {"when": "from here", "text": "Here."},
+    {"when": "one line", "text": "One answer."},
+    {"when": "and another", "text": "Another answer."},
+    {"when": "ZeroDivisionError", "text": "```python\nprint(1 / 1)\n```"},
+    {"calls": [{"name": "python", "arguments": {"code": "by_itself = 5"}}], "when": "do it"},
+    {"when": "do it", "text": "It ran."},
+    {"text": "Anything.", "loop": True},
+]
+
+
+async def test_code_is_proposed_as_a_cell_below_and_does_not_run(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent -f code\nwrite a cell", [])
+    assert [(one["source"], one["text"], one["replace"]) for one in ran.payload] == [
+        ("set_next_input", "x = 1 + 1\nx\n\ny = x", False)
+    ]
+    assert "Here it is" in ran.text
+    assert "NameError" in (await notebook.run("x")).error
+    hidden = next(message for message in await notebook.messages() if message.get("hidden"))
+    assert "One fenced block of Python" in hidden["content"]
+
+
+async def test_an_answer_without_code_proposes_nothing_and_says_so(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent -f code\nonly words", [])
+    assert ran.payload == []
+    assert "There is no code in this answer" in ran.plain
+    unattended = await notebook.run("%%agent -f code\nwrite a cell")
+    assert unattended.payload == [], "nobody edits cells here"
+
+
+async def test_text_is_shown_as_it_is_and_json_is_asked_for_as_json(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent -f text\nas plain")
+    assert ran.of("text/markdown") == []
+    assert "**not bold** &lt;b&gt;" in ran.of("text/html")[0]
+    ran = await notebook.run("%%agent --format=json\nas json")
+    assert ran.text == '```json\n{"a": [1, 2]}\n```'
+    refused = await notebook.run("%%agent -f yaml\nas json")
+    assert refused.error == "Agent: -f is md or code or json or text, not 'yaml'."
+
+
+async def test_a_branch_begins_behind_a_turn_or_goes_on_where_it_was(notebook: Notebook) -> None:
+    for number in range(3):
+        await notebook.run(f"%%agent\nturn {number}", cell=f"c{number}")
+    ran = await notebook.run("%%agent --branch 1\nfrom here", cell="c3")
+    assert ran.turn["branch"] == "" or ran.turn["version"] == 1
+    said = [message["content"] for message in await notebook.messages() if message["role"] == "user"]
+    assert said == ["turn 0", "from here"]
+    await notebook.run("%%agent --branch main\ngo on", cell="c4")
+    said = [message["content"] for message in await notebook.messages() if message["role"] == "user"]
+    assert said == ["turn 0", "turn 1", "turn 2", "go on"]
+    told = await notebook.run("%agent branch 2")
+    assert "begins with 2 turns of main" in told.plain
+    assert "there is no turn 9; this branch has 2 turns" in (await notebook.run("%agent branch 9")).error
+    assert "the name of a branch (branch-2" in (await notebook.run("%%agent --branch nowhere\nx")).error
+
+
+async def test_a_turn_of_one_line_has_the_options_of_a_cell_and_a_place_of_its_own(notebook: Notebook) -> None:
+    source = '%agent ask --rounds 0 "one line"\n%agent ask and another'
+    ran = await notebook.run(source, cell="lines")
+    assert ran.text == "One answer.\nAnother answer."
+    cells = [record["cell"] for record in ran.of("application/vnd.agent-kernel.turn+json")]
+    assert cells == ["lines", "lines#2"]
+    assert "the words are missing" in (await notebook.run("%agent ask")).error
+    assert "no option --sed" in (await notebook.run("%agent ask --sed 1 x")).error
+
+
+async def test_the_last_answer_and_an_earlier_one_are_shown_again_without_a_model(notebook: Notebook) -> None:
+    await notebook.run('%agent ask "one more"')
+    await notebook.run('%agent ask "and the last"')
+    first = await notebook.run("%agent show 1")
+    assert first.plain.startswith("Stored answer of 20")
+    last = await notebook.run("%agent show")
+    assert last.turn["turn"] != first.turn["turn"]
+    assert (await notebook.run(f"%agent show {first.turn['turn']}")).turn["turn"] == first.turn["turn"]
+    assert "there is no turn 7; there are 1 to 2." in (await notebook.run("%agent show 7")).error
+
+
+async def test_fix_proposes_the_failed_cell_corrected(fresh_notebook: Notebook) -> None:
+    assert "no cell has failed" in (await fresh_notebook.run("%agent fix")).error
+    await fresh_notebook.run("wrong = 1\nprint(wrong / 0)", cell="broken")
+    ran = await fresh_notebook.run("%agent fix and keep the name", [])
+    assert ran.status == "ok", ran.error
+    assert [one["text"] for one in ran.payload] == ["print(1 / 1)"]
+    hidden, asked, *_ = await fresh_notebook.messages()
+    assert asked["content"].startswith("Correct the cell In[2], which failed with ZeroDivisionError: division by zero.")
+    assert asked["content"].endswith("and keep the name")
+    assert "wrong = 1\nprint(wrong / 0)" in hidden["content"]
+    assert "Traceback" in hidden["content"]
+
+
+async def test_auto_runs_code_in_the_kernel_without_a_question(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent --auto\ndo it", [])
+    assert (ran.asked, ran.text) == ([], "It ran.")
+    assert (await notebook.run("by_itself")).plain == "5"
