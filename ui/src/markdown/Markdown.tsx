@@ -1,4 +1,48 @@
-/** Text of a model or a person, as Markdown. */
-export function Markdown({ text }: { text: string; done: boolean }) {
-  return <div class="ak-markdown">{text}</div>;
+/** Text of a model or a person, as Markdown. `done`: it does not grow any more; until then it is shown at most as often
+ * as the page keeps up with. */
+import { createContext } from "preact";
+import { useContext, useMemo, useRef, useState } from "preact/hooks";
+import { Document, type Piece } from "./document";
+import { elements, type Words } from "./elements";
+import "./markdown.css";
+import { parse, type References } from "./parser";
+import { useSteady } from "./steady";
+
+const FIRST = 200_000;
+/** A paragraph is not longer; what is, has no marks worth looking for. */
+const MAX_PIECE = 30_000;
+const FENCED = /^ {0,3}(?:`{3}|~{3})/;
+
+/** How running text is shown, for all Markdown below. */
+export const WordsContext = createContext<Words | null>(null);
+
+export function Markdown({ text, done }: { text: string; done: boolean }) {
+  const [limit, setLimit] = useState(FIRST);
+  const shown = useSteady(text, done);
+  const whole = shown.length <= limit;
+  const document = useRef<Document | null>(null);
+  document.current ??= new Document();
+  const pieces = document.current.update(whole ? shown : shown.slice(0, limit), done || !whole);
+  const references = document.current.references;
+  return (
+    <div class="ak-markdown">
+      {pieces.map((piece) => (
+        <Block key={piece.key} piece={piece} references={references} />
+      ))}
+      {!whole && (
+        <button type="button" class="ak-more" onClick={() => setLimit(limit + FIRST)}>
+          Show more ({Math.ceil((shown.length - limit) / 1_000).toLocaleString()} thousand characters left)
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Block({ piece: { source, open }, references }: { piece: Piece; references: References }) {
+  const words = useContext(WordsContext);
+  const named = source.includes("[") ? references : undefined;
+  return useMemo(() => {
+    if (source.length > MAX_PIECE && !FENCED.test(source)) return <div class="ak-plain">{source}</div>;
+    return <>{elements(parse(source, named ?? {}, open), words, open)}</>;
+  }, [source, open, named, words]);
 }

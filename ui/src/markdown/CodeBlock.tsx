@@ -1,0 +1,94 @@
+/** A block of code in an answer, and what a person does with it. */
+import { useContext, useEffect, useState } from "preact/hooks";
+import { Around } from "../view/surroundings";
+import { copy } from "./clipboard";
+import { Code } from "./Code";
+import { Icon, type IconName } from "./Icon";
+
+const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
+const SAID_MS = 2_500;
+
+interface Block {
+  code: string;
+  language: string;
+  open?: boolean;
+}
+
+export function CodeBlock({ code, language, open = false }: Block) {
+  const [said, say] = useSaid();
+  return (
+    <div class="ak-code-block" role="group" aria-label={language ? `Code, ${language}` : "Code"}>
+      <div class="ak-code-bar">
+        <span class="ak-code-language">{language || "text"}</span>
+        <span class="ak-code-said" role="status">
+          {said}
+        </span>
+        {!open && <Tools code={code} language={language} say={say} />}
+      </div>
+      <pre tabIndex={0} aria-label="Source">
+        <Code code={code} language={language} open={open} />
+      </pre>
+    </div>
+  );
+}
+
+function Tools({ code, language, say }: { code: string; language: string; say: (text: string) => void }) {
+  const around = useContext(Around);
+  const notebook = around?.host.notebook ?? null;
+  const attempt = (work: Promise<unknown>, done: string) => {
+    work.then(
+      () => say(done),
+      (error: unknown) => say(error instanceof Error ? error.message : "That did not work."),
+    );
+  };
+  const insert = (where: "above" | "below" | "replace", done: string) => {
+    if (notebook) attempt(notebook.insert(code, where), done);
+  };
+  return (
+    <span class="ak-code-tools">
+      <Tool icon="copy" label="Copy" onClick={() => attempt(copy(code), "Copied")} />
+      {notebook?.bound.value && (
+        <>
+          <Tool icon="above" label="Insert above the active cell" onClick={() => insert("above", "Inserted")} />
+          <Tool icon="below" label="Insert below the active cell" onClick={() => insert("below", "Inserted")} />
+          <Tool icon="replace" label="Replace the active cell" onClick={() => insert("replace", "Replaced")} />
+        </>
+      )}
+      {around && RUN_HERE.has(language) && (
+        <Tool
+          icon="run"
+          label="Ask to run it in the sandbox"
+          onClick={() => attempt(around.conversation.send(inSandbox(code)), "Sent")}
+        />
+      )}
+    </span>
+  );
+}
+
+/** There is no way around the agent to its sandbox: the code runs in a turn, as what the session knows of. */
+export function inSandbox(code: string) {
+  const ticks = "`".repeat(Math.max(3, ...[...code.matchAll(/`+/g)].map(([run]) => run.length + 1)));
+  return {
+    prompt: `Run this code in the sandbox, exactly as it is, and say what came out.\n\n${ticks}python\n${code}\n${ticks}`,
+    options: { where: "sandbox", tool_choice: "python" },
+  };
+}
+
+function Tool({ icon, label, onClick }: { icon: IconName; label: string; onClick: () => void }) {
+  return (
+    <button type="button" class="ak-code-tool" title={label} aria-label={label} onClick={onClick}>
+      <Icon name={icon} />
+    </button>
+  );
+}
+
+/** A word that is said once and goes away. */
+function useSaid(): [string, (text: string) => void] {
+  const [said, say] = useState("");
+  useEffect(() => {
+    if (!said) return;
+    const timer = setTimeout(() => say(""), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [said]);
+  return [said, say];
+}

@@ -1,0 +1,53 @@
+/** A formula as MathML, which browsers draw without fonts of ours. What KaTeX does not read is shown as it was written. */
+import katex from "katex";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { sanitised } from "./sanitised";
+
+const MAX_SOURCE = 4_000;
+const MAX_KEPT = 500;
+const kept = new Map<string, DocumentFragment | null>();
+
+export function Formula({ tex, display }: { tex: string; display: boolean }) {
+  const place = useRef<HTMLSpanElement>(null);
+  const drawn = formula(tex, display);
+  useLayoutEffect(() => place.current?.replaceChildren(...(drawn ? [drawn.cloneNode(true)] : [])), [drawn]);
+  if (!drawn) return <FormulaSource tex={tex} />;
+  return <span key="drawn" class={display ? "ak-formula ak-display" : "ak-formula"} ref={place} />;
+}
+
+/** While it is written, and when it can not be read. */
+export function FormulaSource({ tex }: { tex: string }) {
+  return (
+    <code key="source" class="ak-formula-source">
+      {tex}
+    </code>
+  );
+}
+
+/** Null for what is no formula. The same one is drawn once. */
+function formula(tex: string, display: boolean): DocumentFragment | null {
+  const key = `${display ? "d" : "i"}${tex}`;
+  const known = kept.get(key);
+  if (known !== undefined) return known;
+  const drawn = tex.length <= MAX_SOURCE ? draw(tex, display) : null;
+  if (kept.size >= MAX_KEPT) kept.delete(kept.keys().next().value ?? "");
+  kept.set(key, drawn);
+  return drawn;
+}
+
+function draw(tex: string, displayMode: boolean): DocumentFragment | null {
+  try {
+    // trust: no commands that make links, load pictures or set classes.
+    const options = {
+      displayMode,
+      output: "mathml",
+      trust: false,
+      strict: "ignore",
+      maxExpand: 200,
+      maxSize: 20,
+    } as const;
+    return sanitised(katex.renderToString(tex, { ...options, throwOnError: true }), "formula");
+  } catch {
+    return null; // KaTeX says ParseError, or RangeError where it nests too deeply
+  }
+}

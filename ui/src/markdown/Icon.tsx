@@ -1,0 +1,27 @@
+/** Small drawings on buttons; what they mean is in the button's label. */
+
+const PATHS = {
+  copy: "M5 5h8v9H5z M3 11V2h8",
+  above: "M3 13h10 M3 10h10 M8 7V2 M5.5 4.5 8 2l2.5 2.5",
+  below: "M3 3h10 M3 6h10 M8 9v5 M5.5 11.5 8 14l2.5-2.5",
+  replace: "M3 6h9 M9.5 3.5 12 6 9.5 8.5 M13 10H4 M6.5 7.5 4 10l2.5 2.5",
+  run: "M5 3l8 5-8 5z",
+  play: "M5 3l8 5-8 5z",
+  pause: "M5 3v10 M11 3v10",
+  previous: "M11 3 5 8l6 5z M3 3v10",
+  next: "M5 3l6 5-6 5z M13 3v10",
+  save: "M8 2v8 M5 7l3 3 3-3 M3 13h10",
+  enlarge: "M9 3h4v4 M13 3 9 7 M7 13H3V9 M3 13l4-4",
+  notebook: "M4 2h9v12H4z M7 2v12 M2 5h2 M2 8h2 M2 11h2",
+  close: "M3 3l10 10 M13 3 3 13",
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg class="ak-icon" viewBox="0 0 16 16" width="14" height="14" aria-hidden="true" focusable="false">
+      <path d={PATHS[name]} fill="none" stroke="currentColor" stroke-width="1.4" stroke-linejoin="round" />
+    </svg>
+  );
+}

@@ -1,0 +1,20 @@
+/** Puts text on the clipboard, also where the page came without TLS and browsers have no clipboard to offer. */
+export async function copy(text: string): Promise<void> {
+  // Typed as always there; a page that is not secure has none.
+  const clipboard = navigator.clipboard as Clipboard | undefined;
+  if (clipboard) {
+    await clipboard.writeText(text);
+    return;
+  }
+  const focused = document.activeElement;
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "ak-unseen";
+  document.body.append(area);
+  area.select();
+  // The only way there is without a secure page.
+  const done = (document as { execCommand?: (command: string) => boolean }).execCommand?.("copy") ?? false;
+  area.remove();
+  if (focused instanceof HTMLElement) focused.focus();
+  if (!done) throw new Error("This browser does not let the page copy.");
+}

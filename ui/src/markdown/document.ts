@@ -1,0 +1,89 @@
+/** A text that grows, as its top-level blocks. A block that something follows can not change any more: it keeps its
+ * identity and is not looked at again, so the work for one more word is that of the last block. */
+import { completed } from "./completed";
+import { parseBlocks, type References } from "./parser";
+
+export interface Piece {
+  /** Its place, counted from the top. */
+  key: number;
+  source: string;
+  /** It is the end of a text that still grows. */
+  open: boolean;
+}
+
+const NONE: References = {};
+
+export class Document {
+  #text = "";
+  #settled: Piece[] = [];
+  #settledAt = 0;
+  #defined: References = {};
+  #references: References = NONE;
+
+  /** Of links that are written `[text][name]`; the same object as long as they are the same. */
+  get references(): References {
+    return this.#references;
+  }
+
+  /** `text` is what was given before and more, or another text. */
+  update(given: string, done: boolean): readonly Piece[] {
+    const text = given.includes("\r") ? given.replace(/\r\n?/g, "\n") : given;
+    if (!text.startsWith(this.#text)) this.#restart();
+    this.#text = text;
+    const tail = text.slice(this.#settledAt);
+    const defined = { ...this.#defined };
+    const cuts = starts(tail, parseBlocks(tail, defined, !done));
+    this.#adopt(defined);
+    const sources = cuts.map((cut, index) => tail.slice(index ? cut : 0, cuts[index + 1]));
+    const final = done ? sources.length : this.#final(sources);
+    for (const source of sources.slice(0, final)) this.#settle(source);
+    return [...this.#settled, ...this.#growing(sources.slice(final), done)];
+  }
+
+  /** How many of them are as they will stay: not the last, and not the one before a line whose end is not there yet
+   * (three backticks may become a word in a line). */
+  #final(sources: readonly string[]): number {
+    const whole = sources.at(-1)?.includes("\n") ?? false;
+    return Math.max(0, sources.length - (whole ? 1 : 2));
+  }
+
+  #settle(source: string): void {
+    this.#settled.push({ key: this.#settled.length, source, open: false });
+    this.#settledAt += source.length;
+    if (source.includes("]:")) parseBlocks(source, this.#defined, false);
+  }
+
+  #growing(sources: readonly string[], done: boolean): Piece[] {
+    return sources
+      .map((source, index) => {
+        const open = !done && index === sources.length - 1;
+        return { key: this.#settled.length + index, source: open ? completed(source) : source, open };
+      })
+      .filter((piece) => piece.source);
+  }
+
+  #adopt(defined: References): void {
+    if (Object.keys(defined).length === 0 || JSON.stringify(defined) === JSON.stringify(this.#references)) return;
+    this.#references = defined;
+  }
+
+  #restart(): void {
+    this.#settled = [];
+    this.#settledAt = 0;
+    this.#defined = {};
+    this.#references = NONE;
+  }
+}
+
+/** Offsets at which top-level blocks begin. */
+function starts(source: string, tokens: ReturnType<typeof parseBlocks>): number[] {
+  const found: number[] = [];
+  let line = 0;
+  let offset = 0;
+  for (const token of tokens) {
+    if (token.level !== 0 || token.nesting < 0 || !token.map) continue;
+    for (; line < token.map[0]; line++) offset = source.indexOf("\n", offset) + 1;
+    found.push(offset);
+  }
+  return found;
+}

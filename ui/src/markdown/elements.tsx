@@ -1,0 +1,133 @@
+/** Tokens of Markdown as elements of an allow-list. No HTML is written or read on the way: what is not listed here has
+ * no way into the page. */
+import type { ComponentChild, ComponentChildren, VNode } from "preact";
+import { h } from "preact";
+import { isLink, isPicture } from "./addresses";
+import { CodeBlock } from "./CodeBlock";
+import { Formula, FormulaSource } from "./Formula";
+import { languageOf } from "./languages";
+import type { Token } from "./parser";
+
+/** Shows words of running text in another way, such as a number with where it came from. */
+export type Words = (text: string) => ComponentChildren;
+
+const PLAIN = new Set(["p", "ul", "li", "blockquote", "thead", "tbody", "tr", "strong", "em", "s"]);
+const HEADING = /^h([1-6])$/;
+
+interface Level {
+  token: Token | null;
+  children: ComponentChild[];
+}
+
+interface Setting {
+  words: Words | null;
+  open: boolean;
+}
+
+/** `open`: the last of them still grows. */
+export function elements(tokens: readonly Token[], words: Words | null, open: boolean): ComponentChild[] {
+  const levels: Level[] = [{ token: null, children: [] }];
+  const last = tokens.findLastIndex((token) => token.nesting === 0);
+  tokens.forEach((token, index) => {
+    if (token.nesting === 1) {
+      levels.push({ token, children: [] });
+      return;
+    }
+    const closed = token.nesting === -1 ? levels.pop() : undefined;
+    const growing = open && index === last;
+    const made = closed ? branch(closed) : leaf(token, { words, open: growing });
+    levels.at(-1)?.children.push(made);
+  });
+  return levels[0]?.children ?? [];
+}
+
+function branch({ token, children }: Level): ComponentChild {
+  if (!token) return null;
+  // A paragraph of a list without blank lines.
+  if (token.hidden) return <>{children}</>;
+  if (PLAIN.has(token.tag)) return h(token.tag, null, children);
+  const heading = HEADING.exec(token.tag);
+  if (heading) return <Heading level={Number(heading[1])}>{children}</Heading>;
+  switch (token.tag) {
+    case "a":
+      return <Link address={attribute(token, "href")}>{children}</Link>;
+    case "ol":
+      return <ol start={Number(attribute(token, "start") || 1)}>{children}</ol>;
+    case "table":
+      return (
+        <div class="ak-scroll" role="region" aria-label="Table" tabIndex={0}>
+          <table>{children}</table>
+        </div>
+      );
+    case "th":
+    case "td":
+      return h(token.tag, { class: aligned(token) }, children);
+    default:
+      return <>{children}</>;
+  }
+}
+
+function leaf(token: Token, setting: Setting): ComponentChild {
+  switch (token.type) {
+    case "inline":
+      return <>{elements(token.children ?? [], setting.words, false)}</>;
+    case "text":
+    case "text_special":
+      return setting.words ? setting.words(token.content) : token.content;
+    case "softbreak":
+      return "\n";
+    case "hardbreak":
+      return <br />;
+    case "hr":
+      return <hr />;
+    case "code_inline":
+      return <code>{token.content}</code>;
+    case "fence":
+    case "code_block":
+      return (
+        <CodeBlock
+          code={token.content.replace(/\n$/, "")}
+          language={setting.open && !token.content ? "" : languageOf(token.info)}
+          open={setting.open}
+        />
+      );
+    case "image":
+      return <Picture address={attribute(token, "src")} alt={token.content} />;
+    case "formula":
+      return <Formula tex={token.content} display={false} />;
+    case "formula_display":
+    case "formula_block":
+      return <Formula tex={token.content} display={true} />;
+    case "formula_open_ended":
+    case "formula_open_ended_block":
+      return <FormulaSource tex={token.content} />;
+    default:
+      return token.content;
+  }
+}
+
+const attribute = (token: Token, name: string): string => String(token.attrGet(name) ?? "");
+
+/** A heading of an answer stands below those of the page. */
+function Heading({ level, children }: { level: number; children: ComponentChildren }): VNode {
+  return h(`h${Math.min(6, level + 2)}`, { class: `ak-h${level}` }, children);
+}
+
+function Link({ address, children }: { address: string; children: ComponentChildren }) {
+  if (!isLink(address)) return <>{children}</>;
+  return (
+    <a href={address} title={address} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  );
+}
+
+function Picture({ address, alt }: { address: string; alt: string }) {
+  if (isPicture(address)) return <img class="ak-picture" src={address} alt={alt} loading="lazy" />;
+  return <>{`[${alt || "picture"}: ${address.slice(0, 200)}]`}</>;
+}
+
+function aligned(token: Token): string | undefined {
+  const side = /text-align:(left|center|right)/.exec(attribute(token, "style"))?.[1];
+  return side && `ak-${side}`;
+}

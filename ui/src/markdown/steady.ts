@@ -1,0 +1,30 @@
+/** A text that grows faster than a person reads and a page draws, at a pace that leaves most of the time to the page. */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+const EVERY_MS = 50;
+/** Of its time a page spends at most a part of this many on one growing text. */
+const SHARE = 4;
+
+export function useSteady(text: string, done: boolean): string {
+  const [shown, setShown] = useState(text);
+  const latest = useRef(text);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const took = useRef(0);
+  const began = performance.now();
+  latest.current = text;
+  useLayoutEffect(() => {
+    took.current = performance.now() - began;
+  });
+  useEffect(() => {
+    if (done || text === shown || timer.current !== undefined) return;
+    timer.current = setTimeout(
+      () => {
+        timer.current = undefined;
+        setShown(latest.current);
+      },
+      Math.max(EVERY_MS, SHARE * took.current),
+    );
+  });
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return done ? text : shown;
+}
