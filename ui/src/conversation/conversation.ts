@@ -1,5 +1,5 @@
 /** The session that the panel shows, and what one does in it. Holds signals; knows nothing of how they are drawn. */
-import { batch, computed, effect, signal, type ReadonlySignal, type Signal } from "@preact/signals";
+import { batch, computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import type { Close, Transport } from "../transport/transport";
 import { ApiError } from "../transport/transport";
@@ -34,8 +34,9 @@ export class Conversation {
   readonly said = signal("");
   /** What the notebook handed over to be asked about, such as a selection: it goes along with the next message. */
   readonly noted = signal<NonNullable<Draft["context"]>>([]);
+  /** The notebook in front; both empty without one. */
+  readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
-  #place = { kernel: "", path: "" };
   #visit = 0;
   #watched = "";
   #ends: Close[] = [];
@@ -53,22 +54,24 @@ export class Conversation {
     let lost = false;
     this.#endConnection = effect(() => {
       const online = transport.connection.value === "online";
-      if (online && lost) void this.refresh();
+      if (online && lost) untracked(() => void this.refresh());
       lost = !online && (lost || this.#visit > 0);
     });
   }
 
   /** Names the notebook in requests: `kernel=...` or `path=...`; empty without one. */
   get query(): string {
-    const { kernel, path } = this.#place;
+    const { kernel, path } = this.place.value;
     if (kernel) return `kernel=${encodeURIComponent(kernel)}`;
     return path ? `path=${encodeURIComponent(path)}` : "";
   }
 
   /** Shows the session of a kernel's notebook, or of a notebook without a kernel; both empty: one without a notebook. */
   async bind(kernel: string, path: string): Promise<void> {
-    this.#leave();
-    this.#place = { kernel, path };
+    batch(() => {
+      this.#leave();
+      this.place.value = { kernel, path };
+    });
     const visit = ++this.#visit;
     if (!this.query) {
       const loose = tab.read(LOOSE);
@@ -113,7 +116,7 @@ export class Conversation {
   /** What the server knows now; what is shown already stays as it is. */
   async refresh(): Promise<void> {
     const session = this.session.value;
-    const { kernel, path } = this.#place;
+    const { kernel, path } = this.place.value;
     if (session && (this.binding.value || !this.query)) await this.open(session.id);
     else await this.bind(kernel, path);
   }
@@ -208,7 +211,7 @@ export class Conversation {
 
   /** A notebook without a kernel gets its session before its first turn: a turn names kernels only. */
   async #withoutKernel(): Promise<Session | null> {
-    if (this.#place.kernel || !this.#place.path) return null;
+    if (this.place.value.kernel || !this.place.value.path) return null;
     const made = await this.#transport.request<Session>("POST", `sessions?${this.query}`, { bind: true });
     this.session.value = made;
     this.#watch(made.id);

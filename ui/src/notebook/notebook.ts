@@ -24,6 +24,8 @@ export interface NotebookHost {
   readonly bound: ReadonlySignal<Bound | null>;
   readonly activeCell: ReadonlySignal<CellView | null>;
   readonly selectedCells: ReadonlySignal<readonly CellView[]>;
+  /** The cell whose error is the newest; null when none shows one, absent where the host does not look. */
+  readonly lastError?: ReadonlySignal<CellView | null>;
   /** Above or below the active cell, or in its place. Resolves with the id of the cell. */
   insert(source: string, where: "above" | "below" | "replace"): Promise<string>;
   reveal(cell: string): void;

@@ -1,0 +1,133 @@
+/** What goes along with a message beside its text: variables by name, files that are uploaded, images. */
+import { signal } from "@preact/signals";
+import { ApiError, type Transport } from "../transport/transport";
+
+export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+export const MAX_IMAGES = 16;
+export const MAX_IMAGES_BYTES = 20 * 2 ** 20;
+/** Of all images of a message, as the server counts them. */
+
+export interface VariableAttachment {
+  kind: "variable";
+  key: string;
+  name: string;
+  summary: string;
+}
+
+/** `part` of it has gone up; `id` is the server's, once all of it has. */
+export interface FileAttachment {
+  kind: "file";
+  key: string;
+  name: string;
+  size: number;
+  id: string;
+  part: number;
+  failure: string;
+}
+
+/** `data` is base64. */
+export interface ImageAttachment {
+  kind: "image";
+  key: string;
+  name: string;
+  size: number;
+  mime: string;
+  data: string;
+}
+
+export type Attachment = VariableAttachment | FileAttachment | ImageAttachment;
+
+export class Attachments {
+  readonly all = signal<readonly Attachment[]>([]);
+  /** Why the last one was not taken; empty. */
+  readonly problem = signal("");
+  readonly #stops = new Map<string, AbortController>();
+  #made = 0;
+
+  constructor(private readonly transport: Transport) {}
+
+  /** Images are shown to the model, any other file is put into the work directory. */
+  async take(files: Iterable<File>, session: string): Promise<void> {
+    this.problem.value = "";
+    for (const file of files) {
+      if (IMAGES.includes(file.type)) await this.#image(file);
+      else await this.#file(file, session);
+    }
+  }
+
+  variable(name: string, summary: string): void {
+    const others = this.all.value.filter((one) => one.kind !== "variable" || one.name !== name);
+    this.all.value = [...others, { kind: "variable", key: `variable ${name}`, name, summary }];
+  }
+
+  remove(key: string): void {
+    this.#stops.get(key)?.abort();
+    this.#stops.delete(key);
+    this.all.value = this.all.value.filter((one) => one.key !== key);
+    this.problem.value = "";
+  }
+
+  /** All of them, to go with a message. */
+  taken(): readonly Attachment[] {
+    const all = this.all.value;
+    this.all.value = [];
+    return all;
+  }
+
+  get uploading(): boolean {
+    return this.all.value.some((one) => one.kind === "file" && !one.id && !one.failure);
+  }
+
+  async #image(file: File): Promise<void> {
+    const images = this.all.value.filter((one) => one.kind === "image");
+    const bytes = images.reduce((sum, image) => sum + image.size, 0);
+    if (images.length >= MAX_IMAGES || bytes + file.size > MAX_IMAGES_BYTES) {
+      this.problem.value = `${file.name || "The image"} was not taken: a message has at most ${MAX_IMAGES} images, ${MAX_IMAGES_BYTES >> 20} MiB together.`;
+      return;
+    }
+    const data = await base64(file);
+    const key = `image ${++this.#made}`;
+    const { name, size, type: mime } = file;
+    this.all.value = [...this.all.value, { kind: "image", key, name: name || "image", size, mime, data }];
+  }
+
+  async #file(file: File, session: string): Promise<void> {
+    if (!this.transport.upload) {
+      this.problem.value = "This page can not send files.";
+      return;
+    }
+    const key = `file ${++this.#made}`;
+    const { name, size } = file;
+    this.all.value = [...this.all.value, { kind: "file", key, name, size, id: "", part: 0, failure: "" }];
+    const form = new FormData();
+    form.append("purpose", "user_data");
+    if (session) form.append("session", session);
+    form.append("file", file);
+    const stop = new AbortController();
+    this.#stops.set(key, stop);
+    try {
+      const told = (part: number) => this.#changed(key, { part });
+      const { id } = await this.transport.upload<{ id: string }>("files", form, told, stop.signal);
+      this.#changed(key, { id, part: 1 });
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.#changed(key, { failure: error.message });
+    }
+    this.#stops.delete(key);
+  }
+
+  #changed(key: string, change: Partial<FileAttachment>): void {
+    this.all.value = this.all.value.map((one) =>
+      one.key === key && one.kind === "file" ? { ...one, ...change } : one,
+    );
+  }
+}
+
+function base64(file: Blob): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve((reader.result as string).replace(/^[^,]*,/, ""));
+    reader.onerror = () => reject(reader.error ?? new Error("The image can not be read."));
+    reader.readAsDataURL(file);
+  });
+}

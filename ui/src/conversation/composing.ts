@@ -1,0 +1,191 @@
+/** A message that is being written: its text, what goes along, and how it is to run. The text survives a reload of the
+ * page, for each notebook and session by itself. */
+import { computed, effect, signal, type ReadonlySignal } from "@preact/signals";
+import type { CellView } from "../notebook/notebook";
+import type { Close, Transport } from "../transport/transport";
+import type { Facts } from "../wire/events";
+import { Attachments, type Attachment } from "./attachments";
+import { replacing, type Conversation, type Draft } from "./conversation";
+import { browser, tab } from "./remembered";
+
+export type Permission = "auto" | "ask" | "deny";
+export type Where = "live" | "draft" | "sandbox";
+
+const MAX_SOURCE = 8_000;
+const MAX_OUTPUT = 4_000;
+const MAX_CELLS = 12;
+const ENTER = "enter makes a new line";
+
+/** What of the notebook goes along unless it is taken off. */
+export type Side = "cell" | "cells" | "error";
+
+export interface SideChip {
+  side: Side;
+  label: string;
+  cells: readonly CellView[];
+}
+
+export class Composing {
+  readonly text = signal("");
+  readonly attachments: Attachments;
+  /** Those that the person took off. */
+  readonly off = signal<ReadonlySet<Side>>(new Set());
+  readonly sides: ReadonlySignal<readonly SideChip[]>;
+  readonly permission = signal<Permission>("auto");
+  readonly where = signal<Where>("live");
+  readonly enterSends = signal(!browser.read(ENTER));
+  readonly sending = signal(false);
+  #key = "";
+  readonly #ends: Close[];
+
+  constructor(
+    transport: Transport,
+    readonly conversation: Conversation,
+  ) {
+    this.attachments = new Attachments(transport);
+    this.sides = computed(() => this.#sides().filter(({ side }) => !this.off.value.has(side)));
+    this.#ends = [
+      effect(() => this.#follow()),
+      effect(() => tab.write(this.#key, this.text.value)),
+      effect(() => {
+        const edited = conversation.editing.value;
+        if (edited) this.text.value = edited.prompt;
+      }),
+    ];
+  }
+
+  close(): void {
+    for (const end of this.#ends) end();
+  }
+
+  swapEnter(): void {
+    this.enterSends.value = !this.enterSends.value;
+    browser.write(ENTER, this.enterSends.value ? "" : "1");
+  }
+
+  leaveOut(side: Side): void {
+    this.off.value = new Set([...this.off.value, side]);
+  }
+
+  takeAlong(side: Side): void {
+    this.off.value = new Set([...this.off.value].filter((other) => other !== side));
+  }
+
+  /** Of what was sent last, into the composer; what is sent then stands in its place, on a branch. */
+  editLast(): boolean {
+    const last = this.conversation.entries.value.filter((entry) => entry.prompt && !entry.cell).at(-1);
+    if (!last || this.text.value) return false;
+    this.conversation.editing.value = last;
+    return true;
+  }
+
+  stopEditing(): void {
+    this.conversation.editing.value = null;
+    this.text.value = "";
+  }
+
+  /** What is not taken by the server stays, or comes back, as it was typed. */
+  async send(prompt = this.text.value.trim()): Promise<boolean> {
+    if (!prompt || this.attachments.uploading) return false;
+    const typed = this.text.value;
+    const { editing, noted } = this.conversation;
+    const kept = { editing: editing.value, noted: noted.value, attached: this.attachments.all.value };
+    const draft = this.#draft(prompt, this.attachments.taken());
+    editing.value = null;
+    noted.value = [];
+    if (prompt === typed.trim()) this.text.value = "";
+    this.sending.value = true;
+    const taken = await this.conversation.send(draft).finally(() => (this.sending.value = false));
+    if (taken) {
+      this.off.value = new Set();
+    } else {
+      if (prompt === typed.trim()) this.text.value = [typed, this.text.value].filter(Boolean).join("\n");
+      editing.value = kept.editing;
+      noted.value = kept.noted;
+      this.attachments.all.value = [...kept.attached, ...this.attachments.all.value];
+    }
+    return taken;
+  }
+
+  #draft(prompt: string, attached: readonly Attachment[]): Draft {
+    const sides = this.sides.value;
+    const variables = attached.filter((one) => one.kind === "variable");
+    const files = attached.filter((one) => one.kind === "file" && one.id);
+    const images = attached.filter((one) => one.kind === "image");
+    const { noted, editing } = this.conversation;
+    return {
+      prompt,
+      context: [
+        ...sides.flatMap(({ side, cells }) => cells.map((cell) => note(side, cell))),
+        ...variables.map(({ name, summary }) => ({ title: `Variable ${name}`, text: summary || name })),
+        ...noted.value,
+      ],
+      media: images.map(({ mime, data }) => ({ mime, data })),
+      inputs: files.flatMap((file) => (file.kind === "file" ? [file.id] : [])),
+      chips: [
+        ...sides.map(({ label }) => label),
+        ...noted.value.map(({ title }) => title),
+        ...attached.map(({ name }) => name),
+      ],
+      options: { ...this.#how(), ...(editing.value ? replacing(editing.value) : {}) },
+    };
+  }
+
+  #how(): Facts {
+    const kernel = this.conversation.place.value.kernel;
+    return { permission: this.permission.value, where: kernel ? this.where.value : "sandbox" };
+  }
+
+  #sides(): SideChip[] {
+    const notebook = this.conversation.notebook;
+    const active = notebook?.activeCell.value ?? null;
+    const selected = notebook?.selectedCells.value ?? [];
+    const failed = notebook?.lastError?.value ?? null;
+    const chips: SideChip[] = [];
+    if (selected.length > 1) {
+      const cells = selected.slice(0, MAX_CELLS);
+      chips.push({ side: "cells", label: `${cells.length} selected cells`, cells });
+    } else if (active?.source.trim()) {
+      chips.push({ side: "cell", label: `cell ${active.index}`, cells: [active] });
+    }
+    if (failed) chips.push({ side: "error", label: `error of cell ${failed.index}`, cells: [failed] });
+    return chips;
+  }
+
+  /** The draft of the notebook and session that are shown now. One that was begun before its session, or whose session
+   * was deleted, goes with the notebook. */
+  #follow(): void {
+    const { place, session } = this.conversation;
+    const { kernel, path } = place.value;
+    const notebook = `draft ${path || kernel}`;
+    const key = `${notebook} ${session.value?.id ?? ""}`;
+    if (key === this.#key) return;
+    const before = this.#key;
+    const same = before.startsWith(`${notebook} `) && (before === `${notebook} ` || key === `${notebook} `);
+    const typed = this.text.peek();
+    this.#key = key;
+    if (same && typed) {
+      tab.write(before, "");
+      tab.write(key, typed);
+    } else {
+      this.text.value = tab.read(key);
+      this.off.value = new Set();
+    }
+  }
+}
+
+function note(side: Side, cell: CellView): { title: string; text: string } {
+  const title = side === "error" ? "Last error" : side === "cell" ? "Active cell" : "Selected cell";
+  const output = cell.output ? `\n\nIts output:\n${shortened(cell.output, MAX_OUTPUT)}` : "";
+  return {
+    title: `${title}: cell ${cell.index}, ${cell.type}, id ${cell.id}`,
+    text: shortened(cell.source, MAX_SOURCE) + output,
+  };
+}
+
+/** With its middle left out: of code the beginning says most, of an error its end. */
+export function shortened(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const half = most >> 1;
+  return `${text.slice(0, half)}\n[... ${text.length - 2 * half} characters left out ...]\n${text.slice(-half)}`;
+}
