@@ -51,6 +51,7 @@ from agent_kernel.request import Note, TurnRequest
 from agent_kernel.running_turn import Running
 from agent_kernel.sessions.admission import ORIGIN
 from agent_kernel.sessions.afterwards import Afterwards, Answered
+from agent_kernel.sessions.changed_cells import ChangedCells
 from agent_kernel.sessions.input_hook import InputHook
 from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
 from agent_kernel.sessions.model import Described, SessionKey, Turn, new_id
@@ -166,7 +167,8 @@ class Agent:
         """
         await self._afterwards.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
-        turn = Running(request, opened, RedactedEvents(self._ledger.redactor, emit))
+        redactor = self._ledger.redactor
+        turn = Running(request, opened, RedactedEvents(redactor, emit), changes=ChangedCells(redactor))
         try:
             async with opened:
                 await self._rounds(turn)

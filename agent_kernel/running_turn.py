@@ -11,6 +11,7 @@ from agent_kernel.events import Body, Emit
 from agent_kernel.messages import Message, Usage
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.account import CallTally
+from agent_kernel.sessions.changed_cells import ChangedCells
 from agent_kernel.sessions.ledger import OpenTurn
 
 
@@ -22,6 +23,7 @@ class Running:
     opened: OpenTurn
     announce: Emit
     calls: CallTally = field(default_factory=CallTally)
+    changes: ChangedCells = field(default_factory=ChangedCells)
     share: float = 0.0
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
@@ -35,10 +37,11 @@ class Running:
     @property
     def record(self) -> dict[str, Any]:
         """What is known of the turn at its end."""
-        return {"tools": list(self.tools), **self.calls.record}
+        return {"tools": list(self.tools), **self.calls.record, **self.changes.record}
 
     def emit(self, body: Body) -> None:
         self.calls.note(body)
+        self.changes.note(body)
         self.announce(body)
 
     async def begin(self, prepared: Prepared) -> None:

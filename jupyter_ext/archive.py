@@ -23,6 +23,7 @@ from agent_kernel.events import (
     TurnStarted,
 )
 from agent_kernel.messages import Media, Message
+from agent_kernel.sessions.changed_cells import change_of
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.sessions.store import FileStore, SessionStore
 from jupyter_ext.versions import Versions
@@ -104,9 +105,8 @@ def bodies(turn: Turn, messages: Sequence[Message]) -> Iterator[Body]:
             rounds += bool(message.calls)
         elif message.role == "tool":
             media = tuple(_medium(medium) for medium in message.media)
-            yield CallFinished(
-                message.call_id or "", message.name or "", message.status or "success", message.text, 0.0, media
-            )
+            call, name, status = message.call_id or "", message.name or "", message.status or "success"
+            yield CallFinished(call, name, status, message.text, 0.0, media, change_of(turn.record, call))
     yield finished(turn, rounds)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+RUNS = frozenset({"run_cells"})
+
 
 @dataclass(slots=True)
 class Serving:
@@ -26,5 +28,7 @@ class Serving:
 
         return end
 
-    def tools(self, namespace: str, kernel: str) -> frozenset[str]:
-        return frozenset().union(*self._pages.get((namespace, kernel), ()))
+    def tools(self, namespace: str, kernel: str, *, by_kernel: bool = False) -> frozenset[str]:
+        """``by_kernel``: for a turn of a cell, which keeps the kernel busy; nothing can be run there beside it."""
+        served: frozenset[str] = frozenset().union(*self._pages.get((namespace, kernel), ()))
+        return served - RUNS if by_kernel else served

@@ -56,7 +56,7 @@ JAIL = tuple(
 # always import itself. The standard library is free for all.
 LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # Its public names are loaded at their first use; a checker of types sees them at once.
-    "agent_kernel": ((*PARTS, "agent_kernel.assembly"), set()),
+    "agent_kernel": ((*PARTS, "agent_kernel.assembly", "agent_kernel.panel"), set()),
     "agent_kernel.errors": ((), set()),
     "agent_kernel.messages": ((), set()),
     "agent_kernel.events": (VALUES, set()),
@@ -127,6 +127,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.conversation",
             "agent_kernel.request",
             "agent_kernel.sessions.account",
+            "agent_kernel.sessions.changed_cells",
             "agent_kernel.sessions.ledger",
         ),
         set(),
@@ -141,6 +142,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.running_turn",
             "agent_kernel.sessions.admission",
             "agent_kernel.sessions.afterwards",
+            "agent_kernel.sessions.changed_cells",
             "agent_kernel.sessions.input_hook",
             "agent_kernel.sessions.ledger",
             "agent_kernel.sessions.observers",
@@ -160,6 +162,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places"), set()),
     # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
+    # The same kernel's end of a widget; loaded when one is made.
+    "agent_kernel.panel": ((*VALUES, "agent_kernel.notebook.client"), {"anywidget", "traitlets"}),
     # In a fork of that kernel: what jails a process, which is standard library as well.
     "agent_kernel.notebook.draft_jail": (JAIL, set()),
     "agent_kernel.notebook.copies": (("agent_kernel.notebook", "agent_kernel.sandbox.copies"), set()),

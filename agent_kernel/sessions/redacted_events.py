@@ -22,6 +22,7 @@ from agent_kernel.events import (
     TextDelta,
     TurnFinished,
 )
+from agent_kernel.sessions.changed_cells import clean_change
 from agent_kernel.sessions.redaction import MAX_SECRET, Redactor
 
 SHORTEST = 4
@@ -99,7 +100,9 @@ class RedactedEvents:
         match body:
             case CallStarted():
                 return replace(body, arguments=clean.value(body.arguments))
-            case CallFinished() | Notice():
+            case CallFinished():
+                return replace(body, text=clean.text(body.text), details=clean_change(clean, body.details))
+            case Notice():
                 return replace(body, text=clean.text(body.text))
             case StateLost():
                 return replace(body, reason=clean.text(body.reason))

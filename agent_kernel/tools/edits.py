@@ -139,8 +139,14 @@ class Desk:
         asked, told = context.call.arguments, answer.details
         cell, index = str(told.get("cell", ""))[:200], told.get("index")
         index = index if isinstance(index, int) else -1
-        change = {"do": do, "cell": cell, "index": index, "notebook": str(told.get("notebook", ""))[:1_000]}
-        change |= {name: asked[name] for name in ("type", "before", "after", "from") if name in asked}
+        change = {
+            "do": do,
+            "cell": cell,
+            "index": index,
+            "turn": context.turn,
+            "notebook": str(told.get("notebook", ""))[:1_000],
+        }
+        change |= {name: asked[name] for name in ("type", "below", "from", "before", "after") if name in asked}
         if do == "delete" and isinstance(told.get("kept"), Mapping):
             change["kept"] = told["kept"]
         return replace(answer, details={"change": change}), cell, index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
@@ -22,6 +23,8 @@ Id = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+MAX_DETAILS_BYTES = 8 << 20
+"""Of what a client tells of one call; as JSON in ASCII."""
 MAX_PICTURES = 16
 MAX_PICTURES_BYTES = 20 << 20
 """Of all media of a turn; as base64 they stay below the largest body."""
@@ -265,10 +268,19 @@ class FinishBody(Body):
     text: str
     media: list[MediumBody] = []
     shown: bool = False
+    details: dict[str, Any] = {}
+    """Facts for the tool, such as cells of the open document."""
+
+    @field_validator("details")
+    @classmethod
+    def small(cls, details: dict[str, Any]) -> dict[str, Any]:
+        if len(json.dumps(details)) > MAX_DETAILS_BYTES:
+            raise ValueError(f"the details of a call have at most {MAX_DETAILS_BYTES >> 20} MiB")
+        return details
 
     def output(self) -> ToolOutput:
         media = tuple(Media.of(medium.mime, medium.data) for medium in self.media)
-        return ToolOutput(self.text, self.status, media, self.shown)
+        return ToolOutput(self.text, self.status, media, self.shown, details=self.details)
 
 
 class ClaimActionBody(Body):

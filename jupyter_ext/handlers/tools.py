@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from agent_kernel.permissions.policy import to_json
@@ -21,10 +22,14 @@ class ToolsHandler(AgentHandler):
         kernel = app.access.kernel(self.caller, body.kernel)
         place = await app.notebooks.place(kernel.id) if kernel else ""
         bound = await app.notebooks.bound(self.caller.namespace, place) if place else None
-        notes: list[str] = []
+        request, notes = body.request(), list[str]()
+        if kernel:
+            by_kernel = self.caller.kernel is not None
+            served = app.serving.tools(self.caller.namespace, kernel.id, by_kernel=by_kernel)
+            request = dataclasses.replace(request, client_tools=request.client_tools | served)
         found = await app.runtime.offered(
             bound or SessionKey(self.caller.namespace, new_id("session")),
-            body.request(),
+            request,
             notes.append,
             notebook_dir=app.notebooks.directory(place) if place and not place.startswith(KERNEL) else None,
             notebook=notebook_of(app, kernel, place, by_user=self.caller.kernel is None),

@@ -72,7 +72,8 @@ class TurnsHandler(AgentHandler):
         engine = await self.app.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
         request = body.request(kernel.epoch if kernel else "", engine)
-        if kernel and (served := self.app.serving.tools(caller.namespace, kernel.id)):
+        if kernel:
+            served = self.app.serving.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
         if body.replaces:
             request = await asked_again(self.app.runtime.store, key, request, body.replaces)
