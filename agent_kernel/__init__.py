@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent_kernel.errors import AgentKernelError
     from agent_kernel.events import Event
     from agent_kernel.messages import Media, Message, ToolCall, Usage
+    from agent_kernel.panel.panel import ChatPanel
     from agent_kernel.permissions import Answer, Approvals, Gate
     from agent_kernel.sessions.memory import MemoryStore
     from agent_kernel.sessions.model import SessionKey
@@ -29,6 +30,7 @@ __all__ = [
     "AgentKernelError",
     "Answer",
     "Approvals",
+    "ChatPanel",
     "Event",
     "Gate",
     "Media",
@@ -57,6 +59,7 @@ _HOMES = {
     "errors": ("AgentKernelError",),
     "events": ("Event",),
     "messages": ("Media", "Message", "ToolCall", "Usage"),
+    "panel.panel": ("ChatPanel",),
     "permissions": ("Answer", "Approvals", "Gate"),
     "sessions.memory": ("MemoryStore",),
     "sessions.model": ("SessionKey",),

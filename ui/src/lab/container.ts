@@ -19,7 +19,9 @@ const NEEDED = [
   "@jupyterlab/notebook",
   "@jupyterlab/services",
   "@jupyterlab/settingregistry",
+  "@jupyterlab/statusbar",
   "@jupyterlab/ui-components",
+  "@lumino/signaling",
   "@lumino/widgets",
 ];
 
@@ -35,7 +37,8 @@ async function provided(name: string): Promise<unknown> {
 }
 
 async function modules(): Promise<void> {
-  const found = await Promise.all(NEEDED.map(async (name) => [name, await provided(name)] as const));
+  // An application without one of them gives no token of it, which is how an optional service is absent.
+  const found = await Promise.all(NEEDED.map(async (name) => [name, (await provided(name)) ?? {}] as const));
   globalThis.__agent_kernel_shared = Object.fromEntries(found);
 }
 

@@ -2,35 +2,30 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { INotebookTracker } from "@jupyterlab/notebook";
+import { IStatusBar } from "@jupyterlab/statusbar";
+import { Commands, SHOW } from "./commands";
 import { Side } from "./side";
-
-export const SHOW = "agent-kernel:show";
+import { Status } from "./status";
 
 const panel: JupyterFrontEndPlugin<void> = {
   id: "agent-kernel:panel",
   description: "The chat panel of agent-kernel.",
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [ILayoutRestorer, ICommandPalette],
+  optional: [ILayoutRestorer, ICommandPalette, IStatusBar],
   activate(
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
+    bar: IStatusBar | null,
   ) {
     const side = new Side(app, tracker);
     app.shell.add(side, "right", { rank: 200 });
     restorer?.add(side, side.id);
-    void app.restored.then(() => requestIdleCallback(() => side.start(), { timeout: 2_000 }));
-    app.commands.addCommand(SHOW, {
-      label: "Agent: Show the Panel",
-      execute: () => {
-        app.shell.activateById(side.id);
-        side.focus();
-      },
-    });
-    app.commands.addKeyBinding({ command: SHOW, keys: ["Accel Shift L"], selector: "body" });
-    palette?.addItem({ command: SHOW, category: "Agent" });
+    new Commands(app, tracker, side).register(palette);
+    if (bar) side.status = new Status(bar, () => void app.commands.execute(SHOW));
+    void app.restored.then(() => requestIdleCallback(() => void side.start(), { timeout: 2_000 }));
   },
 };
 

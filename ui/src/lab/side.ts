@@ -2,15 +2,22 @@
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { INotebookTracker } from "@jupyterlab/notebook";
 import { Widget } from "@lumino/widgets";
+import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
+import { absent, isThere } from "./absent";
+import { Arrived } from "./arrived";
 import { base } from "./container";
+import { agentIcon } from "./icon";
 import { LabNotebook } from "./notebook";
+import type { Status } from "./status";
 
 declare const PANEL_FILE: string;
 declare const STYLE_FILE: string;
 
 export class Side extends Widget {
-  #mounted: Promise<Mounted> | null = null;
+  #mounted: Promise<Mounted | null> | null = null;
+  #ends: (() => void)[] = [];
+  status: Status | null = null;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -19,33 +26,74 @@ export class Side extends Widget {
     super();
     this.id = "agent-kernel-panel";
     this.title.caption = "Agent";
-    this.title.label = "Agent";
+    this.title.icon = agentIcon;
+    this.title.dataset = { "aria-label": "Agent" };
     this.addClass("agent-kernel-side");
   }
 
-  focus(): void {
-    void this.#mounted?.then(() => this.node.querySelector("textarea")?.focus());
+  /** To the front, with the keyboard in the composer. */
+  async reveal(): Promise<void> {
+    this.app.shell.activateById(this.id);
+    await this.start();
+    this.node.querySelector("textarea")?.focus();
+  }
+
+  async send(draft: Draft): Promise<void> {
+    await this.reveal();
+    await (await this.start())?.conversation.send(draft);
+  }
+
+  /** Opens the composer with notes that go along with what the person will ask. */
+  async compose(notes: NonNullable<Draft["context"]>): Promise<void> {
+    const conversation = (await this.start())?.conversation;
+    if (conversation) conversation.noted.value = [...conversation.noted.value, ...notes];
+    await this.reveal();
+  }
+
+  async stop(): Promise<void> {
+    await (await this.start())?.conversation.stop();
   }
 
   /** Also when nobody looks yet: the notebook's turns are served by an open page, not by an open side bar. */
-  start(): void {
-    this.#mounted ??= this.#mount();
+  start(): Promise<Mounted | null> {
+    return (this.#mounted ??= this.#mount());
   }
 
   override dispose(): void {
-    void this.#mounted?.then((mounted) => mounted.unmount());
+    for (const end of this.#ends.splice(0)) end();
     super.dispose();
   }
 
-  async #mount(): Promise<Mounted> {
-    const style = document.createElement("link");
-    style.rel = "stylesheet";
-    style.href = new URL(STYLE_FILE, base).href;
-    document.head.append(style);
+  async #mount(): Promise<Mounted | null> {
+    this.#style();
+    const { serverSettings } = this.app.serviceManager;
+    if (!(await isThere(serverSettings))) {
+      absent(this.node, () => {
+        this.#mounted = null;
+        void this.start();
+      });
+      return null;
+    }
     const url = new URL(PANEL_FILE, base).href;
     const { mount, ServerTransport, signal } = (await import(url)) as typeof import("../panel");
-    const { baseUrl, wsUrl, token, appendToken } = this.app.serviceManager.serverSettings;
+    const { baseUrl, wsUrl, token, appendToken } = serverSettings;
+    this.node.replaceChildren();
     const transport = new ServerTransport({ baseUrl, wsUrl, ...(appendToken ? { token } : {}) });
-    return mount(this.node, { transport, notebook: new LabNotebook(this.app, this.tracker, signal) });
+    const mounted = mount(this.node, { transport, notebook: new LabNotebook(this.app, this.tracker, signal) });
+    const arrived = new Arrived(this.tracker, transport);
+    const unsaid = this.status?.follow(mounted.conversation);
+    const ends = [() => unsaid?.(), () => arrived.dispose(), () => mounted.unmount(), () => transport.close()];
+    if (this.isDisposed) for (const end of ends) end();
+    else this.#ends = ends;
+    return mounted;
+  }
+
+  #style(): void {
+    const href = new URL(STYLE_FILE, base).href;
+    if ([...document.styleSheets].some((sheet) => sheet.href === href)) return;
+    const style = document.createElement("link");
+    style.rel = "stylesheet";
+    style.href = href;
+    document.head.append(style);
   }
 }

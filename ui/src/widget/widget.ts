@@ -1,19 +1,50 @@
-/** The panel as an anywidget, in a cell's output. */
+/** The panel as an anywidget, in a cell's output: by the page's own server where that has the kernel, else by the
+ * kernel. */
 import { mount, ServerTransport } from "../panel";
+import { CommTransport, type CommModel } from "../transport/comm";
+import type { Transport } from "../transport/transport";
+import type { Binding } from "../wire/api";
+import { WidgetKernel } from "./kernel";
+import { hasKernel, serverOfPage } from "./page";
+import "./widget.css";
 
-interface Model {
-  get(name: string): string;
+interface Model extends CommModel {
+  get(name: "kernel" | "way"): string;
+  get(name: "height"): number;
 }
 
 export default {
-  render({ model, el }: { model: Model; el: HTMLElement }): () => void {
-    const baseUrl = model.get("base_url") || "/";
-    const wsUrl = baseUrl.startsWith("http") ? baseUrl.replace(/^http/, "ws") : "";
-    const transport = new ServerTransport({ baseUrl, wsUrl });
-    const mounted = mount(el, { transport, notebook: null });
+  async render({ model, el }: { model: Model; el: HTMLElement }): Promise<() => void> {
+    const box = document.createElement("div"); // the view's own element has the sizes that the front end gives it
+    box.className = "ak-in-cell";
+    box.style.height = `${model.get("height")}px`;
+    box.dataset["lmSuppressShortcuts"] = "true"; // Lab's own keys stay away from what is typed in here
+    el.append(box);
+    const kernel = model.get("kernel");
+    const transport = await way(model, kernel);
+    const notebook = new WidgetKernel(kernel, await notebookOf(transport, kernel));
+    const mounted = mount(box, { transport, notebook });
     return () => {
       mounted.unmount();
       transport.close();
+      box.remove();
     };
   },
 };
+
+async function way(model: Model, kernel: string): Promise<Transport> {
+  const server = model.get("way") === "kernel" ? null : serverOfPage();
+  if (server && (model.get("way") === "server" || (await hasKernel(server, kernel))))
+    return new ServerTransport(server);
+  return new CommTransport(model);
+}
+
+/** Empty when it can not be told: the panel then says itself what is wrong. */
+async function notebookOf(transport: Transport, kernel: string): Promise<string> {
+  const waited = new Promise<string>((resolve) => setTimeout(() => resolve(""), 1_000));
+  const asked = transport.request<Binding>("GET", `binding?kernel=${encodeURIComponent(kernel)}`).then(
+    (binding) => binding.notebook ?? "",
+    () => "",
+  );
+  return await Promise.race([asked, waited]);
+}

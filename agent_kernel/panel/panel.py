@@ -1,0 +1,51 @@
+"""``ChatPanel()``: the chat panel of this kernel's notebook in a cell's output, in every front end that has anywidget.
+
+Its script finds its own way: to the Jupyter server of its page where that is the one of this kernel, else to this
+kernel, which then speaks with the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from agent_kernel.notebook.client import Server, server_of_this_kernel
+from agent_kernel.panel.relay import Relay
+
+STATIC = Path(__file__).parent / "static"
+"""Built from ``ui/``."""
+WAYS = ("auto", "server", "kernel")
+
+
+class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases have no types
+    """``way``: ``auto``, or only the page's ``server``, or only the ``kernel``, through which everything the page asks
+    waits while a cell runs (what comes back does not). ``height`` in pixels. The server's credential stays in the
+    kernel: the page gets this kernel's id and nothing else."""
+
+    _esm = STATIC / "widget.js"
+    _css = STATIC / "widget.css"
+
+    kernel = traitlets.Unicode(read_only=True).tag(sync=True)
+    way = traitlets.Enum(WAYS, "auto").tag(sync=True)
+    height = traitlets.Int(520, min=240, max=4000).tag(sync=True)
+
+    def __init__(self, *, server: Server | None = None, **traits: Any) -> None:
+        self._server = server or server_of_this_kernel()
+        self._relay = Relay(self._server, self._say)
+        super().__init__(**traits)
+        self.set_trait("kernel", self._server.kernel if self._server else "")
+        self.on_msg(self._heard)
+
+    def close(self) -> None:
+        self._relay.close()
+        super().close()
+
+    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+        self._relay.hear(content)
+
+    def _say(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
+        self.send(dict(content), list(buffers) or None)

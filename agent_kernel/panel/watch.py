@@ -1,0 +1,101 @@
+"""What happens in a kernel's session, asked of the server again and again: a kernel's credential has no socket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent_kernel.errors import AgentKernelError
+from agent_kernel.notebook.client import Server, quoted
+
+EVERY_S = 2.0
+LOOKED_AT = 2
+UNTIL_S = 600.0
+"""A page that is gone says nothing more; one that is there renews what it watches, as soon as the kernel is idle."""
+
+
+class Say(Protocol):
+    """Sends to the page, from any thread."""
+
+    def __call__(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ...) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of a session when it was looked at last: when it changed and how long it was, and which turns ran."""
+
+    changed: tuple[float, int] = (0.0, -1)
+    runs: Mapping[str, bool] = field(default_factory=dict)
+
+
+class Watch:
+    """One thread, as long as somebody watches. A target is ``session:ID``, or ``kernel`` for the session of this
+    kernel's notebook, whichever that is."""
+
+    def __init__(self, server: Callable[[], Server], say: Say) -> None:
+        self._server = server
+        self._say = say
+        self._until: dict[tuple[str, str], float] = {}
+        self._seen: dict[tuple[str, str], Seen] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def renew(self, to: str, target: str) -> None:
+        with self._lock:
+            self._until[to, target] = time.monotonic() + UNTIL_S
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="agent-panel-watch", daemon=True)
+                self._thread.start()
+
+    def leave(self, to: str) -> None:
+        with self._lock:
+            for key in [key for key in self._until if key[0] == to]:
+                del self._until[key]
+                self._seen.pop(key, None)
+
+    def close(self) -> None:
+        with self._lock:
+            self._until.clear()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._wake.wait(EVERY_S):
+            with self._lock:
+                now = time.monotonic()
+                watched = [key for key, until in self._until.items() if until > now]
+                if not watched:
+                    self._thread = None
+                    return
+            for to, target in watched:
+                try:
+                    self._look(to, target)
+                except AgentKernelError:
+                    continue  # the next look may reach it
+
+    def _look(self, to: str, target: str) -> None:
+        """Reads turns only when the session changed or one of them runs."""
+        kind, _, id = target.partition(":")
+        call = self._server().call
+        session = call("GET", "binding")["session"] if kind == "kernel" else call("GET", f"sessions/{quoted(id)}")
+        if session is None:
+            return
+        seen = self._seen.get((to, target), Seen())
+        if seen.changed == (session["updated"], session["turns"]) and True not in seen.runs.values():
+            return
+        turns = call("GET", f"sessions/{quoted(session['id'])}/turns?limit={LOOKED_AT}")["turns"]
+        for turn in turns:
+            self._tell(to, target, turn, ran=seen.runs.get(turn["turn"], False))
+        runs = {turn["turn"]: bool(turn["running"]) for turn in turns}
+        self._seen[to, target] = Seen((session["updated"], session["turns"]), runs)
+
+    def _tell(self, to: str, target: str, turn: Mapping[str, Any], *, ran: bool) -> None:
+        news = {"turn": turn["turn"], "session": turn["session"], "kernel": "", "cell": turn["cell"]}
+        if turn["running"] and not ran:
+            self._say({"to": to, "target": target, "news": {"type": "turn.opened", **news}})
+        elif ran and not turn["running"]:
+            closed = {"type": "turn.closed", **news, "state": turn["state"]}
+            self._say({"to": to, "target": target, "news": closed})

@@ -1,0 +1,44 @@
+/** What the commands of the notebook ask of the agent: a prompt, and the cell it is about as context. */
+import type { Cell } from "@jupyterlab/cells";
+import type { Notebook } from "@jupyterlab/notebook";
+import type { Draft } from "../conversation/conversation";
+import { hasError, outputsOf, shortened, words } from "./outputs";
+
+/** Null when there is nothing in the cell that could be explained. */
+export function explain(notebook: Notebook, cell: Cell): Draft | null {
+  const about = notes(notebook, cell);
+  if (!about) return null;
+  const error = hasError(outputsOf(cell));
+  return { prompt: error ? "Explain this error." : "Explain this cell and what it shows.", ...about };
+}
+
+/** Null when the cell shows no error. */
+export function fix(notebook: Notebook, cell: Cell): Draft | null {
+  const about = hasError(outputsOf(cell)) ? notes(notebook, cell) : null;
+  return about && { prompt: "Fix the error of this cell.", ...about };
+}
+
+/** The cell whose error is the newest: of those that ran, the one that ran last. */
+export function lastError(notebook: Notebook): Cell | null {
+  const failed = notebook.widgets.filter((cell) => hasError(outputsOf(cell)));
+  const ran = (cell: Cell) => (cell.model.sharedModel.toJSON()["execution_count"] as number | null) ?? 0;
+  return failed.reduce<Cell | null>((last, cell) => (!last || ran(cell) >= ran(last) ? cell : last), null);
+}
+
+export function selection(text: string, where: string): NonNullable<Draft["context"]>[number] {
+  return { title: `Selected in ${where}`, text: shortened(text) };
+}
+
+function notes(notebook: Notebook, cell: Cell): Pick<Draft, "context" | "chips"> | null {
+  const source = cell.model.sharedModel.getSource();
+  const shown = words(outputsOf(cell));
+  if (!source.trim() && !shown) return null;
+  const number = notebook.widgets.indexOf(cell);
+  const name = `cell ${number}`;
+  const context = [{ title: `Cell ${number}, ${cell.model.type}, id ${cell.model.id}`, text: shortened(source) }];
+  if (!shown) return { context, chips: [name] };
+  return {
+    context: [...context, { title: `Output of cell ${number}`, text: shown }],
+    chips: [name, `output of ${name}`],
+  };
+}

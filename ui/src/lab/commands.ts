@@ -1,0 +1,129 @@
+/** Commands of the notebook: show the panel, stop, explain, fix, ask about what is selected. Each is in the palette;
+ * those about a cell are in the menus of cells and outputs as well. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { ICommandPalette } from "@jupyterlab/apputils";
+import type { Cell } from "@jupyterlab/cells";
+import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
+import type { Draft } from "../conversation/conversation";
+import { explain, fix, lastError, selection } from "./asked";
+import { hasError, outputsOf } from "./outputs";
+import type { Side } from "./side";
+
+export const SHOW = "agent-kernel:show";
+const BACK = "agent-kernel:back-to-notebook";
+const STOP = "agent-kernel:stop";
+const EXPLAIN = "agent-kernel:explain";
+const FIX = "agent-kernel:fix";
+const FIX_LAST = "agent-kernel:fix-last-error";
+const ASK = "agent-kernel:ask-about-selection";
+
+const CELL = ".jp-Notebook .jp-Cell";
+const BEHIND_OWN_ITEMS = 100;
+
+/** What the menu was opened on; the active cell for a command that comes from elsewhere. */
+interface Chosen {
+  notebook: Notebook;
+  cell: Cell;
+}
+
+export class Commands {
+  constructor(
+    private readonly app: JupyterFrontEnd,
+    private readonly tracker: INotebookTracker,
+    private readonly side: Side,
+  ) {}
+
+  register(palette: ICommandPalette | null): void {
+    const { commands } = this.app;
+    commands.addCommand(SHOW, { label: "Show the Agent", execute: () => this.side.reveal() });
+    commands.addCommand(BACK, { label: "Back to the Notebook", execute: () => this.#back() });
+    commands.addCommand(STOP, { label: "Stop the Agent", execute: () => this.side.stop() });
+    commands.addCommand(EXPLAIN, {
+      label: "Agent: Explain",
+      isEnabled: () => this.#notebook !== null,
+      execute: (args) => this.#ask(this.#chosen(args), explain),
+    });
+    commands.addCommand(FIX, {
+      label: "Agent: Fix",
+      isVisible: (args) => hasError(outputs(this.#chosen(args))),
+      execute: (args) => this.#ask(this.#chosen(args), fix),
+    });
+    commands.addCommand(FIX_LAST, {
+      label: "Fix the Last Error",
+      isEnabled: () => this.#lastError() !== null,
+      execute: () => this.#ask(this.#lastError(), fix),
+    });
+    commands.addCommand(ASK, {
+      label: "Ask about the Selection",
+      isEnabled: () => this.#notebook !== null,
+      execute: () => this.#about(),
+    });
+    this.#keys();
+    this.#menus();
+    for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK]) palette?.addItem({ command, category: "Agent" });
+  }
+
+  #keys(): void {
+    const { commands } = this.app;
+    commands.addKeyBinding({ command: SHOW, keys: ["Accel Shift L"], selector: "body" });
+    commands.addKeyBinding({ command: STOP, keys: ["Accel ."], selector: ".agent-kernel-side" });
+  }
+
+  #menus(): void {
+    const { contextMenu } = this.app;
+    for (const command of [EXPLAIN, FIX]) {
+      contextMenu.addItem({ command, selector: CELL, rank: BEHIND_OWN_ITEMS, args: { from: "menu" } });
+    }
+  }
+
+  get #notebook(): Notebook | null {
+    return this.tracker.currentWidget?.content ?? null;
+  }
+
+  #chosen(args: { from?: unknown }): Chosen | null {
+    const notebook = this.#notebook;
+    if (!notebook) return null;
+    const node = args.from === "menu" ? this.app.contextMenuHitTest((one) => one.classList.contains("jp-Cell")) : null;
+    const cell = notebook.widgets.find((widget) => widget.node === node) ?? notebook.activeCell;
+    return cell && { notebook, cell };
+  }
+
+  #lastError(): Chosen | null {
+    const notebook = this.#notebook;
+    const cell = notebook && lastError(notebook);
+    return notebook && cell && { notebook, cell };
+  }
+
+  async #ask(chosen: Chosen | null, about: (notebook: Notebook, cell: Cell) => Draft | null): Promise<void> {
+    const draft = chosen && about(chosen.notebook, chosen.cell);
+    if (draft) await this.side.send(draft);
+  }
+
+  async #about(): Promise<void> {
+    const notebook = this.#notebook;
+    if (!notebook) return;
+    const text = selected(notebook);
+    const number = notebook.activeCellIndex;
+    await this.side.compose(text ? [selection(text, `cell ${number}`)] : []);
+  }
+
+  #back(): void {
+    const panel = this.tracker.currentWidget;
+    if (!panel) return;
+    this.app.shell.activateById(panel.id);
+    panel.content.activate();
+  }
+}
+
+function outputs(chosen: Chosen | null) {
+  return chosen ? outputsOf(chosen.cell) : [];
+}
+
+/** In the editor of the active cell, or what is marked elsewhere in the page, such as in an output. */
+function selected(notebook: Notebook): string {
+  const editor = notebook.activeCell?.editor;
+  const range = editor?.getSelection();
+  const source = editor?.model.sharedModel.getSource() ?? "";
+  const marked = editor && range ? source.slice(editor.getOffsetAt(range.start), editor.getOffsetAt(range.end)) : "";
+  return marked || (document.getSelection()?.toString() ?? "");
+}

@@ -1,0 +1,49 @@
+/** What stands below a cell, in words: for a person who reads a chip and for a model. Never HTML, and bounded. */
+import type { Cell, CodeCell } from "@jupyterlab/cells";
+import type { IOutput } from "@jupyterlab/nbformat";
+
+export const MAX_WORDS = 8_000;
+
+// Colours of a terminal, which a traceback is full of.
+const COLOURS = /\u001b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\))/g;
+
+export function isCode(cell: Cell | null | undefined): cell is CodeCell {
+  return cell?.model.type === "code";
+}
+
+export function outputsOf(cell: Cell): readonly IOutput[] {
+  return isCode(cell) ? cell.model.outputs.toJSON() : [];
+}
+
+export function words(outputs: readonly IOutput[]): string {
+  return shortened(outputs.map(inWords).filter(Boolean).join("\n"));
+}
+
+export function hasError(outputs: readonly IOutput[]): boolean {
+  return outputs.some((output) => output.output_type === "error");
+}
+
+/** Head and tail of what is longer: an error is named at the end of its traceback. */
+export function shortened(text: string, most = MAX_WORDS): string {
+  if (text.length <= most) return text;
+  const half = Math.floor(most / 2);
+  return `${text.slice(0, half)}\n[... ${text.length - 2 * half} characters left out ...]\n${text.slice(-half)}`;
+}
+
+function inWords(output: IOutput): string {
+  if (output.output_type === "stream") return joined(output["text"]);
+  if (output.output_type === "error") {
+    const traceback = joined(output["traceback"], "\n");
+    return (traceback || `${joined(output["ename"])}: ${joined(output["evalue"])}`).replace(COLOURS, "");
+  }
+  const data = (output["data"] ?? {}) as Record<string, unknown>;
+  const said = joined(data["text/plain"]) || joined(data["text/markdown"]);
+  const pictures = Object.keys(data).filter((mime) => mime.startsWith("image/"));
+  return [said.replace(COLOURS, ""), ...pictures.map((mime) => `[${mime}]`)].filter(Boolean).join("\n");
+}
+
+/** nbformat has text as one string or as its lines. */
+function joined(value: unknown, between = ""): string {
+  if (Array.isArray(value)) return value.map(String).join(between);
+  return typeof value === "string" ? value : "";
+}

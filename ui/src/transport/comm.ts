@@ -1,0 +1,160 @@
+/** The way through the kernel, for pages that can not reach its server: messages over a widget's comm, answered by
+ * threads of the kernel. A kernel that runs a cell reads them when the cell has ended; what it says comes at once. */
+import { signal } from "@preact/signals";
+import type { ErrorBody, TurnEvent } from "../wire/events";
+import type { News } from "../wire/socket";
+import { ApiError, type Close, type Connection, type Transport } from "./transport";
+
+const RENEW_EVERY_MS = 60_000;
+const FOLLOW_AGAIN_MS = 1_000;
+
+/** A widget's model, as anywidget gives it. */
+export interface CommModel {
+  send(content: unknown): void;
+  on(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
+  off(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
+}
+
+/** What the kernel says (`agent_kernel/panel/relay.py`); `to` is the view that asked. */
+type Heard = { to: string } & (
+  | { id: number; body: unknown }
+  | { id: number; error: ErrorBody }
+  | { event: TurnEvent }
+  | { unknown: string }
+  | { lost: string }
+  | { target: string; news: News }
+);
+
+interface Waiting {
+  answered: (body: unknown, buffers: readonly DataView[]) => void;
+  refused: (error: ErrorBody) => void;
+}
+
+interface Followed {
+  after: number;
+  listener: (event: TurnEvent) => void;
+}
+
+export class CommTransport implements Transport {
+  readonly connection = signal<Connection>("connecting");
+  readonly #to = crypto.randomUUID();
+  readonly #waiting = new Map<number, Waiting>();
+  readonly #followed = new Map<string, Followed[]>();
+  readonly #watched = new Map<string, Set<(news: News) => void>>();
+  readonly #renewing: ReturnType<typeof setInterval>;
+  #asked = 0;
+
+  constructor(private readonly model: CommModel) {
+    model.on("msg:custom", this.#hear);
+    this.#renewing = setInterval(() => this.#renew(), RENEW_EVERY_MS);
+  }
+
+  async request<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+    return (await this.#ask({ do: "request", method, path, body: body ?? null })).body as Answer;
+  }
+
+  async bytes(path: string): Promise<Blob> {
+    const { body, buffers } = await this.#ask({ do: "bytes", path });
+    const parts = buffers.map((view) => new Uint8Array(view.buffer as ArrayBuffer, view.byteOffset, view.byteLength));
+    return new Blob(parts, { type: (body as { mime: string }).mime });
+  }
+
+  follow(turn: string, _session: string, after: number, listener: (event: TurnEvent) => void): Close {
+    const followed: Followed = { after, listener };
+    this.#followed.set(turn, [...(this.#followed.get(turn) ?? []), followed]);
+    this.#follow(turn);
+    return () => {
+      const left = (this.#followed.get(turn) ?? []).filter((other) => other !== followed);
+      if (left.length > 0) this.#followed.set(turn, left);
+      else if (this.#followed.delete(turn)) this.#say({ do: "unfollow", turn });
+    };
+  }
+
+  watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close {
+    const name = "session" in target ? `session:${target.session}` : "kernel";
+    const listeners = this.#watched.get(name) ?? new Set();
+    this.#watched.set(name, listeners.add(listener));
+    this.#say({ do: "watch", target: name });
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0) this.#watched.delete(name);
+    };
+  }
+
+  /** A page beside no notebook that it may change runs no calls. */
+  serve(): Close {
+    return () => undefined;
+  }
+
+  close(): void {
+    clearInterval(this.#renewing);
+    this.model.off("msg:custom", this.#hear);
+    this.#say({ do: "leave" });
+    const gone: ErrorBody = { code: "offline", message: "The panel was closed." };
+    for (const { refused } of this.#waiting.values()) refused(gone);
+    this.#waiting.clear();
+  }
+
+  #ask(asked: object): Promise<{ body: unknown; buffers: readonly DataView[] }> {
+    const id = ++this.#asked;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, {
+        answered: (body, buffers) => resolve({ body, buffers }),
+        refused: (error) => reject(new ApiError(statusOf(error.code), error)),
+      });
+      this.#say({ ...asked, id });
+    });
+  }
+
+  #say(content: object): void {
+    this.model.send({ ...content, to: this.#to });
+  }
+
+  #follow(turn: string): void {
+    const followed = this.#followed.get(turn);
+    if (followed) this.#say({ do: "follow", turn, after: Math.min(...followed.map((one) => one.after)) });
+  }
+
+  #renew(): void {
+    for (const target of this.#watched.keys()) this.#say({ do: "watch", target });
+  }
+
+  readonly #hear = (content: unknown, buffers: readonly DataView[]): void => {
+    const heard = content as Heard;
+    if (heard.to !== this.#to) return;
+    this.connection.value = "online";
+    if ("id" in heard) this.#answered(heard, buffers);
+    else if ("event" in heard) this.#event(heard.event);
+    else if ("unknown" in heard) this.#followed.delete(heard.unknown);
+    else if ("lost" in heard) setTimeout(() => this.#follow(heard.lost), FOLLOW_AGAIN_MS);
+    else for (const listener of this.#watched.get(heard.target) ?? []) listener(heard.news);
+  };
+
+  #answered(heard: { id: number } & ({ body: unknown } | { error: ErrorBody }), buffers: readonly DataView[]): void {
+    const waiting = this.#waiting.get(heard.id);
+    this.#waiting.delete(heard.id);
+    if ("error" in heard) {
+      if (statusOf(heard.error.code) === 0) this.connection.value = "offline";
+      waiting?.refused(heard.error);
+    } else {
+      waiting?.answered(heard.body, buffers);
+    }
+  }
+
+  #event(event: TurnEvent): void {
+    for (const followed of this.#followed.get(event.turn) ?? []) {
+      if (event.seq > followed.after) {
+        followed.after = event.seq;
+        followed.listener(event);
+      }
+    }
+    if (event.type === "turn.finished") this.#followed.delete(event.turn);
+  }
+}
+
+/** The kernel names errors by their code; the panel tells the kinds apart by what HTTP would say. */
+function statusOf(code: string): number {
+  if (code === "server_unreachable" || code === "offline") return 0;
+  if (code.endsWith("not_found")) return 404;
+  return code === "forbidden" ? 403 : 400;
+}

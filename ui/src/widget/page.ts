@@ -1,0 +1,25 @@
+/** The Jupyter server that a page came from, if it is the one of the widget's kernel. */
+import type { ServerSettings } from "../transport/server";
+
+/** Null in a page of another kind, or of another origin than its server. */
+export function serverOfPage(page: Document = document): ServerSettings | null {
+  try {
+    const config = JSON.parse(page.getElementById("jupyter-config-data")?.textContent ?? "") as { baseUrl?: string };
+    const base = new URL(config.baseUrl ?? "/", page.location.href);
+    if (base.origin !== page.location.origin || !base.protocol.startsWith("http")) return null;
+    const baseUrl = base.href.endsWith("/") ? base.href : `${base.href}/`;
+    return { baseUrl, wsUrl: baseUrl.replace(/^http/, "ws") };
+  } catch {
+    return null;
+  }
+}
+
+/** Whether the server knows the kernel: only then the page's person is who the kernel works for. */
+export async function hasKernel(server: ServerSettings, kernel: string): Promise<boolean> {
+  try {
+    const path = `agent/v1/binding?kernel=${encodeURIComponent(kernel)}`;
+    return (await fetch(server.baseUrl + path, { credentials: "same-origin" })).ok;
+  } catch {
+    return false;
+  }
+}
