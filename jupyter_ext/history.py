@@ -48,6 +48,7 @@ async def _told(store: SessionStore, versions: Versions, turn: Turn, runs: bool)
         "context": [],
         "media": [{"mime": one.mime, "hash": one.hash, "size": one.size} for one in asked.media] if asked else [],
         "created": turn.opened,
+        "closed": turn.closed,
         "events": [stamp(body).to_json() for body in told],
     }
 

@@ -39,6 +39,7 @@ export interface StoredTurn {
   context: string[];
   media: Facts[];
   created: number;
+  closed: number | null;
   events: TurnEvent[];
 }
 
@@ -46,4 +47,10 @@ export interface StoredTurn {
 export interface StoredTurns {
   turns: StoredTurn[];
   older: boolean;
+}
+
+/** What the cell of a turn shows of it: outputs as in a notebook's file, with their data. */
+export interface TurnOutputs {
+  turn: string;
+  outputs: Facts[];
 }
