@@ -54,4 +54,5 @@ async def _told(store: SessionStore, versions: Versions, turn: Turn, runs: bool)
 
 
 async def _asked(store: SessionStore, turn: Turn) -> list[Any]:
-    return [item.message for item in await store.of_turn(turn) if item.message.role == "user"]
+    messages = [item.message for item in await store.of_turn(turn)]
+    return [message for message in messages if message.role == "user" and not message.hidden]
