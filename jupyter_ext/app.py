@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jupyter_ext.neighbours import Neighbours
     from jupyter_ext.news import News
     from jupyter_ext.notebooks import Notebooks
+    from jupyter_ext.page import Pages
     from jupyter_ext.private_sessions import PrivateSessions
     from jupyter_ext.pulls import Pulls
     from jupyter_ext.reunion import Reunion
@@ -64,6 +65,7 @@ class AgentKernel(ExtensionApp):
     jobs: Jobs
     neighbours: Neighbours
     news: News
+    pages: Pages
     notebooks: Notebooks
     sidecars: Sidecars
     reunion: Reunion
@@ -213,6 +215,7 @@ class AgentKernel(ExtensionApp):
         self.watch.close()
         await self.neighbours.aclose()
         await self.turns.aclose()
+        self.pages.close()
         if "mcp" in vars(self):
             await self.mcp.aclose()
         await self.jobs.aclose()
@@ -296,6 +299,14 @@ class AgentKernel(ExtensionApp):
     def turn_ended(self, turn: LiveTurn) -> None:
         self.sidecars.turn_ended(turn.order.key)
         self.news.ended(turn)
+
+    async def bound_anew(self, namespace: str, place: str) -> None:
+        """Tells the pages that watch a kernel of the notebook."""
+        kernels = [kernel for kernel in self.news.kernels(namespace) if await self.notebooks.place(kernel) == place]
+        if kernels:
+            key = await self.notebooks.bound(namespace, place)
+            for kernel in kernels:
+                self.news.bound(namespace, kernel, key.id if key else None)
 
     def stay_active(self, kernels: set[str]) -> None:
         assert self.serverapp is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from weakref import WeakValueDictionary
 
 from agent_kernel.errors import Conflict
@@ -15,15 +15,19 @@ from agent_kernel.sessions.store import SessionStore
 
 class Changes:
     """Of this server. Another server on the same store may still come in between; what it changes is then kept by the
-    store's own rules, and the last one counts."""
+    store's own rules, and the last one counts. ``told`` hears of each session that was changed here, and in what."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(
+        self, store: SessionStore, told: Callable[[SessionKey, str], None] = lambda session, what: None
+    ) -> None:
         self._store = store
+        self._told = told
         self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def of(self, key: SessionKey, revision: int | None) -> AsyncIterator[None]:
-        """``revision``: what the client has seen; None: whatever there is. Raises Conflict for another one."""
+    async def of(self, key: SessionKey, revision: int | None, what: str) -> AsyncIterator[None]:
+        """``revision``: what the client has seen; None: whatever there is. ``what`` is told when it is done (of
+        ``news.py``). Raises Conflict for another revision."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             session = await self._store.info(key) if revision is not None else None
@@ -34,3 +38,4 @@ class Changes:
                     details={"revision": session.revision},
                 )
             yield
+        self._told(key, what)

@@ -1,12 +1,14 @@
-"""What happens in sessions and with kernels, told to the pages that watch them: which turns run, begin and end. The
-events of a turn itself are in its log."""
+"""What happens in sessions and with kernels, told to the pages that watch them: turns that run, begin, wait for a
+person and end, sessions that change. The events of a turn itself are in its log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from agent_kernel.events import ApprovalRequired, ApprovalResolved, Body
+from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.turns import LiveTurn
 
 Told: TypeAlias = Callable[[Mapping[str, Any]], None]
@@ -32,13 +34,17 @@ class News:
         self._listeners.setdefault(target, []).append(told)
 
         def end() -> None:
-            left = [other for other in self._listeners.get(target, []) if other is not told]
-            if left:
-                self._listeners[target] = left
-            else:
+            left = self._listeners.get(target, [])
+            if told in left:
+                left.remove(told)
+            if not left:
                 self._listeners.pop(target, None)
 
         return end
+
+    def kernels(self, namespace: str) -> list[str]:
+        """Those that are watched."""
+        return [seen.id for seen in self._listeners if (seen.namespace, seen.kind) == (namespace, "kernel")]
 
     def began(self, turn: LiveTurn) -> None:
         self._tell(turn, opened(turn))
@@ -46,26 +52,53 @@ class News:
     def ended(self, turn: LiveTurn) -> None:
         self._tell(turn, {**opened(turn), "type": "turn.closed", "state": turn.state})
 
-    def changed(self, namespace: str, session: str, what: str) -> None:
-        """``what``: title, branch, deleted, cleared."""
-        told = {"type": "session.changed", "session": session, "what": what}
-        for listener in self._listeners.get(Target(namespace, "session", session), ()):
+    def said(self, turn: LiveTurn, body: Body) -> None:
+        """Of what a turn announces only that somebody is waited for."""
+        if isinstance(body, ApprovalRequired):
+            self._tell(turn, waiting(turn, body))
+        elif isinstance(body, ApprovalResolved):
+            resolved = {"approval": body.approval, "call": body.call, "decision": body.decision}
+            self._tell(turn, {**_place(turn), "type": "approval.resolved", **resolved})
+
+    def changed(self, key: SessionKey, what: str) -> None:
+        """``what``: title, described, branch, undone, cleared, outputs, compacted, deleted."""
+        told = {"type": "session.changed", "session": key.id, "what": what}
+        for listener in [*self._listeners.get(Target(key.namespace, "session", key.id), ())]:
             listener(told)
 
+    def bound(self, namespace: str, kernel: str, session: str | None) -> None:
+        """The notebook of a kernel has another session now, or none."""
+        for listener in [*self._listeners.get(Target(namespace, "kernel", kernel), ())]:
+            listener({"type": "binding.changed", "kernel": kernel, "session": session})
+
     def _tell(self, turn: LiveTurn, told: Mapping[str, Any]) -> None:
-        key = turn.order.key
-        listeners = [*self._listeners.get(Target(key.namespace, "session", key.id), ())]
-        if turn.order.kernel:
-            listeners += self._listeners.get(Target(key.namespace, "kernel", turn.order.kernel), ())
+        listeners = [*_of(self._listeners, turn)]
         for listener in dict.fromkeys(listeners):
             listener(told)
 
 
+def _of(listeners: Mapping[Target, list[Told]], turn: LiveTurn) -> Iterator[Told]:
+    key = turn.order.key
+    yield from listeners.get(Target(key.namespace, "session", key.id), ())
+    if turn.order.kernel:
+        yield from listeners.get(Target(key.namespace, "kernel", turn.order.kernel), ())
+
+
+def concerns(turn: LiveTurn, target: Target) -> bool:
+    key = turn.order.key
+    place = key.id if target.kind == "session" else turn.order.kernel
+    return (key.namespace, place) == (target.namespace, target.id)
+
+
 def opened(turn: LiveTurn) -> dict[str, Any]:
-    return {
-        "type": "turn.opened",
-        "turn": turn.id,
-        "session": turn.order.key.id,
-        "kernel": turn.order.kernel,
-        "cell": turn.order.request.cell,
-    }
+    return {"type": "turn.opened", **_place(turn), "cell": turn.order.request.cell}
+
+
+def waiting(turn: LiveTurn, asked: ApprovalRequired) -> dict[str, Any]:
+    """That a person is waited for, not for what: the whole question is an event of the turn."""
+    names = ("approval", "call", "name", "kind", "label", "target", "until")
+    return {"type": "approval.waiting", **_place(turn), **{name: getattr(asked, name) for name in names}}
+
+
+def _place(turn: LiveTurn) -> dict[str, str]:
+    return {"turn": turn.id, "session": turn.order.key.id, "kernel": turn.order.kernel}

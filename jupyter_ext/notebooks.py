@@ -26,7 +26,7 @@ class Notebooks:
     """``root`` is the directory that the contents manager serves.
 
     A place is a notebook's path below the root, or ``kernel:ID``. ``arriving`` is asked for the session, bound, of a
-    notebook that came with one, before another is made.
+    notebook that came with one, before another is made; ``told`` hears of each place that is bound anew.
     """
 
     def __init__(self, store: SessionStore, sessions: SessionManager, root: str) -> None:
@@ -36,6 +36,7 @@ class Notebooks:
         self._renames: dict[str, str] = {}
         self._binding = asyncio.Lock()
         self.arriving: Callable[[str, str], Awaitable[SessionKey | None]] = _nothing
+        self.told: Callable[[str, str], Awaitable[None]] = _unheard
 
     async def place(self, kernel: str) -> str:
         """The notebook that a kernel runs now, or the kernel itself."""
@@ -67,9 +68,12 @@ class Notebooks:
 
     async def bind(self, key: SessionKey, place: str) -> None:
         await self._store.bind(key.namespace, self.root, place, key.id)
+        await self.told(key.namespace, place)
 
     async def unbind(self, namespace: str, place: str) -> bool:
-        return await self._store.unbind(namespace, self.root, place)
+        unbound = await self._store.unbind(namespace, self.root, place)
+        await self.told(namespace, place)
+        return unbound
 
     async def paths(self, key: SessionKey) -> list[str]:
         """Notebooks that talk to the session."""
@@ -107,6 +111,10 @@ class Notebooks:
 
 
 async def _nothing(namespace: str, place: str) -> SessionKey | None:
+    return None
+
+
+async def _unheard(namespace: str, place: str) -> None:
     return None
 
 

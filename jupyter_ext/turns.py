@@ -62,6 +62,7 @@ class LiveTurn:
     refusal: SessionBusy | None = None
     stopping: str = ""
     task: asyncio.Task[None] | None = None
+    heard: Callable[[LiveTurn, Body], None] = lambda turn, body: None
 
     @property
     def state(self) -> TurnState:
@@ -74,11 +75,12 @@ class LiveTurn:
     def announce(self, body: Body) -> None:
         self.admitted.set()
         self.log.append(body)
+        self.heard(self, body)
 
 
 class Turns:
     """``on_pulse`` is called now and then with the kernels that have a turn running, ``on_begin`` and
-    ``on_end`` with each turn that did."""
+    ``on_end`` with each turn that did, ``on_body`` with all that one announces."""
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Turns:
         on_pulse: Callable[[set[str]], None] = lambda kernels: None,
         on_begin: Callable[[LiveTurn], None] = lambda turn: None,
         on_end: Callable[[LiveTurn], None] = lambda turn: None,
+        on_body: Callable[[LiveTurn, Body], None] = lambda turn, body: None,
         keep_s: float = KEEP_S,
         poll_s: float = POLL_S,
     ) -> None:
@@ -95,6 +98,7 @@ class Turns:
         self._on_pulse = on_pulse
         self._on_begin = on_begin
         self._on_end = on_end
+        self._on_body = on_body
         self._keep_s = keep_s
         self._poll_s = poll_s
         self._turns: dict[str, LiveTurn] = {}
@@ -116,7 +120,7 @@ class Turns:
         if not queue and any(turn.running for turn in line):
             raise busy(next(turn.id for turn in line if turn.running))
         turn_id = new_id("turn")
-        turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id))
+        turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), heard=self._on_body)
         if order.notice:
             turn.log.append(Notice("warning", order.notice))
         self._turns[turn.id] = turn

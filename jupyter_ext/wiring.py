@@ -21,6 +21,7 @@ from jupyter_ext.kernels import Kernels
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.news import News
 from jupyter_ext.notebooks import Notebooks
+from jupyter_ext.page import Pages
 from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.reunion import Reunion
@@ -42,9 +43,12 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.choices = Choices(settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None)
     app.pulls = Pulls(settings)
     app.versions = Versions(runtime.store)
-    app.changes = Changes(runtime.store)
-    app.news, app.serving = News(), Serving()
-    app.turns = Turns(runtime, on_pulse=app.stay_active, on_begin=app.news.began, on_end=app.turn_ended)
+    app.news, app.serving, app.pages = News(), Serving(), Pages()
+    app.changes = Changes(runtime.store, app.news.changed)
+    runtime.afterwards.told = app.news.changed
+    app.turns = Turns(
+        runtime, on_pulse=app.stay_active, on_begin=app.news.began, on_end=app.turn_ended, on_body=app.news.said
+    )
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
     app.kernels = Kernels(
         managers, app.url, app.namespace_here, app.kernel_life_ended, app.kernel_gone, told=app.told_to_kernels()
@@ -80,6 +84,7 @@ def _wire_notebooks(app: AgentKernel) -> None:
     app.sidecars = Sidecars(runtime.store, app.notebooks, runtime.settings, contents.is_hidden, local=local)
     app.reunion = Reunion(runtime.store, app.notebooks, app.sidecars)
     app.notebooks.arriving = app.reunion.arriving
+    app.notebooks.told = app.bound_anew
     app.cleared = Cleared(runtime.store, app.sidecars)
     app.watch = ContentsWatch(server.event_logger, app)
     contents.register_pre_save_hook(app.notebook_saving)

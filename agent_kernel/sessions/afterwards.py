@@ -4,6 +4,7 @@ waits for it, the next turn of the session ends it, and it harms nothing when it
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +36,8 @@ class Answered:
 
 
 class Afterwards:
+    """``told`` hears of each session that got a title or a summary, and which."""
+
     def __init__(
         self, store: SessionStore, compactor: Compactor, titles: Literal["rule", "engine", "off"] = "rule"
     ) -> None:
@@ -44,6 +47,7 @@ class Afterwards:
         self._errands = Errands()
         self._news: dict[SessionKey, Notice] = {}
         self._ruled: dict[SessionKey, str] = {}
+        self.told: Callable[[SessionKey, str], None] = lambda session, what: None
 
     @classmethod
     def on_demand(cls, store: SessionStore, ledger: Ledger) -> Afterwards:
@@ -87,6 +91,7 @@ class Afterwards:
         try:
             if answered.first and (ruled := self._ruled.pop(answered.key, "")):
                 await retitle(self._store, answered.key, engine, answered.said, answered.answer, instead_of=ruled)
+                self.told(answered.key, "title")
         except Exception as error:  # noqa: BLE001  nobody waits for a title
             log.warning("session %s got no title: %s", answered.key.id, type(error).__name__)
         try:
@@ -103,6 +108,7 @@ class Afterwards:
         reason = f"{min(answered.share, 1):.0%} of the model's tokens were in use"
         if await self.compactor.compact(key, engine, reason):
             self._news[key] = Notice("info", SUMMARISED.format(reason=reason))
+            self.told(key, "compacted")
 
     def _failed(self, key: SessionKey, error: Exception) -> None:
         code = error.code if isinstance(error, AgentKernelError) else type(error).__name__

@@ -120,12 +120,15 @@ class AgentHandler(APIHandler):
         self.request_id = given if REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(8)}"
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        self.begin()
+        await super().prepare()
+
+    def begin(self) -> None:
         """SDKs of other houses send the token as ``x-api-key``."""
         headers = self.request.headers
         if "x-api-key" in headers and "Authorization" not in headers:
             headers["Authorization"] = f"token {headers['x-api-key']}"
         self.set_header("X-Request-ID", self.request_id)
-        await super().prepare()
 
     def check_xsrf_cookie(self) -> None:
         """A page of another site can not send the credential's header, so it proves the origin by itself; ``admit``

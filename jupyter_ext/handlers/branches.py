@@ -31,7 +31,7 @@ class BranchesHandler(AgentHandler):
         """A new branch, which is the current one from now on."""
         body = self.parse(BranchBody)
         session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self)):
+        async with self.app.changes.of(session.key, seen(self), "branch"):
             branch = await self.app.runtime.store.branch(session.key, before=body.before, name=body.name)
         await self.app.sidecars.touch(session.key)
         self.reply(branch_to_json(branch), 201)
@@ -42,7 +42,7 @@ class CurrentBranchHandler(AgentHandler):
     async def put(self, session_id: str) -> None:
         body = self.parse(SwitchBody)
         session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self)):
+        async with self.app.changes.of(session.key, seen(self), "branch"):
             branch = await self.app.runtime.store.switch(session.key, body.name)
         await self.app.sidecars.touch(session.key)
         self.reply(branch_to_json(branch))
@@ -52,7 +52,7 @@ class BranchHandler(AgentHandler):
     @guarded("write")
     async def delete(self, session_id: str, name: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self)):
+        async with self.app.changes.of(session.key, seen(self), "branch"):
             await self.app.runtime.store.drop_branch(session.key, name)
         await self.app.sidecars.touch(session.key)
         self.reply({"name": name, "deleted": True})
@@ -82,7 +82,7 @@ class UndoHandler(AgentHandler):
         """Takes the newest turn of the current branch back; ``ran`` names what it ran, which can not be taken back."""
         self.parse(EmptyBody)
         session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self)):
+        async with self.app.changes.of(session.key, seen(self), "undone"):
             undone = await undo(self.app.runtime.store, session.key)
         await self.app.sidecars.touch(session.key)
         after = await self.app.access.session(self.caller, session_id)

@@ -107,4 +107,5 @@ class ClearOutputsHandler(AgentHandler):
         if not cells and place is not None:
             cells = await self.app.cleared.cells(session.key, place)
         changed = await self.app.cleared.clear(session.key, cells)
+        self.app.news.changed(session.key, "outputs")
         self.reply({"cells": len(cells), "results": changed})

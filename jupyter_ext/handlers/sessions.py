@@ -107,7 +107,8 @@ class SessionHandler(AgentHandler):
     async def patch(self, session_id: str) -> None:
         body = self.parse(DescribeBody)
         session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self)):
+        what = "described" if body.title is None else "title"
+        async with self.app.changes.of(session.key, seen(self), what):
             changed = await self.app.runtime.store.describe(session.key, body.described())
         await self.app.sidecars.touch(session.key)
         self.set_header("ETag", etag(changed.revision))
@@ -119,7 +120,7 @@ class SessionHandler(AgentHandler):
         deleted = False
         with contextlib.suppress(SessionNotFound):
             session = await self.app.access.session(self.caller, session_id)
-            async with self.app.changes.of(session.key, seen(self)):
+            async with self.app.changes.of(session.key, seen(self), "deleted"):
                 if is_private(session_id):
                     deleted = await self.app.private.forget(session.key)
                 else:
@@ -133,7 +134,7 @@ class SessionClearHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
         session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self)):
+        async with self.app.changes.of(session.key, seen(self), "cleared"):
             await self.app.runtime.store.clear(session.key)
         await self.app.sidecars.touch(session.key)
         self.reply(session_to_json(await self.app.access.session(self.caller, session_id)))

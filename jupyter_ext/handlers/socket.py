@@ -4,32 +4,33 @@ in the sessions and kernels that the page watches. For users; a notebook's code 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from jupyter_core.utils import ensure_async
-from jupyter_server.auth.decorator import ws_authenticated
+from jupyter_server.auth.identity import User
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from agent_kernel.errors import AgentKernelError, QuotaExceeded, TurnNotFound
+from agent_kernel.errors import AgentKernelError, Forbidden, InvalidRequest, TurnNotFound
 from jupyter_ext.archive import replay
-from jupyter_ext.callers import Caller, namespace_of
-from jupyter_ext.handlers.base import words
+from jupyter_ext.callers import namespace_of
+from jupyter_ext.handlers.base import Action, AgentHandler, guarded, words
 from jupyter_ext.handlers.bodies import Id, Name
-from jupyter_ext.news import Target, opened
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.handshake import seen_again
+from jupyter_ext.news import Target
+from jupyter_ext.outbox import Outbox, PageGone
+from jupyter_ext.page import Page
+from jupyter_ext.watching import state_of
 
 MAX_MESSAGE = 64 << 10
-MAX_FOLLOWED = 200
-"""Turns and targets of one page."""
+"""Bytes of one message of a page."""
+LOOK_AGAIN_S = 60.0
+"""How often it is asked whether the user of an open connection may still read."""
+NOT_ALLOWED = 4003
+"""The close code of a page whose user may not read any more."""
+VERSIONS = {"7", "8", "13"}
 
 
 class Asked(BaseModel):
@@ -76,88 +77,80 @@ ASKED: TypeAdapter[Any] = TypeAdapter(
 )
 
 
-class SocketHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
-    auth_resource = "agent"
-    caller: Caller
+class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ignore[misc]  # neither stream is used
+    """What a page asks is answered before its next message is read: one that asks and does not read waits for itself.
+    What can not be done is said to the page, and the connection stays."""
 
-    @property
-    def app(self) -> AgentKernel:
-        app: AgentKernel = self.settings["agent_kernel"]
-        return app
-
-    def get_compression_options(self) -> dict[str, Any] | None:
-        """None: events are small and have to be on their way at once."""
-        return None
+    page: Page
+    _looking: asyncio.Task[None] | None = None
 
     @property
     def max_message_size(self) -> int:
         return MAX_MESSAGE
 
-    @ws_authenticated
+    def get_compression_options(self) -> dict[str, Any] | None:
+        """None: events are small and have to be on their way at once."""
+        return None
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        """Without the origin check of requests: ``get`` has that of connections."""
+        self.begin()
+        await JupyterHandler.prepare(self, _redirect_to_login=False)
+
+    @guarded("read", kernels=False)
     async def get(self, *args: str) -> None:
-        user = self.current_user
-        if not await ensure_async(self.authorizer.is_authorized(self, user, "read", self.auth_resource)):
-            raise HTTPError(403)
-        self.caller = Caller(namespace_of(self.app.runtime.settings.namespace, user), user=user)
-        self._followed: dict[str, asyncio.Task[None]] = {}
-        self._ends: dict[tuple[str, str], Callable[[], None]] = {}
-        await super().get(*args)
+        self._check_handshake()
+        await WebSocketHandler.get(self, *args)
+
+    def open(self, *args: str) -> None:
+        super().open(*args)
+        self.page = Page(Outbox(self._write, self.close))
+        self.app.pages.add(self.page, self.close)
+        self._looking = asyncio.create_task(self._look_again(), name="may this page still read")
 
     async def on_message(self, message: str | bytes) -> None:
+        about: dict[str, str] = {}
         try:
-            asked = ASKED.validate_json(message)
-        except ValidationError as error:
-            self._refuse("invalid_request", words(error))
+            asked = _asked(message)
+            about = {name: value for name, value in asked.model_dump().items() if isinstance(value, str) and value}
+            await self._obey(asked, about)
+        except PageGone:
             return
-        try:
-            await self._obey(asked)
         except AgentKernelError as error:
-            self._refuse(error.code, str(error))
+            await self._refuse(error, about)
 
     def on_close(self) -> None:
-        for task in self._followed.values():
-            task.cancel()
-        for end in self._ends.values():
-            end()
-        self._followed, self._ends = {}, {}
+        if self._looking is not None:
+            self._looking.cancel()
+            self.app.pages.remove(self.page)
 
-    async def _obey(self, asked: Asked) -> None:
+    def _check_handshake(self) -> None:
+        """What tornado would refuse in words of its own. Raises InvalidRequest, Forbidden."""
+        headers = self.request.headers
+        connection = {word.strip().lower() for word in headers.get("Connection", "").split(",")}
+        if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in connection:
+            raise InvalidRequest("This address speaks WebSocket only.", hint="A proxy has to pass upgrades on.")
+        if headers.get("Sec-WebSocket-Version") not in VERSIONS or "Sec-WebSocket-Key" not in headers:
+            raise InvalidRequest("This is not a WebSocket handshake of version 13.")
+        if not self.check_origin(headers.get("Origin") or headers.get("Sec-WebSocket-Origin")):
+            raise Forbidden("A page of another site may not connect.")
+
+    async def _obey(self, asked: Asked, about: dict[str, str]) -> None:
         match asked:
             case Follow():
-                self._unfollow(asked.turn)
-                self._room()
-                task = asyncio.create_task(self._follow(asked), name=f"page follows {asked.turn}")
-                self._followed[asked.turn] = task
+                await self._follow(asked, about)
             case Unfollow():
-                self._unfollow(asked.turn)
-            case Watch(do="watch"):
-                await self._watch(asked)
+                self.page.unfollow(asked.turn)
             case Watch():
-                self._end("session" if asked.session else "kernel", asked.session or asked.kernel)
+                await self._watch(asked)
             case Serve():
-                self.app.access.kernel(self.caller, asked.kernel)
-                self._end("serve", asked.kernel)
-                self._room()
-                serving = self.app.serving.add(self.caller.namespace, asked.kernel, asked.tools)
-                self._ends["serve", asked.kernel] = serving
+                await self._serve(asked)
             case Unserve():
-                self._end("serve", asked.kernel)
+                self.page.drop(("serve", asked.kernel))
             case _:
-                self._say({"type": "pong"})
+                await self.page.outbox.send({"type": "pong"})
 
-    async def _watch(self, asked: Watch) -> None:
-        kind, id = ("session", asked.session) if asked.session else ("kernel", asked.kernel)
-        if kind == "kernel":
-            self.app.access.kernel(self.caller, id)
-        self._end(kind, id)
-        self._room()
-        self._ends[kind, id] = self.app.news.watch(Target(self.caller.namespace, kind, id), self._say)
-        for turn in self.app.turns.running:
-            place = turn.order.key.id if kind == "session" else turn.order.kernel
-            if place == id and turn.order.key.namespace == self.caller.namespace:
-                self._say(opened(turn))
-
-    async def _follow(self, asked: Follow) -> None:
+    async def _follow(self, asked: Follow, about: dict[str, str]) -> None:
         app = self.app
         try:
             live = await app.access.turn(self.caller, asked.turn)
@@ -166,31 +159,72 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             try:
                 stored = await app.access.stored_turn(self.caller, asked.turn, asked.session or None)
             except TurnNotFound:
-                self._say({"type": "unknown.turn", "turn": asked.turn})
+                self.page.unfollow(asked.turn)
+                await self.page.outbox.send({"type": "unknown.turn", "turn": asked.turn})
                 return
-            events = replay(app.runtime.store, stored, asked.after, media=False)
-        with contextlib.suppress(WebSocketClosedError):
-            async with contextlib.aclosing(events):  # type: ignore[type-var]  # both are async generators
-                async for event in events:
-                    await self.write_message(json.dumps(event.to_json(), ensure_ascii=False))
+            events = replay(app.runtime.store, stored, asked.after)
+        self.page.follow(asked.turn, events, about)
 
-    def _say(self, said: Mapping[str, Any]) -> None:
-        with contextlib.suppress(WebSocketClosedError):
-            self.write_message(json.dumps(said, ensure_ascii=False))
+    async def _watch(self, asked: Watch) -> None:
+        if bool(asked.session) == bool(asked.kernel):
+            raise InvalidRequest("Watch a session or a kernel.")
+        kind, id = ("session", asked.session) if asked.session else ("kernel", asked.kernel)
+        if asked.do == "unwatch":
+            self.page.drop((kind, id))
+            return
+        if kind == "kernel":
+            self.app.access.kernel(self.caller, id)
+        target = Target(self.caller.namespace, kind, id)
+        self.page.hold((kind, id), lambda: self.app.news.watch(target, self.page.outbox.tell))
+        for said in await state_of(self.app, target):
+            await self.page.outbox.send(said)
 
-    def _refuse(self, code: str, message: str) -> None:
-        self._say({"type": "error", "error": {"code": code, "message": message}})
+    async def _serve(self, asked: Serve) -> None:
+        self.app.access.kernel(self.caller, asked.kernel)
+        if not await self._still(("read", "execute")):
+            raise Forbidden("You may not execute agents on this server, so this page runs no calls.")
+        namespace, serving = self.caller.namespace, self.app.serving
+        self.page.hold(("serve", asked.kernel), lambda: serving.add(namespace, asked.kernel, asked.tools))
 
-    def _unfollow(self, turn: str) -> None:
-        if task := self._followed.pop(turn, None):
-            task.cancel()
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            if not await self._still(("read",)):
+                self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
+                return
 
-    def _end(self, kind: str, id: str) -> None:
-        if end := self._ends.pop((kind, id), None):
-            end()
+    async def _still(self, actions: tuple[Action, ...]) -> bool:
+        """Whether this handshake, if it came now, would be of the same person, who may do that."""
+        looked = seen_again(self)
+        user = await ensure_async(self.identity_provider.get_user(looked))
+        configured = self.app.runtime.settings.namespace
+        if not isinstance(user, User) or namespace_of(configured, user) != self.caller.namespace:
+            return False
+        looked.current_user = user
+        for action in actions:
+            if not await ensure_async(self.authorizer.is_authorized(looked, user, action, self.auth_resource)):
+                return False
+        return True
 
-    def _room(self) -> None:
-        """Raises QuotaExceeded."""
-        self._followed = {turn: task for turn, task in self._followed.items() if not task.done()}
-        if len(self._followed) + len(self._ends) >= MAX_FOLLOWED:
-            raise QuotaExceeded(f"One page follows at most {MAX_FOLLOWED} turns and sessions at once.")
+    async def _write(self, text: str) -> None:
+        try:
+            await self.write_message(text)
+        except WebSocketClosedError:
+            raise PageGone from None
+
+    async def _refuse(self, error: AgentKernelError, about: dict[str, str]) -> None:
+        try:
+            await self.page.outbox.send({"type": "error", "error": error.to_json(), "about": about})
+        except PageGone:
+            return
+
+
+def _asked(message: str | bytes) -> Asked:
+    """Raises InvalidRequest."""
+    if isinstance(message, bytes):
+        raise InvalidRequest("Messages are JSON text, not bytes.")
+    try:
+        asked: Asked = ASKED.validate_json(message)
+    except ValidationError as error:
+        raise InvalidRequest(words(error)) from error
+    return asked

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from agent_kernel.sessions.account import account
-from agent_kernel.sessions.model import Summary
+from agent_kernel.sessions.model import SessionKey, Summary
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody
 from jupyter_ext.turns import busy
@@ -35,7 +35,7 @@ class CompactHandler(AgentHandler):
             raise busy(running[0].id)
         engine = self.app.runtime.engines.get(await self.app.access.engine(self.caller, key))
         made = await self.app.runtime.afterwards.compact(key, engine)
-        await self.app.sidecars.touch(key)
+        await self._changed(key)
         self.reply({"summary": summary_to_json(made) if made else None})
 
     @guarded("write")
@@ -43,8 +43,12 @@ class CompactHandler(AgentHandler):
         """Takes the newest one back; null when there was none."""
         key = (await self.app.access.session(self.caller, session_id)).key
         undone = await self.app.runtime.afterwards.compactor.undo(key)
-        await self.app.sidecars.touch(key)
+        await self._changed(key)
         self.reply({"summary": summary_to_json(undone) if undone else None})
+
+    async def _changed(self, key: SessionKey) -> None:
+        self.app.news.changed(key, "compacted")
+        await self.app.sidecars.touch(key)
 
 
 class UsageHandler(AgentHandler):

@@ -116,6 +116,7 @@ MCP_HELLO = {
 # without XSRF 403 for all but GET.
 Row: TypeAlias = tuple[str, str, Any, dict[str, int]]
 TABLE: list[Row] = [
+    ("GET", "turns", None, {"token": 400}),
     ("GET", "turns/{turn}", None, {"token": 200, "other kernel": 404}),
     ("GET", "turns/{done}/events", None, {"token": 200, "other kernel": 404}),
     ("POST", "turns/{done}/cancel", {}, {"token": 200, "other kernel": 404}),
@@ -165,6 +166,7 @@ TABLE: list[Row] = [
     ("POST", "sessions/import", {"messages": []}, {"token": 201}),
     ("POST", "sessions/{spare}/clear-outputs", {"cells": ["c"]}, {"token": 200, "other kernel": 403}),
     ("GET", "sessions/{session}/blobs/{hash}", None, {"token": 404, "other kernel": 403}),
+    ("GET", "sessions/{session}/turns", None, {"token": 200, "other kernel": 403}),
     ("POST", "sessions/{busy}/turns", {"prompt": "hello"}, {"token": 202, "other kernel": 403}),
     ("POST", "files", None, {"token": 400}),
     ("GET", "files", None, {"token": 200}),
@@ -204,6 +206,7 @@ TABLE: list[Row] = [
     ("PUT", "engine", {"model": "", "session": "{spare}"}, {"token": 200, "other kernel": 403}),
     ("POST", "engine/unload", {}, {"token": 409}),
     ("GET", "health", None, {"token": 200}),
+    ("GET", "socket", None, {"token": 400, "kernel": 403, "other kernel": 403}),
 ]
 
 

@@ -219,7 +219,9 @@ export class ServerTransport implements Transport {
       return;
     }
     if ("session" in said) {
-      const keys = [JSON.stringify({ session: said.session })];
+      // Of a kernel: the session that it is bound to is not what is told of.
+      const ofKernel = said.type === "binding.changed" || (said.type === "watching" && said.kernel !== "");
+      const keys = ofKernel ? [] : [JSON.stringify({ session: said.session })];
       if ("kernel" in said && said.kernel) keys.push(JSON.stringify({ kernel: said.kernel }));
       for (const key of keys) for (const listener of this.#watched.get(key) ?? []) listener(said);
     }
