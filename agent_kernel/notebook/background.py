@@ -31,7 +31,7 @@ class CellPublisher:
             raise AgentError(NO_KERNEL)
         self._kernel = kernel
         self._parent = parent(shell)
-        self._topic = kernel.topic("display_data")
+        self._topic = shell.display_pub.topic
 
     def publish(
         self,

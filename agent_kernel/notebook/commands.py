@@ -265,8 +265,9 @@ class Commands:
         self._say(line_bundle(f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."))
 
     def _open_turns(self) -> list[str]:
+        """Those that wait come first, so that none begins because another was stopped."""
         session = self.bound()
-        found = ([self.last_turn] if self.last_turn else []) + self._running()
+        found = [*reversed(self._running()), *filter(None, [self.last_turn])]
         if session is not None:
             turns = self.server.call("GET", f"sessions/{quoted(session['id'])}/items?limit=0")["turns"]
             found += [turn["id"] for turn in turns if turn["state"] == "open"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.asynchronous.client import AsyncKernelClient
@@ -21,8 +22,8 @@ Json = dict[str, Any]
 @dataclass
 class Ran:
     """What a cell left behind. ``outputs`` are nbformat outputs after all updates; ``history`` every text/markdown
-    and text/html that was shown, in order; ``asked`` the questions its input put; ``payload`` what the reply carries for
-    the front end: cells that are proposed."""
+    and text/html that was shown, in order; ``asked`` the questions its input put; ``payload`` what the reply carries
+    for the front end: cells that are proposed."""
 
     status: str = ""
     outputs: list[Json] = field(default_factory=list)
@@ -30,6 +31,7 @@ class Ran:
     asked: list[str] = field(default_factory=list)
     payload: list[Json] = field(default_factory=list)
     by_display_id: dict[str, Json] = field(default_factory=dict)
+    request: str = ""
 
     def take(self, message: Json) -> None:
         kind, content = message["msg_type"], message["content"]
@@ -86,6 +88,45 @@ class Ran:
         return record
 
 
+class Window:
+    """Another window on a kernel: what comes to each cell, also when it is over and others run. ``with`` it."""
+
+    def __init__(self, connection: Path) -> None:
+        self._client = AsyncKernelClient(connection_file=str(connection))
+        self._cells: dict[str, Ran] = {}
+        self._reading: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Window:
+        self._client.load_connection_file()
+        self._client.start_channels()
+        await self._client.wait_for_ready(timeout=CELL_S)
+        self._reading = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._reading is not None
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
+        self._client.stop_channels()
+
+    def of(self, ran: Ran) -> Ran:
+        """What the cell has now."""
+        return self._cells.setdefault(ran.request, Ran())
+
+    async def until(self, *words: tuple[Ran, str]) -> None:
+        """Until each of these cells shows its words."""
+        for _ in range(int(CELL_S / 0.05)):
+            if all(expected in self.of(ran).all for ran, expected in words):
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("\n---\n".join(self.of(ran).all for ran, _ in words))
+
+    async def _read(self) -> None:
+        while True:
+            message = await self._client.get_iopub_msg()
+            self._cells.setdefault(message["parent_header"].get("msg_id", ""), Ran()).take(message)
+
+
 class Notebook:
     """``with`` it; a cell is run by a client of the kernel, as a front end is one."""
 
@@ -102,11 +143,17 @@ class Notebook:
     async def __aexit__(self, *_: object) -> None:
         self._client.stop_channels()
 
+    def window(self) -> Window:
+        return Window(self._connection)
+
+    @property
+    def _connection(self) -> Path:
+        return self.server.directory / "runtime" / f"kernel-{self.kernel}.json"
+
     async def _connect(self) -> None:
         """A kernel that still starts may miss heartbeats and be taken for dead; then it is tried again."""
-        file = self.server.directory / "runtime" / f"kernel-{self.kernel}.json"
         for attempt in range(CONNECT_TRIES):
-            self._client = AsyncKernelClient(connection_file=str(file))
+            self._client = AsyncKernelClient(connection_file=str(self._connection))
             self._client.load_connection_file()
             self._client.start_channels()
             try:
@@ -148,7 +195,7 @@ class Notebook:
             ),
             CELL_S,
         )
-        ran.status = reply["content"]["status"]
+        ran.status, ran.request = reply["content"]["status"], reply["parent_header"]["msg_id"]
         ran.payload = reply["content"].get("payload", [])
         return ran
 

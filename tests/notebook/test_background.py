@@ -1,0 +1,102 @@
+"""Turns that go on when their cell is over, into that cell's output."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.notebook.notebook import Notebook
+
+SHELL = {"when": "may I", "calls": [{"name": "shell", "arguments": {"commands": ["echo ran by shell"]}}]}
+SCRIPT: list[dict[str, Any]] = [
+    {"when": "count slowly", "text": " ".join(map(str, range(60))), "deltas": 60, "delay": 0.05},
+    {"when": "come second", "text": "I came second."},
+    {"when": "never end", "text": "word " * 3000, "deltas": 3000, "delay": 0.02},
+    {"when": "wait in line", "text": "Never said."},
+    {"when": "look at the numbers", "calls": [{"name": "python", "arguments": {"code": "print(sum(numbers))"}}]},
+    {"when": "look at the numbers", "text": "Six."},
+    SHELL,
+    {"when": "may I", "text": "Thank you."},
+    {"when": "break in the dark", "text": "I begin", "fault": "the engine broke"},
+    {"when": "end with the kernel", "text": "word " * 3000, "deltas": 3000, "delay": 0.02},
+    {"text": "Anything.", "loop": True},
+]
+TRAITS = {"policy": "{'shell': 'ask'}"}
+
+
+async def test_the_kernel_is_free_meanwhile_and_the_answer_grows_in_the_first_cell(notebook: Notebook) -> None:
+    async with notebook.window() as window:
+        ran = await notebook.run("%%agent --background\ncount slowly", cell="slow")
+        assert ran.status == "ok", ran.error
+        assert "59" not in ran.text, "the cell is over before the answer"
+        second = await notebook.run("%%agent --background\ncome second", cell="second")
+        other = await notebook.run("1 + 1")
+        assert other.plain == "2"
+        await window.until((ran, "tokens read"), (second, "tokens read"))
+        slow, queued = window.of(ran), window.of(second)
+        assert window.of(other).all.strip() == "2", "nothing came to another cell"
+    assert slow.text == " ".join(map(str, range(60)))
+    assert len([words for words in slow.history if words.startswith("0 1")]) >= 3, "it grew"
+    assert "Asked in the background" not in slow.plain, "what was waited for is gone"
+    assert slow.turn["state"] == "committed"
+    assert queued.text == "I came second."
+    assert any("in the queue" in words for words in queued.history)
+    said = [message["content"] for message in await notebook.messages() if message["role"] == "user"]
+    assert said == ["count slowly", "come second"]
+
+
+async def test_stop_ends_the_one_that_runs_and_the_one_that_waits(notebook: Notebook) -> None:
+    async with notebook.window() as window:
+        first = await notebook.run("%%agent --background\nnever end")
+        second = await notebook.run("%%agent --background\nwait in line")
+        await window.until((first, "word word"))
+        assert (await notebook.run("%agent stop")).plain == "Stopped 2 turns."
+        await window.until((first, "cancelled"), (second, "cancelled"))
+        assert window.of(first).text.endswith("*(cut short)*")
+    assert (await notebook.run("%agent stop")).plain == "No turn is running."
+
+
+async def test_python_of_it_runs_in_the_sandbox_on_copies_never_in_the_kernel(notebook: Notebook) -> None:
+    await notebook.run("numbers = [1, 2, 3]")
+    async with notebook.window() as window:
+        ran = await notebook.run("%%agent --background -v numbers\nlook at the numbers")
+        await window.until((ran, "tokens read"))
+        assert "python in the sandbox · done" in window.of(ran).cards[0]
+        assert "6" in window.of(ran).cards[0]
+    for options in ("--in live", "--auto", "--in draft"):
+        refused = await notebook.run(f"%%agent --background {options}\nx")
+        assert "runs python in the sandbox" in refused.error
+
+
+async def test_what_it_asks_waits_for_approve(notebook: Notebook) -> None:
+    async with notebook.window() as window:
+        ran = await notebook.run("%%agent --background\nmay I", [])
+        await window.until((ran, "%agent approve"))
+        asked = await notebook.run("%agent approve", ["y"])
+        assert len(asked.asked) == 1
+        assert "echo ran by shell" in asked.plain
+        await window.until((ran, "tokens read"))
+        assert window.of(ran).text == "Thank you."
+        assert "ran by shell" in window.of(ran).cards[0]
+    assert (await notebook.run("%agent approve")).plain == "Nothing waits for your answer."
+
+
+async def test_a_turn_that_fails_says_why_in_its_cell(notebook: Notebook) -> None:
+    async with notebook.window() as window:
+        ran = await notebook.run("%%agent --background\nbreak in the dark")
+        await window.until((ran, "the engine broke"))
+        assert window.of(ran).text == "I begin *(cut short)*"
+
+
+async def test_a_restart_of_the_kernel_ends_it_on_the_server_too(fresh_notebook: Notebook) -> None:
+    async with fresh_notebook.window() as window:
+        ran = await fresh_notebook.run("%%agent --background\nend with the kernel")
+        await window.until((ran, "word word"))
+    await fresh_notebook.restart()
+    for _ in range(100):
+        stored = (await fresh_notebook.messages())[-1]
+        if stored["role"] == "assistant":
+            break
+        await asyncio.sleep(0.1)
+    assert stored["status"] == "interrupted"
+    assert (await fresh_notebook.run("%%agent\nanything")).text == "Anything."
