@@ -1,5 +1,5 @@
 /** Mounts the panel. What it is mounted in is its host: it brings the way to the server and the notebook. */
-import { effect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import { h, render } from "preact";
 import { Conversation } from "./conversation/conversation";
 import type { NotebookHost } from "./notebook/notebook";
@@ -22,13 +22,13 @@ export interface Mounted {
 
 export function mount(element: HTMLElement, host: Host): Mounted {
   const conversation = new Conversation(host.transport, host.notebook);
-  let shown = "";
+  let shown: string | null = null;
   const end = effect(() => {
     const bound = host.notebook?.bound.value ?? null;
     const key = bound ? `${bound.kernel} ${bound.path}` : "";
     if (key === shown) return;
     shown = key;
-    if (bound) void conversation.bind(bound.kernel, bound.path);
+    untracked(() => void conversation.bind(bound?.kernel ?? "", bound?.path ?? ""));
   });
   render(h(Panel, { conversation, host }), element);
   return {

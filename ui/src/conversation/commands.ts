@@ -1,0 +1,203 @@
+/** What a person can do beside talking. The menu and `/` in a message list the same commands. */
+import type { Desk } from "./desk";
+import { FORMATS, type Format } from "./sessions";
+
+export interface Command {
+  /** As it is typed behind `/`. */
+  name: string;
+  /** As the menu says it. */
+  label: string;
+  help: string;
+  /** Of the menu; empty: only typed. */
+  group: "session" | "history" | "document" | "panel" | "";
+  enabled: (desk: Desk) => boolean;
+  /** `rest` is what was typed behind the name. */
+  run: (desk: Desk, rest: string) => Promise<void> | void;
+}
+
+const always = () => true;
+const inSession = (desk: Desk) => desk.conversation.session.value !== null;
+const withTurns = (desk: Desk) => desk.conversation.entries.value.length > 0;
+const atRest = (desk: Desk) => withTurns(desk) && desk.conversation.running.value.length === 0;
+
+export const COMMANDS: readonly Command[] = [
+  {
+    name: "new",
+    label: "New conversation",
+    help: "Begin again; what was said stays in the list.",
+    group: "session",
+    enabled: inSession,
+    run: (desk) => desk.sessions.begin(),
+  },
+  {
+    name: "private",
+    label: "New private conversation",
+    help: "Begin one that is never written to the disk.",
+    group: "session",
+    enabled: always,
+    run: (desk) => desk.sessions.begin({ private: true }),
+  },
+  {
+    name: "sessions",
+    label: "All conversations...",
+    help: "Find, open, rename, copy or delete one.",
+    group: "session",
+    enabled: always,
+    run: (desk) => desk.open("sessions"),
+  },
+  {
+    name: "rename",
+    label: "Rename...",
+    help: "/rename TITLE",
+    group: "session",
+    enabled: inSession,
+    run: async (desk, rest) => {
+      const session = desk.conversation.session.value;
+      if (session && rest) await desk.sessions.rename(session.id, rest);
+      else desk.open("rename");
+    },
+  },
+  {
+    name: "undo",
+    label: "Undo the last turn",
+    help: "Takes it out of the conversation; what it ran has run.",
+    group: "history",
+    enabled: atRest,
+    run: async (desk) => {
+      const undone = await desk.sessions.undo(desk.session);
+      if (!undone) { desk.say("There is no turn to take back."); return; }
+      const ran = [...new Set(undone.ran)].join(", ");
+      desk.say(`The last turn was taken back.${ran ? ` What it ran stays as it is: ${ran}.` : ""}`);
+      if (!desk.composing.text.value) desk.composing.text.value = undone.prompt;
+    },
+  },
+  {
+    name: "branch",
+    label: "New branch",
+    help: "/branch NAME: goes on beside what is there.",
+    group: "history",
+    enabled: atRest,
+    run: async (desk, rest) => {
+      await desk.sessions.branch(desk.session, rest);
+      desk.say(`This is the branch ${desk.conversation.session.value?.branch ?? rest} now.`);
+    },
+  },
+  {
+    name: "branches",
+    label: "Branches...",
+    help: "Show another one, or drop one.",
+    group: "history",
+    enabled: inSession,
+    run: (desk) => desk.open("branches"),
+  },
+  {
+    name: "compact",
+    label: "Make it shorter for the model",
+    help: "The model writes a summary of what was said first; you still see all of it.",
+    group: "history",
+    enabled: atRest,
+    run: async (desk) => {
+      desk.say("The model writes a summary of what was said first.");
+      const made = await desk.sessions.compact(desk.session);
+      desk.say(made ? "A summary stands for what was said first now." : "Nothing is old enough to be summed up.");
+    },
+  },
+  {
+    name: "clear",
+    label: "Clear...",
+    help: "Deletes all turns of this conversation.",
+    group: "history",
+    enabled: atRest,
+    run: (desk) => {
+      const { session } = desk;
+      const turns = desk.conversation.session.value?.turns ?? 0;
+      desk.asking.value = {
+        text: `Delete all turns (${turns}) of this conversation? This can not be undone.`,
+        yes: "Delete them",
+        run: () => desk.sessions.clear(session),
+      };
+    },
+  },
+  {
+    name: "export",
+    label: "Export as Markdown",
+    help: `/export ${Object.keys(FORMATS).join(" | ")}`,
+    group: "document",
+    enabled: withTurns,
+    run: async (desk, rest) => {
+      const format = rest || "markdown";
+      if (!(format in FORMATS)) { desk.say(`There is no format ${format}: ${Object.keys(FORMATS).join(", ")}.`); return; }
+      await desk.download(format as Format);
+    },
+  },
+  {
+    name: "export-all",
+    label: "Export everything",
+    help: "A document that can be imported again.",
+    group: "document",
+    enabled: withTurns,
+    run: (desk) => desk.download("agent-kernel"),
+  },
+  {
+    name: "import",
+    label: "Import...",
+    help: "A conversation from a document.",
+    group: "document",
+    enabled: (desk) => desk.sessions.takesDocuments,
+    run: (desk) => desk.open("import"),
+  },
+  {
+    name: "fix",
+    label: "Fix the last error",
+    help: "The cell and its error go along.",
+    group: "",
+    enabled: (desk) => (desk.conversation.notebook?.lastError?.value ?? null) !== null,
+    run: async (desk, rest) => {
+      desk.composing.takeAlong("error");
+      await desk.composing.send(rest || "Fix this error.");
+    },
+  },
+  {
+    name: "explain",
+    label: "Explain the active cell",
+    help: "The cell and its output go along.",
+    group: "",
+    enabled: (desk) => (desk.conversation.notebook?.activeCell.value ?? null) !== null,
+    run: async (desk, rest) => {
+      desk.composing.takeAlong("cell");
+      await desk.composing.send(rest || "Explain this cell and what it shows.");
+    },
+  },
+  {
+    name: "stop",
+    label: "Stop",
+    help: "Ends what runs.",
+    group: "",
+    enabled: (desk) => desk.conversation.running.value.length > 0,
+    run: (desk) => desk.conversation.stop(),
+  },
+  {
+    name: "model",
+    label: "Model...",
+    help: "Choose another one, or download one.",
+    group: "panel",
+    enabled: always,
+    run: (desk) => desk.open("model"),
+  },
+  {
+    name: "settings",
+    label: "What may run...",
+    help: "Permissions, trusted folders, keys of this panel.",
+    group: "panel",
+    enabled: always,
+    run: (desk) => desk.open("settings"),
+  },
+  {
+    name: "help",
+    label: "Help and keys",
+    help: "All commands and keys.",
+    group: "panel",
+    enabled: always,
+    run: (desk) => desk.open("help"),
+  },
+];

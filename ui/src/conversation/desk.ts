@@ -1,0 +1,161 @@
+/** What a person has around the conversation: the message being written, the sessions, the model, and which sheet lies
+ * on top of it. One for each panel. */
+import { effect, signal, untracked } from "@preact/signals";
+import { ApiError, type Close, type Transport } from "../transport/transport";
+import type { KernelVariable, Usage } from "../wire/sessions";
+import { commanded } from "./completion";
+import { COMMANDS, type Command } from "./commands";
+import { Composing } from "./composing";
+import type { Conversation } from "./conversation";
+import { Engine } from "./engine";
+import { FORMATS, Sessions, type Format } from "./sessions";
+
+export type Sheet = "" | "sessions" | "model" | "settings" | "help" | "branches" | "rename" | "import";
+
+/** Something that can not be taken back, before it is done. */
+export interface Question {
+  text: string;
+  yes: string;
+  run: () => Promise<void>;
+}
+
+export class Desk {
+  readonly composing: Composing;
+  readonly sessions: Sessions;
+  readonly engine: Engine;
+  readonly sheet = signal<Sheet>("");
+  readonly asking = signal<Question | null>(null);
+  readonly usage = signal<Usage | null>(null);
+  readonly variables = signal<readonly KernelVariable[]>([]);
+  /** Why the variables are not those of now; empty. */
+  readonly variablesProblem = signal("");
+  readonly #transport: Transport;
+  readonly #ends: Close[];
+
+  constructor(
+    transport: Transport,
+    readonly conversation: Conversation,
+  ) {
+    this.#transport = transport;
+    this.composing = new Composing(transport, conversation);
+    this.sessions = new Sessions(transport, conversation);
+    this.engine = new Engine(transport, conversation);
+    this.#ends = [
+      () => this.composing.close(),
+      effect(() => {
+        const id = conversation.session.value?.id ?? "";
+        const atRest = conversation.running.value.length === 0;
+        if (atRest) untracked(() => void this.#measure(id));
+      }),
+      effect(() => {
+        if (conversation.binding.value?.model.local) untracked(() => void this.engine.load());
+      }),
+    ];
+  }
+
+  close(): void {
+    for (const end of this.#ends) end();
+    void this.sessions.flush();
+  }
+
+  /** Id of the session that is shown; empty without one. */
+  get session(): string {
+    return this.conversation.session.value?.id ?? "";
+  }
+
+  open(sheet: Sheet): void {
+    this.asking.value = null;
+    this.sheet.value = sheet;
+  }
+
+  say(text: string): void {
+    this.conversation.said.value = text;
+  }
+
+  /** Errors of the server are shown as those of the conversation are. */
+  async run(command: Command, rest = ""): Promise<void> {
+    this.conversation.failure.value = null;
+    this.conversation.said.value = "";
+    try {
+      await command.run(this, rest);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.conversation.failure.value = error;
+    }
+  }
+
+  /** The text that is typed: a command is run, anything else is sent. A single word behind a `/` that is no command is
+   * a slip, and is not sent. */
+  async submit(): Promise<void> {
+    const { text } = this.composing;
+    const typed = commanded(text.value);
+    const command = typed && COMMANDS.find(({ name }) => name === typed.name);
+    if (typed && !command && !typed.rest) {
+      this.say(`There is no command /${typed.name}. /help shows all.`);
+    } else if (typed && command) {
+      if (!command.enabled(this)) { this.say(`/${command.name} has nothing to work on now.`); return; }
+      text.value = "";
+      await this.run(command, typed.rest.trim());
+    } else {
+      await this.composing.send();
+    }
+  }
+
+  async download(format: Format): Promise<void> {
+    const { session } = this.conversation;
+    if (!session.value) return;
+    const document = await this.sessions.exported(session.value.id, format);
+    const link = window.document.createElement("a");
+    link.href = URL.createObjectURL(document);
+    link.download =
+      (session.value.title.replace(/[^\p{L}\p{N} ._-]/gu, "").trim() || "session") + FORMATS[format].suffix;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  /** Those of the notebook's kernel, as of now if it is idle. */
+  async lookAtVariables(): Promise<void> {
+    const { query } = this.conversation;
+    if (!this.conversation.place.value.kernel) return;
+    try {
+      const { variables, problem } = await this.#transport.request<{ variables: KernelVariable[]; problem: string }>(
+        "GET",
+        `binding/variables?${query}`,
+      );
+      if (query !== this.conversation.query) return;
+      if (!problem) this.variables.value = variables;
+      this.variablesProblem.value = problem;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.variablesProblem.value = error.message;
+    }
+  }
+
+  /** With what the kernel says of it now; its line of the list if it is busy. */
+  async attachVariable(name: string): Promise<void> {
+    const line = this.variables.value.find((variable) => variable.name === name)?.summary ?? "";
+    this.composing.attachments.variable(name, line);
+    const query = `binding/variables?${this.conversation.query}&name=${encodeURIComponent(name)}`;
+    try {
+      const { variables } = await this.#transport.request<{ variables: KernelVariable[] }>("GET", query);
+      const attached = this.composing.attachments.all.value.some((one) => one.key === `variable ${name}`);
+      if (variables[0] && attached) this.composing.attachments.variable(name, variables[0].summary);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+    }
+  }
+
+  /** How much of the model's context the session takes; a server that can not tell leaves it open. */
+  async #measure(id: string): Promise<void> {
+    if (!id) {
+      this.usage.value = null;
+      return;
+    }
+    try {
+      const usage = await this.sessions.usage(id);
+      if (id === this.session) this.usage.value = usage;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+    }
+  }
+}
