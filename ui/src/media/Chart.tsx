@@ -1,0 +1,38 @@
+/** A chart that is data: who draws it is the notebook, which has what it needs. Here it is offered to it. */
+import { useContext, useState } from "preact/hooks";
+import { Icon } from "../markdown/Icon";
+import { Around } from "../view/surroundings";
+import { JsonTree } from "./JsonTree";
+
+const MAX_INSERTED = 200_000;
+
+export function Chart({ mime, text, value, alt }: { mime: string; text: string; value: unknown; alt: string }) {
+  const notebook = useContext(Around)?.host.notebook;
+  const [said, say] = useState("");
+  const open = () => {
+    notebook?.insert(cellOf(mime, text), "below").then(
+      () => say("Run the new cell to see it."),
+      (error: unknown) => say(error instanceof Error ? error.message : "That did not work."),
+    );
+  };
+  return (
+    <div class="ak-chart">
+      <p>
+        {mime.includes("plotly") ? "A Plotly chart" : "A Vega chart"}: {alt}
+      </p>
+      {notebook?.bound.value && text.length <= MAX_INSERTED && (
+        <button type="button" class="ak-more" onClick={open}>
+          <Icon name="notebook" /> Open in the notebook
+        </button>
+      )}
+      <span role="status">{said}</span>
+      <JsonTree name="data" value={value} />
+    </div>
+  );
+}
+
+/** Python that displays it. A JSON text in quotes is one of Python too, and whatever it holds stays a text. */
+export function cellOf(mime: string, text: string): string {
+  const quoted = JSON.stringify(JSON.stringify(JSON.parse(text)));
+  return `import json\n\nfrom IPython.display import display\n\ndisplay({"${mime}": json.loads(${quoted})}, raw=True)`;
+}

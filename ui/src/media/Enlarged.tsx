@@ -1,0 +1,33 @@
+/** A picture as large as the page, until Escape, a click beside it or the button. */
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { Tool } from "./Player";
+
+export function Enlarged({
+  label,
+  children,
+  onEnd,
+}: {
+  label: string;
+  children: ComponentChildren;
+  onEnd: () => void;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog
+      ref={dialog}
+      class="ak-enlarged"
+      aria-label={label}
+      onClose={onEnd}
+      onKeyDown={(event) => event.stopPropagation()} // keys of the notebook are not meant
+      onClick={(event) => event.target === event.currentTarget && event.currentTarget.close()}
+    >
+      <div class="ak-media-bar">
+        <span>{label}</span>
+        <Tool icon="close" label="Close" onClick={() => dialog.current?.close()} />
+      </div>
+      {children}
+    </dialog>
+  );
+}

@@ -1,0 +1,56 @@
+/** All media of one call. Pictures that follow each other may be watched as a film, if a person says so. */
+import { useContext, useEffect, useState } from "preact/hooks";
+import { Around } from "../view/surroundings";
+import type { Medium } from "../wire/events";
+import { use } from "./bytes";
+import { filmOfPictures, type Film } from "./film";
+import { lookOf } from "./kinds";
+import { Media } from "./Media";
+import { Player } from "./Player";
+
+const FILM_FROM = 3;
+
+export function Gallery({ media, session, alt = "" }: { media: readonly Medium[]; session: string; alt?: string }) {
+  const pictures = media.filter((medium) => lookOf(medium.mime) === "picture");
+  const [asFilm, setAsFilm] = useState(false);
+  const many = pictures.length >= FILM_FROM && new Set(pictures.map((picture) => picture.mime)).size === 1;
+  const single = asFilm ? media.filter((medium) => !pictures.includes(medium)) : media;
+  return (
+    <div class="ak-gallery">
+      {many && (
+        <button type="button" class="ak-more" aria-pressed={asFilm} onClick={() => setAsFilm(!asFilm)}>
+          {asFilm ? "Show them one below the other" : `Play the ${pictures.length} pictures as a film`}
+        </button>
+      )}
+      {asFilm && <Frames pictures={pictures} session={session} alt={alt || "Pictures of one call"} />}
+      {single.map((medium, number) => (
+        <Media
+          key={`${medium.hash ?? "inline"}-${number}`}
+          medium={medium}
+          session={session}
+          alt={alt && media.length > 1 ? `${alt} (${number + 1} of ${media.length})` : alt}
+        />
+      ))}
+    </div>
+  );
+}
+
+function Frames({ pictures, session, alt }: { pictures: readonly Medium[]; session: string; alt: string }) {
+  const transport = useContext(Around)?.host.transport;
+  const [film, setFilm] = useState<Film | null>(null);
+  const names = pictures.map((picture) => picture.hash ?? "").join();
+  useEffect(() => {
+    if (!transport) return;
+    const used = pictures.map((picture) => use(transport, session, picture));
+    let current = true;
+    Promise.all(used.map((one) => one.blob)).then(
+      (blobs) => current && setFilm(filmOfPictures(blobs)),
+      () => undefined, // each picture says what is wrong with it
+    );
+    return () => {
+      current = false;
+      for (const one of used) one.end();
+    };
+  }, [transport, session, names]);
+  return film ? <Player film={film} alt={alt} /> : <div class="ak-media-space">{alt}</div>;
+}

@@ -1,0 +1,31 @@
+/** JSON that opens level by level; nothing is drawn before it is opened. */
+import { useSignal } from "@preact/signals";
+
+const MAX_ENTRIES = 100;
+const MAX_TEXT = 300;
+
+export function JsonTree({ value, name = "" }: { value: unknown; name?: string }) {
+  const open = useSignal(false);
+  const label = name ? `${name}: ` : "";
+  if (typeof value !== "object" || value === null) {
+    const text = JSON.stringify(value) as string | undefined;
+    return (
+      <div class="ak-json">
+        {label}
+        <code>{(text ?? "").slice(0, MAX_TEXT)}</code>
+      </div>
+    );
+  }
+  const entries = Object.entries(value as Record<string, unknown>);
+  return (
+    <details class="ak-json" onToggle={(event) => (open.value = event.currentTarget.open)}>
+      <summary>
+        {label}
+        {Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`}
+      </summary>
+      {open.value &&
+        entries.slice(0, MAX_ENTRIES).map(([key, inner]) => <JsonTree key={key} name={key} value={inner} />)}
+      {open.value && entries.length > MAX_ENTRIES && <p>{entries.length - MAX_ENTRIES} more</p>}
+    </details>
+  );
+}

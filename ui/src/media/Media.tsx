@@ -1,0 +1,107 @@
+/** What a call showed or a person sent, drawn by its type; fetched when it comes into sight. */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Markdown } from "../markdown/Markdown";
+import type { Medium } from "../wire/events";
+import { Chart } from "./Chart";
+import { JsonTree } from "./JsonTree";
+import { describe, fileName, lookOf } from "./kinds";
+import { useBytes, useNear } from "./loaded";
+import "./media.css";
+import { Picture } from "./Picture";
+import { Tool } from "./Player";
+import { clean, Svg } from "./Svg";
+import { HtmlTable, isRows, Table } from "./Table";
+
+const MAX_TEXT = 100_000;
+const MAX_READ = 8 << 20;
+
+interface Shown {
+  medium: Medium;
+  session: string;
+  /** What is to be seen, for who can not see it. */
+  alt?: string;
+}
+
+export function Media({ medium, session, alt = "" }: Shown) {
+  const place = useRef<HTMLElement>(null);
+  const loaded = useBytes(medium, session, useNear(place).ever);
+  const label = alt || describe(medium.mime, medium.size ?? 0);
+  return (
+    <figure class="ak-media" data-mime={medium.mime} ref={place} aria-busy={loaded.state === "waiting"}>
+      {loaded.state === "waiting" && <div class="ak-media-space">{label}</div>}
+      {loaded.state === "failed" && (
+        <p class="ak-media-note">
+          {label}: {loaded.reason}
+        </p>
+      )}
+      {loaded.state === "there" && (
+        <>
+          <Bytes blob={loaded.blob} mime={medium.mime} alt={label} />
+          <div class="ak-media-bar ak-media-save">
+            <Tool icon="save" label="Save as a file" onClick={() => void save(loaded.blob, medium)} />
+          </div>
+        </>
+      )}
+    </figure>
+  );
+}
+
+function Bytes({ blob, mime, alt }: { blob: Blob; mime: string; alt: string }) {
+  const look = lookOf(mime);
+  const text = useText(look === "picture" || look === "unknown" || blob.size > MAX_READ ? null : blob);
+  if (look === "picture") return <Picture blob={blob} mime={mime} alt={alt} />;
+  if (text === null) return <p class="ak-media-note">{alt}</p>;
+  switch (look) {
+    case "svg":
+      return <Svg text={text} alt={alt} />;
+    case "html":
+      return <HtmlTable html={text} label={alt} />;
+    case "markdown":
+      return <Markdown text={text} done={true} />;
+    case "table":
+    case "chart":
+    case "json":
+      return <Structured look={look} mime={mime} text={text} alt={alt} />;
+    default:
+      return <pre class="ak-media-text">{text.slice(0, MAX_TEXT)}</pre>;
+  }
+}
+
+function Structured({ look, mime, text, alt }: { look: string; mime: string; text: string; alt: string }) {
+  const value = useMemo(() => read(text), [text]);
+  if (value === undefined) return <pre class="ak-media-text">{text.slice(0, MAX_TEXT)}</pre>;
+  if (look === "table" && isRows(value)) return <Table rows={value} label={alt} />;
+  if (look === "chart") return <Chart mime={mime} text={text} value={value} alt={alt} />;
+  return <JsonTree value={value} />;
+}
+
+function read(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function useText(blob: Blob | null): string | null {
+  const [text, setText] = useState<string | null>(null);
+  useEffect(() => {
+    let current = true;
+    void blob?.text().then((read) => current && setText(read));
+    return () => {
+      current = false;
+    };
+  }, [blob]);
+  return text;
+}
+
+/** What a browser would run when the file is opened is saved as it was shown here. */
+async function save(blob: Blob, { mime, hash = "" }: Medium): Promise<void> {
+  const look = lookOf(mime);
+  const kept = look === "svg" ? new Blob([clean(await blob.text())]) : blob;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([kept], { type: "application/octet-stream" }));
+  link.download = look === "html" ? fileName("text/plain", hash) : fileName(mime, hash);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

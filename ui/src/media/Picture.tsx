@@ -1,0 +1,57 @@
+/** A picture of bytes; one that moves gets a player. Bytes of a type that is not listed are never shown as one. */
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { Enlarged } from "./Enlarged";
+import { filmOf, type Film } from "./film";
+import { isAnimated } from "./kinds";
+import { useAddress } from "./loaded";
+import { Player, Still } from "./Player";
+
+export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: string }) {
+  const typed = useTyped(blob, mime);
+  const address = useAddress(typed);
+  const film = useFilm(typed, mime);
+  const [large, setLarge] = useState(false);
+  const [broken, setBroken] = useState(false);
+  if (broken) return <p class="ak-media-note">This picture can not be shown: {alt}</p>;
+  if (!address || film === "unread") return null;
+  if (film === "no frames") return <Still address={address} alt={alt} />;
+  if (film) return <Player film={film} alt={alt} />;
+  return (
+    <>
+      <button type="button" class="ak-picture-button" title="Enlarge" onClick={() => setLarge(true)}>
+        <img src={address} alt={alt} onError={() => setBroken(true)} />
+      </button>
+      {large && (
+        <Enlarged label={alt} onEnd={() => setLarge(false)}>
+          <img src={address} alt={alt} />
+        </Enlarged>
+      )}
+    </>
+  );
+}
+
+/** The server hands out bytes without a type. */
+function useTyped(blob: Blob, mime: string): Blob {
+  return useMemo(() => new Blob([blob], { type: mime }), [blob, mime]);
+}
+
+/** Null for a picture that does not move. */
+function useFilm(blob: Blob, mime: string): Film | null | "unread" | "no frames" {
+  const [film, setFilm] = useState<Film | null | "unread" | "no frames">("unread");
+  useEffect(() => {
+    let current = true;
+    let made: Film | null = null;
+    const read = async () => {
+      const moves = mime !== "image/svg+xml" && isAnimated(new Uint8Array(await blob.arrayBuffer()));
+      made = moves ? await filmOf(blob, mime) : null;
+      if (current) setFilm(moves ? (made ?? "no frames") : null);
+      else made?.close();
+    };
+    read().catch(() => current && setFilm(null));
+    return () => {
+      current = false;
+      made?.close();
+    };
+  }, [blob]);
+  return film;
+}

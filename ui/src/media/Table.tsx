@@ -1,0 +1,67 @@
+/** Tables: rows of values, or HTML reduced to a table, in a box that scrolls. */
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { sanitised } from "../markdown/sanitised";
+
+const MAX_HTML = 1_000_000;
+const MAX_ROWS = 200;
+
+export interface Rows {
+  columns: { name: string; type: string }[];
+  index: unknown[];
+  rows: unknown[][];
+  shape: number[];
+}
+
+export function isRows(value: unknown): value is Rows {
+  if (typeof value !== "object" || value === null) return false;
+  const { columns, index, rows, shape } = value as Partial<Rows>;
+  return [columns, index, rows, shape].every(Array.isArray) && (rows ?? []).every(Array.isArray);
+}
+
+export function Table({ rows: { columns, index, rows, shape }, label }: { rows: Rows; label: string }) {
+  const shown = rows.slice(0, MAX_ROWS);
+  const [height = rows.length, width = columns.length] = shape;
+  return (
+    <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0}>
+      <table>
+        <caption>
+          {shown.length < height ? `${shown.length} of ${height} rows` : `${height} rows`}, {width} columns
+        </caption>
+        <thead>
+          <tr>
+            {index.length > 0 && <td />}
+            {columns.map((column, number) => (
+              <th key={number} scope="col" title={inWords(column.type)}>
+                {inWords(column.name)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((row, number) => (
+            <tr key={number}>
+              {index.length > 0 && <th scope="row">{inWords(index[number])}</th>}
+              {row.map((value, column) => (
+                <td key={column} class={typeof value === "number" ? "ak-right" : ""}>
+                  {inWords(value)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function HtmlTable({ html, label }: { html: string; label: string }) {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => place.current?.replaceChildren(sanitised(html, "table")), [html]);
+  if (html.length > MAX_HTML) return <p class="ak-media-note">This table is too large to be shown here.</p>;
+  return <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0} ref={place} />;
+}
+
+function inWords(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

@@ -1,0 +1,67 @@
+/** The bytes of media, each fetched once per page however often it is shown. What nobody shows any more is given up
+ * when all together are too much. */
+import type { Transport } from "../transport/transport";
+import type { Medium } from "../wire/events";
+
+const MAX_UNUSED = 64 << 20;
+
+interface Kept {
+  blob: Promise<Blob>;
+  size: number;
+  users: number;
+}
+
+/** One for each way to the server; in order of use. */
+const stores = new WeakMap<Transport, Map<string, Kept>>();
+
+export interface Use {
+  blob: Promise<Blob>;
+  /** Once, when it is not shown any more. */
+  end(): void;
+}
+
+/** Rejects with ApiError, or Error for a medium that has neither bytes nor a name. */
+export function use(transport: Transport, session: string, medium: Medium): Use {
+  const store = stores.get(transport) ?? new Map<string, Kept>();
+  stores.set(transport, store);
+  const key = medium.hash ?? `inline ${medium.mime} ${medium.data ?? ""}`;
+  const kept = store.get(key) ?? { blob: load(transport, session, medium), size: medium.size ?? 0, users: 0 };
+  kept.users++;
+  store.delete(key);
+  store.set(key, kept);
+  kept.blob.then(
+    (blob) => (kept.size = blob.size),
+    () => store.get(key) === kept && store.delete(key), // the next one tries again
+  );
+  let ended = false;
+  return {
+    blob: kept.blob,
+    end() {
+      if (ended) return;
+      ended = true;
+      kept.users--;
+      giveUp(store);
+    },
+  };
+}
+
+async function load(transport: Transport, session: string, { data, hash }: Medium): Promise<Blob> {
+  if (data) return new Blob([decoded(data)]);
+  if (!hash || !/^[0-9a-f]{64}$/.test(hash)) throw new Error("This medium was not kept.");
+  return await transport.bytes(`sessions/${encodeURIComponent(session)}/blobs/${hash}`);
+}
+
+export function decoded(base64: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+}
+
+function giveUp(store: Map<string, Kept>): void {
+  let unused = 0;
+  for (const kept of store.values()) if (kept.users === 0) unused += kept.size;
+  for (const [key, kept] of store) {
+    if (unused <= MAX_UNUSED) return;
+    if (kept.users > 0) continue;
+    store.delete(key);
+    unused -= kept.size;
+  }
+}

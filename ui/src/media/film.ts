@@ -1,0 +1,49 @@
+/** Frames of a picture that moves, or of several pictures, one at a time. */
+
+export interface Frame {
+  image: CanvasImageSource;
+  width: number;
+  height: number;
+  /** How long it is shown. */
+  ms: number;
+  close(): void;
+}
+
+export interface Film {
+  count: number;
+  /** Counted from 0. Rejects for what can not be read. */
+  frame(number: number): Promise<Frame>;
+  close(): void;
+}
+
+const PACE_MS = 200;
+const SLOWEST_MS = 20;
+const MAX_FRAMES = 2_000;
+
+/** Null where the browser shows such pictures but does not hand out their frames. */
+export async function filmOf(blob: Blob, mime: string): Promise<Film | null> {
+  if (typeof ImageDecoder === "undefined" || !(await ImageDecoder.isTypeSupported(mime))) return null;
+  const decoder = new ImageDecoder({ type: mime, data: await blob.arrayBuffer() });
+  await decoder.completed;
+  const count = decoder.tracks.selectedTrack?.frameCount ?? 1;
+  return {
+    count: Math.min(count, MAX_FRAMES),
+    async frame(frameIndex) {
+      const { image } = await decoder.decode({ frameIndex });
+      const ms = Math.max(SLOWEST_MS, (image.duration ?? 0) / 1_000 || PACE_MS);
+      return { image, width: image.displayWidth, height: image.displayHeight, ms, close: () => image.close() };
+    },
+    close: () => decoder.close(),
+  };
+}
+
+export function filmOfPictures(pictures: readonly Blob[]): Film {
+  return {
+    count: pictures.length,
+    async frame(number) {
+      const image = await createImageBitmap(pictures[number] ?? new Blob());
+      return { image, width: image.width, height: image.height, ms: PACE_MS, close: () => image.close() };
+    },
+    close: () => undefined,
+  };
+}

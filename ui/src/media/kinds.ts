@@ -1,0 +1,76 @@
+/** How each type of media is shown, and what a file of it is called. */
+
+export type Look = "picture" | "svg" | "table" | "html" | "chart" | "json" | "markdown" | "text" | "unknown";
+
+const PICTURES: Record<string, string> = {
+  "image/png": "png",
+  "image/jpeg": "jpg",
+  "image/gif": "gif",
+  "image/webp": "webp",
+};
+const OTHERS: Record<string, [Look, string]> = {
+  "image/svg+xml": ["svg", "svg"],
+  "application/vnd.agent-kernel.table+json": ["table", "json"],
+  "text/html": ["html", "html"],
+  "application/vnd.plotly.v1+json": ["chart", "json"],
+  "application/json": ["json", "json"],
+  "application/geo+json": ["json", "geojson"],
+  "text/markdown": ["markdown", "md"],
+  "text/plain": ["text", "txt"],
+  "text/csv": ["text", "csv"],
+  "text/latex": ["text", "tex"],
+};
+const VEGA = /^application\/vnd\.vega(?:lite)?\.v\d+\+json$/;
+
+export function lookOf(mime: string): Look {
+  if (Object.hasOwn(PICTURES, mime)) return "picture";
+  if (VEGA.test(mime)) return "chart";
+  return Object.hasOwn(OTHERS, mime) ? (OTHERS[mime]?.[0] ?? "unknown") : "unknown";
+}
+
+export function fileName(mime: string, hash: string): string {
+  const suffix = PICTURES[mime] ?? (VEGA.test(mime) ? "json" : (OTHERS[mime]?.[1] ?? "bin"));
+  return `${lookOf(mime)}-${hash.slice(0, 8) || "new"}.${suffix}`;
+}
+
+/** In words, for who can not see it. */
+export function describe(mime: string, size: number): string {
+  const kind = mime.replace(/^(?:image|application|text)\//, "").replace(/^vnd\./, "");
+  return size > 0 ? `${kind}, ${inUnits(size)}` : kind;
+}
+
+export function inUnits(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} bytes`;
+  return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+/** Whether the bytes of a picture hold more than one frame: a GIF with two images, a PNG or WebP that says so. */
+export function isAnimated(bytes: Uint8Array): boolean {
+  const head = String.fromCharCode(...bytes.subarray(0, 4));
+  if (head === "GIF8") return gifFrames(bytes) > 1;
+  const start = String.fromCharCode(...bytes.subarray(0, 200));
+  if (head === "RIFF") return start.includes("ANIM");
+  return start.includes("acTL");
+}
+
+/** Counted to two. Walks the blocks: their bytes may hold anything. */
+function gifFrames(bytes: Uint8Array): number {
+  const flags = bytes[10] ?? 0;
+  let at = 13 + (flags & 0x80 ? 3 << ((flags & 7) + 1) : 0);
+  let found = 0;
+  while (at < bytes.length && found < 2) {
+    const block = bytes[at];
+    if (block === 0x21) {
+      at += 2;
+    } else if (block === 0x2c) {
+      found++;
+      const own = bytes[at + 9] ?? 0;
+      at += 11 + (own & 0x80 ? 3 << ((own & 7) + 1) : 0);
+    } else {
+      break;
+    }
+    while (bytes[at]) at += (bytes[at] ?? 0) + 1;
+    at++;
+  }
+  return found;
+}
