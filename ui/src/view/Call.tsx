@@ -1,17 +1,96 @@
+/** One call in one line; opened it shows what ran, what it printed and what came back. A question about it, pictures
+ * and files stand below the line: they are what a person looks for. */
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 import type { CallBlock } from "../turn/turn";
+import { duration, phrase, placed, statusOf } from "../turn/words";
 import { Approve } from "./Approve";
+import { Elapsed } from "./Elapsed";
+import { Files } from "./Files";
+import { Icon } from "./Icon";
+import { Output } from "./Output";
+import { revealed } from "./revealed";
+import { Review } from "./Review";
+import { Source } from "./Source";
 
-export function Call({ call }: { call: CallBlock; session: string }) {
+const LAST_LINES = 3;
+
+export function Call({ call, session }: { call: CallBlock; session: string }) {
+  const open = useSignal(false);
+  const row = useRef<HTMLDivElement>(null);
+  const sent = revealed.value?.call === call.id ? revealed.value : null;
+  useEffect(() => {
+    if (!sent) return;
+    open.value = true;
+    row.current?.scrollIntoView({ block: "nearest" });
+  }, [sent]);
+  const asks = call.approval && !call.approval.decision && !call.done;
   return (
-    <div class="ak-call" data-call={call.id} data-status={call.status}>
-      <details>
-        <summary>
-          {call.name} {call.status}
-        </summary>
-        <pre>{JSON.stringify(call.arguments, null, 2)}</pre>
-        <pre>{call.done ? call.result : call.output}</pre>
-      </details>
-      {call.approval && !call.approval.decision && !call.done && <Approve approval={call.approval} />}
+    <div class="ak-call" data-call={call.id} data-status={call.status} ref={row}>
+      <Row call={call} open={open.value} onToggle={() => (open.value = !open.value)} />
+      {open.value ? <Inside call={call} line={sent?.line ?? 0} /> : <Tail call={call} />}
+      {asks && call.approval && <Approve approval={call.approval} />}
+      {call.approval?.decision && <Decided decision={call.approval.decision} reason={call.approval.reason} />}
+      <Review call={call} />
+      {call.media.length > 0 && <p class="ak-quiet">{session && `${call.media.length} pictures`}</p>}
+      <Files files={call.files} />
     </div>
   );
 }
+
+function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggle: () => void }) {
+  const { kind, verb, target } = phrase(call);
+  const runs = !call.done && call.status === "running";
+  return (
+    <button type="button" class="ak-row" aria-expanded={open} onClick={onToggle} title={target}>
+      <Icon name={kind} />
+      <span class="ak-verb">{verb}</span> <code class="ak-target">{target}</code>{" "}
+      <span class="ak-place">{placed(call.where)}</span>{" "}
+      <span class="ak-status">
+        {statusOf(call)}
+        {call.seconds > 0 && ` · ${duration(call.seconds)}`} {runs && <Elapsed since={call.began} />}
+      </span>
+    </button>
+  );
+}
+
+/** The end of what a call prints while it runs, and of what it failed with. */
+function Tail({ call }: { call: CallBlock }) {
+  const failed = call.status === "error" || call.status === "timeout";
+  const text = call.done ? (failed ? call.result : "") : call.output;
+  if (!text.trim()) return null;
+  const lines = text
+    .trimEnd()
+    .split("\n")
+    .slice(failed ? -1 : -LAST_LINES);
+  return <Output text={lines.join("\n").slice(-1_000)} label="The end of its output" />;
+}
+
+function Inside({ call, line }: { call: CallBlock; line: number }) {
+  const code = call.arguments["code"] ?? call.arguments["source"];
+  const rest = Object.entries(call.arguments).filter(([, value]) => value !== code);
+  const text = call.done ? call.result || call.output : call.output;
+  return (
+    <div class="ak-inside">
+      {typeof code === "string" && <Source code={code} language="python" label="What ran" />}
+      {rest.length > 0 && (
+        <Source
+          code={rest.map(([name, value]) => `${name} = ${shown(value)}`).join("\n")}
+          language=""
+          label="Asked for"
+        />
+      )}
+      {text && <Output text={text} cut={call.cut} label={call.done ? "Result" : "Output so far"} line={line} />}
+      {call.done && !text && <p class="ak-quiet">It printed nothing.</p>}
+      {call.client && <p class="ak-quiet">Run by {call.client}.</p>}
+    </div>
+  );
+}
+
+function Decided({ decision, reason }: { decision: string; reason: string }) {
+  const said = decision === "approve" ? "You allowed it" : decision === "deny" ? "Denied" : "Not answered";
+  const why = reason.replace(/^(approved|denied)(: )?/, "");
+  return <p class="ak-decided">{why ? `${said}: ${why}` : said}.</p>;
+}
+
+const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));

@@ -1,46 +1,69 @@
+/** A question and its answer. A block that is finished is drawn once: as long as it is the same object, its part of the
+ * page is left alone. */
+import { useMemo } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
+import { grouped, type Reading } from "../turn/groups";
 import type { Block } from "../turn/turn";
 import { Call } from "./Call";
+import { Ended } from "./Ended";
+import { Files } from "./Files";
+import { Footer } from "./Footer";
+import { Notice } from "./Notice";
+import { Prompt } from "./Prompt";
+import { Readings } from "./Readings";
+import { Reasoning } from "./Reasoning";
+import { ReviewTurn } from "./Review";
+import { leftOut, Waiting } from "./Waiting";
 
 export function Turn({ entry }: { entry: Entry }) {
   const turn = entry.view.value;
+  const blocks = useMemo(() => grouped(turn.blocks), [turn.blocks]);
+  const left = turn.state === "open" ? "" : leftOut(turn);
   return (
-    <article class="ak-turn" data-turn={turn.id} data-state={turn.state}>
-      <div class="ak-prompt">{entry.prompt}</div>
-      {turn.blocks.map((block) => (
-        <BlockView key={block.id} block={block} session={turn.session} />
+    <article
+      class="ak-turn"
+      data-turn={turn.id}
+      data-state={turn.state}
+      tabIndex={-1}
+      aria-label={`Asked: ${entry.prompt.slice(0, 80)}`}
+      aria-busy={turn.state === "open"}
+    >
+      <Prompt entry={entry} />
+      {left && <p class="ak-quiet">{left}</p>}
+      {blocks.map((block) => (
+        <Shown key={block.id} block={block} session={turn.session} />
       ))}
-      {turn.waiting && <p class="ak-waiting">{turn.waiting}</p>}
-      {turn.error && (
-        <p class="ak-failure">
-          {turn.error.message} {turn.error.hint}
-        </p>
-      )}
-      {turn.state !== "open" && (
-        <footer class="ak-footer">
-          {turn.state === "committed" ? "" : `${turn.state}: ${turn.reason}`} {turn.usage["completion_tokens"] ?? 0}{" "}
-          tokens
-        </footer>
-      )}
+      <Files files={turn.files} />
+      <Waiting turn={turn} />
+      <Ended entry={entry} turn={turn} />
+      <ReviewTurn turn={turn} />
+      <Footer entry={entry} turn={turn} />
     </article>
   );
 }
 
-function BlockView({ block, session }: { block: Block; session: string }) {
+interface Part {
+  block: Block | Reading;
+  session: string;
+}
+
+function Shown({ block, session }: Part) {
+  const known = block.kind === "reading" ? block.calls.map((call) => call.id).join() : block;
+  return useMemo(() => drawn({ block, session }), [known, session]);
+}
+
+function drawn({ block, session }: Part) {
   switch (block.kind) {
     case "text":
       return <Markdown text={block.text} done={block.done} />;
     case "reasoning":
-      return (
-        <details class="ak-reasoning">
-          <summary>Reasoning</summary>
-          <Markdown text={block.text} done={block.done} />
-        </details>
-      );
+      return <Reasoning block={block} />;
     case "call":
       return <Call call={block} session={session} />;
     case "notice":
-      return <p class={`ak-notice ak-${block.level}`}>{block.text}</p>;
+      return <Notice block={block} />;
+    case "reading":
+      return <Readings reading={block} session={session} />;
   }
 }

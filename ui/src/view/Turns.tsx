@@ -1,24 +1,93 @@
-import { useSurroundings } from "./Panel";
+/** The conversation, its end in sight. Earlier turns come when somebody scrolls to them. Turns that are far away stay in
+ * the page, so that it can be searched, but are not laid out (`content-visibility`). */
+import { useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { Announcer } from "./Announcer";
+import { Icon } from "./Icon";
+import { Scroll } from "./scroll";
+import { useSurroundings } from "./surroundings";
 import { Turn } from "./Turn";
+import "./turns.css";
+import { useTurnKeys } from "./turnkeys";
 
 export function Turns() {
   const { conversation } = useSurroundings();
+  const log = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const scroll = useMemo(() => new Scroll(), []);
+  const entries = conversation.entries.value;
+  const first = entries[0]?.id;
+  const wasFirst = useRef(first);
+  if (wasFirst.current !== first) scroll.hold(); // the page is still as it was: what is drawn now comes after this
+  wasFirst.current = first;
+  useEffect(() => {
+    if (log.current && content.current) return scroll.attach(log.current, content.current);
+  }, []);
+  useLayoutEffect(() => scroll.release(), [first]);
+  const session = conversation.session.value?.id;
+  useEffect(() => scroll.toEnd(), [session, conversation.asked.value]);
+  useTurnKeys(log);
   const failure = conversation.failure.value;
   return (
-    <div class="ak-turns" role="log" aria-label="Conversation" tabIndex={0}>
-      {conversation.older.value && (
-        <button type="button" onClick={() => void conversation.loadOlder()}>
-          Earlier turns
+    <div class="ak-conversation">
+      <div class="ak-turns" role="log" aria-live="off" aria-label="Conversation" tabIndex={0} ref={log}>
+        <div ref={content}>
+          {conversation.older.value && <Older />}
+          {entries.map((entry) => (
+            <Turn key={entry.id} entry={entry} />
+          ))}
+          {failure && (
+            <p class="ak-failure" role="alert">
+              {failure.body.message} {failure.body.hint}
+            </p>
+          )}
+        </div>
+      </div>
+      {scroll.below.value && (
+        <button type="button" class="ak-below" onClick={() => scroll.toEnd()}>
+          <Icon name="down" /> New below
         </button>
       )}
-      {conversation.entries.value.map((entry) => (
-        <Turn key={entry.id} entry={entry} />
-      ))}
-      {failure && (
-        <p class="ak-failure" role="alert">
-          {failure.body.message} {failure.body.hint}
-        </p>
-      )}
+      <Announcer />
     </div>
+  );
+}
+
+/** Loads earlier turns when it comes into sight; it is a button for those who come by keyboard. */
+function Older() {
+  const { conversation } = useSurroundings();
+  const loading = useSignal(false);
+  const problem = useSignal("");
+  const place = useRef<HTMLButtonElement>(null);
+  const load = async () => {
+    if (loading.value) return;
+    loading.value = true;
+    problem.value = "";
+    try {
+      await conversation.loadOlder();
+    } catch (error) {
+      problem.value = error instanceof Error ? error.message : "They could not be loaded.";
+    }
+    loading.value = false;
+  };
+  useEffect(() => {
+    if (!place.current) return;
+    const sight = new IntersectionObserver((seen) => {
+      if (seen.some((one) => one.isIntersecting) && !problem.value) void load();
+    });
+    sight.observe(place.current);
+    return () => sight.disconnect();
+  }, [conversation.entries.value[0]?.id]);
+  return (
+    <p class="ak-older">
+      <button type="button" ref={place} disabled={loading.value} onClick={() => void load()}>
+        {loading.value ? "Loading" : "Earlier turns"}
+      </button>
+      {problem.value && (
+        <span class="ak-problem" role="alert">
+          {problem.value}
+        </span>
+      )}
+    </p>
   );
 }

@@ -1,0 +1,37 @@
+/** What is read aloud of a turn that runs: each part once, when it is finished; a question at once. */
+import { plainText } from "./printed";
+import type { Block, TurnView } from "./turn";
+import { phrase, placed, sentence, stateOf } from "./words";
+
+const SPOKEN = 1_000;
+
+export interface Announced {
+  text: string;
+  /** Somebody is waited for. */
+  urgent: boolean;
+}
+
+export function announced(before: TurnView, now: TurnView): Announced[] {
+  const was = new Map(before.blocks.map((block) => [block.id, block]));
+  const told = now.blocks.flatMap((block) => (was.get(block.id) === block ? [] : ofBlock(was.get(block.id), block)));
+  if (before.state === "open" && now.state !== "open") {
+    const reason = now.error?.message ?? (now.state === "committed" ? "" : now.reason);
+    told.push({ text: reason ? `${stateOf(now)}: ${reason}` : stateOf(now), urgent: now.state === "failed" });
+  }
+  return told;
+}
+
+function ofBlock(was: Block | undefined, block: Block): Announced[] {
+  if (block.kind === "call") {
+    const asks = (one: Block | undefined) => one?.kind === "call" && one.approval !== null && !one.approval.decision;
+    if (asks(block) && !asks(was) && !block.done) {
+      const { verb, target } = phrase(block);
+      const what = [verb, target, placed(block.where)].filter(Boolean).join(" ");
+      return [{ text: `Your answer is needed: ${what}? Alt+Enter goes there.`, urgent: true }];
+    }
+    return block.done && !was?.done ? [{ text: sentence(block), urgent: false }] : [];
+  }
+  if (!block.done || was?.done || block.kind === "reasoning") return [];
+  const text = block.kind === "text" ? plainText(block.text).slice(0, SPOKEN) : block.text;
+  return text.trim() ? [{ text, urgent: false }] : [];
+}

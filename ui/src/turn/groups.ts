@@ -1,0 +1,59 @@
+/** What stands in a line of its own: a block, or several calls in a row that only looked at something. */
+import type { Block, CallBlock } from "./turn";
+import { counted, reads } from "./words";
+
+export interface Reading {
+  kind: "reading";
+  id: string;
+  calls: readonly CallBlock[];
+}
+
+export function grouped(blocks: readonly Block[]): readonly (Block | Reading)[] {
+  const shown: (Block | Reading)[] = [];
+  let row: CallBlock[] = [];
+  const end = () => {
+    const [first] = row;
+    if (first) shown.push(row.length > 1 ? { kind: "reading", id: `reading-${first.id}`, calls: row } : first);
+    row = [];
+  };
+  for (const block of blocks) {
+    if (block.kind === "call" && reads(block) && block.media.length === 0) {
+      row.push(block);
+    } else {
+      end();
+      shown.push(block);
+    }
+  }
+  end();
+  return shown;
+}
+
+/** "Read 5 cells, 2 files, looked at variables". */
+export function summary({ calls }: Reading): string {
+  const named = (...names: string[]) => calls.filter((call) => names.includes(call.name));
+  const cells = named("read_cells").reduce((sum, call) => sum + cellsOf(call), 0);
+  const files = named("read_file", "read_skill").length;
+  const parts = [
+    cells > 0 && `read ${counted(cells, "cell")}`,
+    files > 0 && `read ${counted(files, "file")}`,
+    named("notebook_cells").length > 0 && "listed the cells",
+    named("list_files").length > 0 && "listed the files",
+    named("variables").length > 0 && "looked at variables",
+    named("last_error").length > 0 && "read the last error",
+    named("running").length > 0 && "looked at what runs",
+    named("recall").length > 0 && "looked into earlier conversations",
+  ].filter((part) => part !== false);
+  const all = parts.join(", ");
+  return all.charAt(0).toUpperCase() + all.slice(1);
+}
+
+/** How many cells "3, 5-8, In[4]" are; what is no number or range counts as one. */
+function cellsOf(call: CallBlock): number {
+  const asked = call.arguments["cells"];
+  if (typeof asked !== "string") return 1;
+  return asked.split(",").reduce((sum, part) => {
+    const range = /^\s*(\d+)\s*-\s*(\d+)\s*$/.exec(part);
+    const length = range ? Number(range[2]) - Number(range[1]) + 1 : 1;
+    return sum + Math.max(1, Math.min(length, 10_000));
+  }, 0);
+}

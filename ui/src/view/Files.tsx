@@ -1,0 +1,61 @@
+/** Files that a turn has made, each with its download. */
+import { useSignal } from "@preact/signals";
+import type { Facts } from "../wire/events";
+import { bytes } from "../turn/words";
+import { Icon } from "./Icon";
+import { useSurroundings } from "./surroundings";
+
+export function Files({ files }: { files: readonly Facts[] }) {
+  if (files.length === 0) return null;
+  return (
+    <ul class="ak-files" aria-label="Files">
+      {files.map((file) => (
+        <File key={text(file["id"])} file={file} />
+      ))}
+    </ul>
+  );
+}
+
+function File({ file }: { file: Facts }) {
+  const { host } = useSurroundings();
+  const problem = useSignal(text(file["code"]) && (text(file["message"]) || "It could not be kept."));
+  const name = text(file["name"]) || text(file["filename"]) || "file";
+  const size = typeof file["bytes"] === "number" ? bytes(file["bytes"]) : "";
+  const fetched = async () => {
+    problem.value = "";
+    try {
+      save(await host.transport.bytes(`files/${encodeURIComponent(text(file["id"]))}/content`), name);
+    } catch (error) {
+      problem.value = error instanceof Error ? error.message : "It could not be fetched.";
+    }
+  };
+  return (
+    <li>
+      <Icon name="file" />
+      <bdi class="ak-file-name">{name}</bdi> <span class="ak-quiet">{size}</span>
+      {!file["code"] && (
+        <button type="button" class="ak-tool" onClick={() => void fetched()} aria-label={`Download ${name}`}>
+          <Icon name="download" />
+          Download
+        </button>
+      )}
+      {problem.value && (
+        <span class="ak-problem" role="alert">
+          {problem.value}
+        </span>
+      )}
+    </li>
+  );
+}
+
+/** `download` takes a name and no path: a browser drops what is before the last slash. */
+function save(content: Blob, name: string): void {
+  const address = URL.createObjectURL(content);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");

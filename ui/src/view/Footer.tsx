@@ -1,0 +1,97 @@
+/** How a turn stands or ended, what it cost and changed, and what one can do with it. It has its place from the
+ * beginning, so that nothing moves when the turn ends. */
+import { useSignal } from "@preact/signals";
+import type { Entry } from "../conversation/conversation";
+import { copy } from "../markdown/clipboard";
+import { changes } from "../turn/changes";
+import type { TurnView } from "../turn/turn";
+import { counted, duration, stateOf } from "../turn/words";
+import { Elapsed } from "./Elapsed";
+import { useSurroundings } from "./surroundings";
+import { Versions } from "./Versions";
+
+export function Footer({ entry, turn }: { entry: Entry; turn: TurnView }) {
+  return (
+    <footer class="ak-footer">
+      <Facts turn={turn} />
+      <Actions entry={entry} turn={turn} />
+    </footer>
+  );
+}
+
+function Facts({ turn }: { turn: TurnView }) {
+  if (turn.state === "open") {
+    return (
+      <p class="ak-facts">
+        {stateOf(turn)} {turn.began > 0 && <Elapsed since={turn.began} />}
+      </p>
+    );
+  }
+  const changed = changes(turn);
+  return (
+    <p class="ak-facts" title={[turn.model, turn.local ? "local" : `sent to ${turn.host}`].filter(Boolean).join(", ")}>
+      {[turn.state === "committed" ? "" : stateOf(turn), ...cost(turn), ...changed].filter(Boolean).join(" · ")}
+    </p>
+  );
+}
+
+/** "1,203 tokens read (1,000 reused)", "45 written", "3.1 s". */
+export function cost({ usage }: TurnView): string[] {
+  const read = usage["prompt_tokens"] ?? 0;
+  const reused = usage["reused_tokens"] ?? 0;
+  const about = usage["estimated"] ? "about " : "";
+  return [
+    read > 0
+      ? `${about}${counted(read, "token")} read${reused > 0 ? ` (${reused.toLocaleString("en")} reused)` : ""}`
+      : "",
+    read > 0 ? `${(usage["completion_tokens"] ?? 0).toLocaleString("en")} written` : "",
+    duration(usage["seconds"] ?? 0),
+  ].filter(Boolean);
+}
+
+function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
+  const { conversation } = useSurroundings();
+  const said = useSignal("");
+  const over = turn.state !== "open";
+  const copied = () =>
+    copy(markdown(turn)).then(
+      () => (said.value = "Copied"),
+      (error: unknown) => (said.value = error instanceof Error ? error.message : "Not copied"),
+    );
+  return (
+    <div class="ak-actions">
+      <button
+        type="button"
+        class="ak-tool"
+        disabled={!over}
+        title="The answer, as Markdown"
+        onClick={() => void copied()}
+      >
+        {said.value || "Copy"}
+      </button>
+      <button
+        type="button"
+        class="ak-tool"
+        disabled={!over}
+        title="Change what was asked, and ask in this place"
+        onClick={() => (conversation.editing.value = entry)}
+      >
+        Edit
+      </button>
+      <button
+        type="button"
+        class="ak-tool"
+        disabled={!over}
+        title="Ask the same again in this place; this answer is kept"
+        onClick={() => void conversation.retry(entry)}
+      >
+        Retry
+      </button>
+      <Versions turn={turn} />
+    </div>
+  );
+}
+
+/** What the model said, without what it did. */
+export const markdown = (turn: TurnView): string =>
+  turn.blocks.flatMap((block) => (block.kind === "text" ? [block.text.trim()] : [])).join("\n\n");

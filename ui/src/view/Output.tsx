@@ -1,0 +1,60 @@
+/** What a program printed: plain text with a terminal's colours. Long output shows its end first. */
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { plainText, printed } from "../turn/printed";
+
+const SHOWN = 20_000;
+
+interface Shown {
+  text: string;
+  /** Characters before it that are not kept. */
+  cut?: number;
+  label: string;
+  /** Counts from 1; 0: none. */
+  line?: number;
+}
+
+export function Output({ text, cut = 0, label, line = 0 }: Shown) {
+  const all = useSignal(false);
+  const place = useRef<HTMLElement>(null);
+  const long = text.length > SHOWN && !all.value && line === 0;
+  const shown = long ? text.slice(-SHOWN) : text;
+  const pieces = useMemo(() => printed(shown), [shown]);
+  useEffect(() => place.current?.scrollIntoView({ block: "nearest" }), [line]);
+  return (
+    <div class="ak-output">
+      {long && (
+        <button type="button" class="ak-link" onClick={() => (all.value = true)}>
+          Show {(text.length - SHOWN).toLocaleString("en")} characters before
+        </button>
+      )}
+      {!long && cut > 0 && <p class="ak-quiet">{cut.toLocaleString("en")} characters before are not kept here.</p>}
+      <pre tabIndex={0} aria-label={label}>
+        {line > 0 ? (
+          <Lines text={shown} line={line} place={place} />
+        ) : (
+          pieces.map(({ text: piece, colour, bold }) =>
+            colour || bold ? <span class={`ak-${colour || "plain"} ${bold ? "ak-bold" : ""}`}>{piece}</span> : piece,
+          )
+        )}
+      </pre>
+    </div>
+  );
+}
+
+/** Without colours: one line stands out. */
+function Lines({ text, line, place }: { text: string; line: number; place: { current: HTMLElement | null } }) {
+  const lines = plainText(text).split("\n");
+  return (
+    <>
+      {lines
+        .slice(0, line - 1)
+        .map((one) => `${one}\n`)
+        .join("")}
+      <mark class="ak-flash" ref={place} tabIndex={-1}>
+        {lines[line - 1] ?? ""}
+      </mark>
+      {`\n${lines.slice(line).join("\n")}`}
+    </>
+  );
+}

@@ -1,0 +1,42 @@
+/** What was asked, with what went along. */
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Entry } from "../conversation/conversation";
+import { useSurroundings } from "./surroundings";
+
+export function Prompt({ entry }: { entry: Entry }) {
+  const { host } = useSurroundings();
+  const body = useRef<HTMLDivElement>(null);
+  const whole = useSignal(false);
+  const cut = useSignal(false);
+  useLayoutEffect(() => {
+    const { current } = body;
+    if (current && !whole.value) cut.value = current.scrollHeight > current.clientHeight + 1;
+  }, [entry.prompt]);
+  return (
+    <div class="ak-prompt">
+      {(entry.context.length > 0 || entry.cell) && (
+        <p class="ak-chips">
+          {entry.cell && host.notebook && (
+            <button type="button" class="ak-chip ak-tool" onClick={() => host.notebook?.reveal(entry.cell)}>
+              Asked in a cell: show it
+            </button>
+          )}
+          {entry.context.map((chip) => (
+            <span class="ak-chip" key={chip}>
+              <bdi>{chip}</bdi>
+            </span>
+          ))}
+        </p>
+      )}
+      <div class={`ak-asked-text ${whole.value ? "" : "ak-clamped"}`} dir="auto" ref={body}>
+        {entry.prompt}
+      </div>
+      {cut.value && (
+        <button type="button" class="ak-link" aria-expanded={whole.value} onClick={() => (whole.value = !whole.value)}>
+          {whole.value ? "Show less" : "Show all of it"}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,31 @@
+/** Several calls in a row that only looked at something: one line, which opens to theirs. */
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { summary, type Reading } from "../turn/groups";
+import { Call } from "./Call";
+import { Icon } from "./Icon";
+import { revealed } from "./revealed";
+
+export function Readings({ reading, session }: { reading: Reading; session: string }) {
+  const open = useSignal(false);
+  const sent = reading.calls.some((call) => call.id === revealed.value?.call);
+  useEffect(() => {
+    if (sent) open.value = true;
+  }, [sent]);
+  return (
+    <div class="ak-readings">
+      <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+        <Icon name="read" />
+        <span class="ak-verb">{summary(reading)}</span>
+        <span class="ak-status">done</span>
+      </button>
+      {open.value && (
+        <div class="ak-inside">
+          {reading.calls.map((call) => (
+            <Call key={call.id} call={call} session={session} />
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}

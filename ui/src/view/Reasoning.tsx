@@ -1,0 +1,26 @@
+/** What a model thought before it spoke: one line, until somebody wants to read it. */
+import { useSignal } from "@preact/signals";
+import { Markdown } from "../markdown/Markdown";
+import type { TextBlock } from "../turn/turn";
+import { duration } from "../turn/words";
+import { Elapsed } from "./Elapsed";
+import { Icon } from "./Icon";
+
+export function Reasoning({ block }: { block: TextBlock }) {
+  const open = useSignal(false);
+  const took = duration(block.ended - block.began);
+  return (
+    <div class="ak-reasoning">
+      <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+        <Icon name="reasoning" />
+        <span class="ak-verb">{block.done ? "Reasoning" : "Reasons"}</span>
+        <span class="ak-status">{block.done ? took : <Elapsed since={block.began} />}</span>
+      </button>
+      {open.value && (
+        <div class="ak-inside">
+          <Markdown text={block.text} done={block.done} />
+        </div>
+      )}
+    </div>
+  );
+}

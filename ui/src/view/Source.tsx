@@ -1,0 +1,29 @@
+/** Code that a person decides about or looks up: exactly what it is. Characters that would hide or reorder parts of it
+ * are shown by their numbers. */
+import type { ComponentChild } from "preact";
+import { Code } from "../markdown/Code";
+
+// Zero width, soft hyphen, marks of direction, and all below a space but tabs and newlines.
+const UNSEEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+export const hides = (code: string): boolean => code.search(UNSEEN) >= 0;
+
+export function Source({ code, language, label }: { code: string; language: string; label: string }) {
+  return (
+    <pre class="ak-source" tabIndex={0} aria-label={label}>
+      {hides(code) ? <code>{marked(code)}</code> : <Code code={code} language={language} />}
+    </pre>
+  );
+}
+
+export function marked(code: string): ComponentChild[] {
+  const parts: ComponentChild[] = [];
+  let from = 0;
+  for (const found of code.matchAll(UNSEEN)) {
+    const number = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    parts.push(code.slice(from, found.index), <mark class="ak-invisible">U+{number}</mark>);
+    from = found.index + found[0].length;
+  }
+  return [...parts, code.slice(from)];
+}

@@ -1,0 +1,60 @@
+/** Which of several answers to one question is shown, and the way to the others: each is on a branch. */
+import { useSignal } from "@preact/signals";
+import { ApiError } from "../transport/transport";
+import type { TurnView } from "../turn/turn";
+import { Icon } from "./Icon";
+import { useSurroundings } from "./surroundings";
+
+interface Listed {
+  versions: { turn: string; branch: string }[];
+}
+
+export function Versions({ turn }: { turn: TurnView }) {
+  const { conversation, host } = useSurroundings();
+  const problem = useSignal("");
+  const { version } = turn;
+  if (!version || version.count < 2) return null;
+  const to = async (step: number) => {
+    problem.value = "";
+    try {
+      const path = `turns/${turn.id}/versions?session=${encodeURIComponent(turn.session)}`;
+      const { versions } = await host.transport.request<Listed>("GET", path);
+      const other = versions[versions.findIndex((one) => one.turn === turn.id) + step];
+      if (other) await conversation.toBranch(other.branch);
+    } catch (error) {
+      problem.value = error instanceof ApiError ? error.message : "The branch could not be shown.";
+    }
+  };
+  return (
+    <span class="ak-versions" role="group" aria-label={`Version ${version.number} of ${version.count}`}>
+      <Arrow name="left" label="Version before" off={version.number <= 1} onClick={() => void to(-1)} />
+      <span title={`Branch ${version.branch}`}>
+        {version.number}/{version.count}
+      </span>
+      <Arrow name="right" label="Next version" off={version.number >= version.count} onClick={() => void to(1)} />
+      {problem.value && (
+        <span class="ak-problem" role="alert">
+          {problem.value}
+        </span>
+      )}
+    </span>
+  );
+}
+
+function Arrow({
+  name,
+  label,
+  off,
+  onClick,
+}: {
+  name: "left" | "right";
+  label: string;
+  off: boolean;
+  onClick: () => void;
+}) {
+  return (
+    <button type="button" class="ak-tool" aria-label={label} title={label} disabled={off} onClick={onClick}>
+      <Icon name={name} />
+    </button>
+  );
+}

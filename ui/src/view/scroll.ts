@@ -1,0 +1,67 @@
+/** Where the conversation stands in its window: at its end, and then it stays there while it grows; or where somebody
+ * reads, and then it does not move, whatever comes above or below. */
+import { signal } from "@preact/signals";
+
+/** Pixels from the end that still count as the end. */
+const NEAR = 40;
+
+export class Scroll {
+  /** There is something below that came while somebody read above. */
+  readonly below = signal(false);
+  #window: HTMLElement | null = null;
+  #atEnd = true;
+  #held: { element: Element; top: number } | null = null;
+  #sizes: ResizeObserver | null = null;
+
+  /** Both at once: the window that scrolls, and what is in it. */
+  attach(window: HTMLElement, content: HTMLElement): () => void {
+    this.#window = window;
+    const scrolled = () => {
+      this.#atEnd = distance(window) <= NEAR;
+      if (this.#atEnd) this.below.value = false;
+    };
+    window.addEventListener("scroll", scrolled, { passive: true });
+    this.#sizes = new ResizeObserver(() => this.settle());
+    this.#sizes.observe(content);
+    this.#sizes.observe(window);
+    this.settle();
+    return () => {
+      window.removeEventListener("scroll", scrolled);
+      this.#sizes?.disconnect();
+      this.#window = null;
+    };
+  }
+
+  /** The conversation is as long as it is now. */
+  settle(): void {
+    const window = this.#window;
+    if (!window || window.clientHeight === 0) return;
+    if (this.#atEnd) window.scrollTop = window.scrollHeight;
+    else if (distance(window) > NEAR) this.below.value = true;
+  }
+
+  toEnd(): void {
+    this.#atEnd = true;
+    this.below.value = false;
+    this.settle();
+  }
+
+  /** Something comes above: what is seen first now is put back to its place by `release`. */
+  hold(): void {
+    const window = this.#window;
+    if (!window || this.#atEnd) return;
+    const edge = window.getBoundingClientRect().top;
+    const first = [...window.querySelectorAll(".ak-turn")].find((turn) => turn.getBoundingClientRect().bottom > edge);
+    this.#held = first ? { element: first, top: first.getBoundingClientRect().top } : null;
+  }
+
+  release(): void {
+    const held = this.#held;
+    this.#held = null;
+    if (held?.element.isConnected && this.#window)
+      this.#window.scrollTop += held.element.getBoundingClientRect().top - held.top;
+  }
+}
+
+const distance = ({ scrollHeight, scrollTop, clientHeight }: HTMLElement): number =>
+  scrollHeight - scrollTop - clientHeight;
