@@ -4,11 +4,13 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { NotebookActions, type INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
+import { LabChanges } from "./changes";
 
 export class LabNotebook implements NotebookHost {
   readonly bound: Signal<Bound | null>;
   readonly activeCell: Signal<CellView | null>;
   readonly selectedCells: Signal<readonly CellView[]>;
+  readonly changes: LabChanges;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -18,6 +20,7 @@ export class LabNotebook implements NotebookHost {
     this.bound = signal<Bound | null>(null);
     this.activeCell = signal<CellView | null>(null);
     this.selectedCells = signal<readonly CellView[]>([]);
+    this.changes = new LabChanges(tracker, signal);
     tracker.currentChanged.connect(() => this.#attach());
     tracker.activeCellChanged.connect(() => this.#cells());
     tracker.selectionChanged.connect(() => this.#cells());

@@ -6,6 +6,7 @@ import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
 import { absent, isThere } from "./absent";
 import { Arrived } from "./arrived";
+import { Claims } from "./claims";
 import { base } from "./container";
 import { agentIcon } from "./icon";
 import { LabNotebook } from "./notebook";
@@ -81,8 +82,15 @@ export class Side extends Widget {
     const transport = new ServerTransport({ baseUrl, wsUrl, ...(appendToken ? { token } : {}) });
     const mounted = mount(this.node, { transport, notebook: new LabNotebook(this.app, this.tracker, signal) });
     const arrived = new Arrived(this.tracker, transport);
+    const claims = new Claims(this.tracker, transport);
     const unsaid = this.status?.follow(mounted.conversation);
-    const ends = [() => unsaid?.(), () => arrived.dispose(), () => mounted.unmount(), () => transport.close()];
+    const ends = [
+      () => unsaid?.(),
+      () => arrived.dispose(),
+      () => claims.dispose(),
+      () => mounted.unmount(),
+      () => transport.close(),
+    ];
     if (this.isDisposed) for (const end of ends) end();
     else this.#ends = ends;
     return mounted;

@@ -1,5 +1,6 @@
 /** The notebook that the panel is beside, as its host knows it. The panel asks; only the host touches the document. */
 import type { ReadonlySignal } from "@preact/signals";
+import type { Change } from "./changes";
 
 export interface Bound {
   /** Below the contents root; empty for a kernel without a notebook. */
@@ -19,6 +20,27 @@ export interface CellView {
   output: string;
 }
 
+/** How a change of the agent stands now: open (nobody has said yes to it), accepted, undone, touched (a person changed
+ * the cell since), gone (the cell), closed (the notebook is not open in this page). */
+export type Standing = "open" | "accepted" | "undone" | "touched" | "gone" | "closed";
+
+export interface Outcome {
+  change: Change;
+  done: boolean;
+  /** Why not. */
+  why: string;
+}
+
+/** The agent's changes of the open notebooks, reviewed and taken back. */
+export interface ChangeKeeper {
+  /** Grows when an open notebook changes: what was told of changes may be old then. */
+  readonly version: ReadonlySignal<number>;
+  standing(change: Change): Standing;
+  /** As one step that the notebook's own undo takes back; what a person touched since stays. */
+  undo(changes: readonly Change[]): Outcome[];
+  accept(changes: readonly Change[]): void;
+}
+
 export interface NotebookHost {
   /** The notebook in front, null without one. */
   readonly bound: ReadonlySignal<Bound | null>;
@@ -32,4 +54,6 @@ export interface NotebookHost {
   /** Gives the keyboard back to the notebook. */
   focus(): void;
   startKernel(): Promise<void>;
+  /** Absent where the host can not change cells. */
+  readonly changes?: ChangeKeeper;
 }

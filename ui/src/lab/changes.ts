@@ -1,0 +1,67 @@
+/** The agent's changes of the notebooks that are open in this page. A change is sought in the notebook it was made in, or
+ * in the one notebook that has its cell, if that was renamed since. */
+import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
+import type { Signal } from "@preact/signals";
+import type { ISharedNotebook } from "@jupyter/ydoc";
+import type { Change } from "../notebook/changes";
+import type { ChangeKeeper, Outcome, Standing } from "../notebook/notebook";
+import { CLOSED } from "../notebook/undo";
+import { accept, standing, undo } from "./edits";
+
+const TELL_AFTER_MS = 250;
+
+export class LabChanges implements ChangeKeeper {
+  readonly version: Signal<number>;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly tracker: INotebookTracker,
+    signal: <Value>(value: Value) => Signal<Value>,
+  ) {
+    this.version = signal(0);
+    const added = (_: unknown, panel: NotebookPanel) => {
+      panel.content.modelContentChanged.connect(this.#changed);
+      panel.disposed.connect(this.#changed);
+      void panel.context.ready.then(this.#changed);
+    };
+    tracker.widgetAdded.connect(added);
+    tracker.forEach((panel) => added(tracker, panel));
+  }
+
+  standing(change: Change): Standing {
+    const notebook = this.#notebookOf([change]);
+    return notebook ? standing(notebook, change) : "closed";
+  }
+
+  undo(changes: readonly Change[]): Outcome[] {
+    const notebook = this.#notebookOf(changes);
+    if (!notebook) return changes.map((change) => ({ change, done: false, why: CLOSED }));
+    return undo(notebook, changes);
+  }
+
+  accept(changes: readonly Change[]): void {
+    const notebook = this.#notebookOf(changes);
+    if (notebook) accept(notebook, changes);
+    this.#changed();
+  }
+
+  readonly #changed = (): void => {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.version.value++;
+    }, TELL_AFTER_MS);
+  };
+
+  #notebookOf(changes: readonly Change[]): ISharedNotebook | null {
+    const open: { path: string; notebook: ISharedNotebook }[] = [];
+    this.tracker.forEach((panel) => {
+      const notebook = panel.content.model?.sharedModel;
+      if (notebook && panel.context.isReady) open.push({ path: panel.context.localPath, notebook });
+    });
+    const named = open.find(({ path }) => path === changes[0]?.notebook);
+    if (named) return named.notebook;
+    const cells = new Set(changes.map((change) => change.cell));
+    const having = open.filter(({ notebook }) => notebook.cells.some((cell) => cells.has(cell.id)));
+    return having.length === 1 ? (having[0]?.notebook ?? null) : null;
+  }
+}

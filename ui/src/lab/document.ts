@@ -1,0 +1,83 @@
+/** An open notebook as the model is told of it: its cells as in a file, with short outputs, and where the person is. */
+import type { Cell } from "@jupyterlab/cells";
+import type { IOutput, MultilineString } from "@jupyterlab/nbformat";
+import type { NotebookPanel } from "@jupyterlab/notebook";
+import type { ISharedCodeCell } from "@jupyter/ydoc";
+import type { Facts, Json, Medium } from "../wire/events";
+
+const MAX_TEXT = 10_000;
+const MAX_OUTPUTS = 100;
+/** Of one call, in base64. */
+const MAX_MEDIA = 16 << 20;
+const SEEN = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const TEXTS = ["text/markdown", "text/plain", "text/latex", "application/json"];
+
+export function liveDocument(panel: NotebookPanel): Facts {
+  const { content } = panel;
+  return {
+    path: panel.context.localPath,
+    writable: isWritable(panel),
+    active: content.activeCell?.model.id ?? "",
+    selected: content.selectedCells.map((cell) => cell.model.id),
+    cells: content.widgets.map(cellAsTold),
+  };
+}
+
+export function isWritable(panel: NotebookPanel): boolean {
+  const { context } = panel;
+  return context.contentsModel?.writable !== false && !context.model.readOnly;
+}
+
+export function cellAsTold(cell: Cell): Facts {
+  const shared = cell.model.sharedModel;
+  const told: Facts = { id: shared.id, cell_type: shared.cell_type, source: shared.getSource() };
+  if (shared.cell_type !== "code") return told;
+  const code = shared as ISharedCodeCell;
+  return {
+    ...told,
+    execution_count: code.execution_count,
+    outputs: code.getOutputs().slice(0, MAX_OUTPUTS).map(short),
+  };
+}
+
+/** Pictures of outputs, as many as one answer may hold. */
+export function pictures(outputs: readonly IOutput[]): Medium[] {
+  const found = outputs.flatMap((output) => {
+    const data = bundle(output);
+    const mime = SEEN.find((seen) => data[seen] !== undefined);
+    return mime ? [{ mime, data: joined(data[mime]).replace(/\s/g, "") }] : [];
+  });
+  let room = MAX_MEDIA;
+  return found.filter(({ data }) => (room -= data.length) >= 0);
+}
+
+/** Text before HTML; pictures by their type and size. */
+function short(output: IOutput): Json {
+  if (output.output_type === "stream") return { ...(output as Facts), text: cut(joined(output["text"])) };
+  if (output.output_type === "error") {
+    const traceback = (output["traceback"] as string[] | undefined) ?? [];
+    return { ...(output as Facts), traceback: [cut(traceback.join("\n"))] };
+  }
+  const data = bundle(output);
+  const mime = TEXTS.find((text) => data[text] !== undefined);
+  const seen = Object.keys(data).filter((name) => name.startsWith("image/"));
+  const words = seen.map((name) => `[${name}, ${Math.round((joined(data[name]).length * 3) / 4)} bytes]`);
+  if (mime) words.push(cut(mime === "application/json" ? JSON.stringify(data[mime]) : joined(data[mime])));
+  else if (words.length === 0) words.push(...Object.keys(data).map((name) => `[${name}]`));
+  return { output_type: "display_data", metadata: {}, data: { "text/plain": words.join("\n") } };
+}
+
+const bundle = (output: IOutput): Record<string, unknown> =>
+  (output["data"] as Record<string, unknown> | undefined) ?? {};
+
+export function joined(text: unknown): string {
+  const lines = text as MultilineString | undefined;
+  return Array.isArray(lines) ? lines.join("") : typeof lines === "string" ? lines : "";
+}
+
+/** The beginning and the end. */
+function cut(text: string): string {
+  if (text.length <= MAX_TEXT) return text;
+  const half = MAX_TEXT / 2;
+  return `${text.slice(0, half)}\n... ${text.length - MAX_TEXT} characters left out ...\n${text.slice(-half)}`;
+}

@@ -1,0 +1,199 @@
+/** Changes of a live notebook, each one undoable step of its shared model. Whatever is asked is done only while the cell
+ * is as it was then; nothing here saves a file. */
+import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
+import type { Change } from "../notebook/changes";
+import type { Outcome, Standing } from "../notebook/notebook";
+import type { Facts, Json } from "../wire/events";
+
+export const TAG = "agent_kernel";
+
+/** Of a refusal; read by the model. */
+export class Refused extends Error {}
+
+export interface Made {
+  cell: string;
+  index: number;
+  kept?: Facts;
+}
+
+interface Tag {
+  turn: string;
+  call: string;
+  made?: boolean;
+  edited?: boolean;
+  accepted?: boolean;
+}
+
+export function insert(notebook: ISharedNotebook, given: Facts, origin: { turn: string; call: string }): Made {
+  const index = placeBelow(notebook, word(given["below"]));
+  const tag = { ...origin, made: true };
+  const made = notebook.insertCell(index, {
+    cell_type: word(given["type"]) || "code",
+    source: word(given["after"]),
+    metadata: { [TAG]: tag },
+  });
+  return { cell: made.id, index };
+}
+
+export function edit(notebook: ISharedNotebook, given: Facts, origin: { turn: string; call: string }): Made {
+  const { cell, index } = unchanged(notebook, given);
+  mayBe(cell, "editable", "edited");
+  const tag = tagOf(cell);
+  cell.transact(() => {
+    put(cell, word(given["after"]));
+    cell.setMetadata(TAG, { ...origin, ...(tag?.made ? { made: true } : { edited: true }) });
+  });
+  return { cell: cell.id, index };
+}
+
+export function remove(notebook: ISharedNotebook, given: Facts): Made {
+  const { cell, index } = unchanged(notebook, given);
+  mayBe(cell, "deletable", "deleted");
+  const kept = cell.toJSON() as Facts;
+  notebook.deleteCell(index);
+  return { cell: cell.id, index, kept };
+}
+
+export function move(notebook: ISharedNotebook, given: Facts): Made {
+  const { cell, index } = unchanged(notebook, given);
+  const id = cell.id;
+  const to = movedTo(index, placeBelow(notebook, word(given["below"])));
+  notebook.moveCell(index, to);
+  return { cell: id, index: to };
+}
+
+/** How a change stands in its notebook. */
+export function standing(notebook: ISharedNotebook, change: Change): Standing {
+  const { cell } = find(notebook, change.cell);
+  if (change.do === "delete") return cell ? "undone" : "open";
+  if (!cell) return "gone";
+  if (change.do === "move") return above(notebook, change.cell) === change.below ? "open" : "undone";
+  const source = cell.getSource();
+  if (change.do === "edit" && source === change.before) return "undone";
+  if (source !== change.after) return "touched";
+  return tagOf(cell)?.accepted ? "accepted" : "open";
+}
+
+export function accept(notebook: ISharedNotebook, changes: readonly Change[]): void {
+  notebook.transact(() => {
+    for (const change of changes) {
+      const { cell } = find(notebook, change.cell);
+      const tag = cell && tagOf(cell);
+      if (cell && tag && standing(notebook, change) === "open") cell.setMetadata(TAG, { ...tag, accepted: true });
+    }
+  }, false);
+}
+
+/** The last first, all of them one step; what a person touched since stays. In the order of `changes`. */
+export function undo(notebook: ISharedNotebook, changes: readonly Change[]): Outcome[] {
+  const outcomes: Outcome[] = [];
+  step(notebook, () => {
+    for (const change of changes.toReversed()) outcomes.unshift({ change, ...undone(notebook, change) });
+  });
+  return outcomes;
+}
+
+function undone(notebook: ISharedNotebook, change: Change): { done: boolean; why: string } {
+  const skip = (why: string) => ({ done: false, why });
+  if (change.lost) return skip(change.lost);
+  const { cell, index } = find(notebook, change.cell);
+  if (change.do === "delete") {
+    if (cell) return skip("it is there again already");
+    notebook.insertCell(placeAgain(notebook, change), restored(change));
+    return { done: true, why: "" };
+  }
+  if (!cell) return skip(change.do === "insert" ? "it is gone already" : "it was deleted since");
+  if (change.do === "move") {
+    if (above(notebook, change.cell) !== change.below) return skip("it was moved since");
+    if (change.from && !find(notebook, change.from).cell) return skip("the cell it stood below is gone");
+    notebook.moveCell(index, movedTo(index, placeBelow(notebook, change.from)));
+    return { done: true, why: "" };
+  }
+  const source = cell.getSource();
+  if (change.do === "edit" && source === change.before) return skip("it says again what it said before");
+  if (source !== change.after) return skip("you changed it since");
+  if (change.do === "insert") {
+    notebook.deleteCell(index);
+  } else {
+    put(cell, change.before);
+    cell.deleteMetadata(TAG);
+  }
+  return { done: true, why: "" };
+}
+
+function restored(change: Change): SharedCell.Cell {
+  const cell = change.kept ?? { cell_type: change.type || "code", source: change.before, metadata: {} };
+  return { ...cell, id: change.cell } as SharedCell.Cell;
+}
+
+function placeAgain(notebook: ISharedNotebook, change: Change): number {
+  if (!change.from) return 0;
+  const { index } = find(notebook, change.from);
+  return index < 0 ? Math.min(Math.max(change.index, 0), notebook.cells.length) : index + 1;
+}
+
+const word = (value: Json | undefined): string => (typeof value === "string" ? value : "");
+
+function find(notebook: ISharedNotebook, id: string): { cell: ISharedCell | null; index: number } {
+  const index = notebook.cells.findIndex((cell) => cell.id === id);
+  return { cell: notebook.cells[index] ?? null, index };
+}
+
+function above(notebook: ISharedNotebook, id: string): string {
+  return notebook.cells[find(notebook, id).index - 1]?.id ?? "";
+}
+
+/** `to` counts the places between cells, before the cell is taken out. */
+const movedTo = (from: number, to: number): number => (to > from ? to - 1 : to);
+
+/** The place below a cell; empty: the top. */
+function placeBelow(notebook: ISharedNotebook, id: string): number {
+  if (!id) return 0;
+  const { index } = find(notebook, id);
+  if (index < 0) throw new Refused(`Cell ${id} is gone; look at notebook_cells and name another place.`);
+  return index + 1;
+}
+
+function unchanged(notebook: ISharedNotebook, given: Facts): { cell: ISharedCell; index: number } {
+  const id = word(given["cell"]);
+  const { cell, index } = find(notebook, id);
+  if (!cell) throw new Refused(`Cell ${id} is gone; look at notebook_cells.`);
+  if (cell.getSource() !== given["before"]) {
+    throw new Refused(`Cell ${index} (${id}) was changed meanwhile, so nothing was done. Read it again: read_cells.`);
+  }
+  return { cell, index };
+}
+
+function mayBe(cell: ISharedCell, key: "editable" | "deletable", word: string): void {
+  if (cell.getMetadata(key) === false) throw new Refused(`The cell is marked as not to be ${word}; leave it as it is.`);
+}
+
+function tagOf(cell: ISharedCell): Tag | null {
+  const tag = cell.getMetadata(TAG) as unknown;
+  return tag !== null && typeof tag === "object" ? (tag as Tag) : null;
+}
+
+/** Only what differs: cursors and selections elsewhere in the cell stay. */
+function put(cell: ISharedCell, text: string): void {
+  const old = cell.getSource();
+  let head = 0;
+  while (head < old.length && head < text.length && old[head] === text[head]) head++;
+  let tail = 0;
+  const most = Math.min(old.length, text.length) - head;
+  while (tail < most && old.at(-1 - tail) === text.at(-1 - tail)) tail++;
+  if (isLow(old, old.length - tail) || isLow(text, text.length - tail)) tail = Math.max(0, tail - 1);
+  if (isLow(old, head) || isLow(text, head)) head--;
+  if (head < 0 || tail < 0) [head, tail] = [0, 0];
+  cell.updateSource(head, old.length - tail, text.slice(head, text.length - tail));
+}
+
+/** Whether a cut here would part the two halves of one character. */
+const isLow = (text: string, at: number): boolean => (text.charCodeAt(at) & 0xfc00) === 0xdc00;
+
+/** Not one step with what a person typed a moment before. */
+function step(notebook: ISharedNotebook, work: () => void): void {
+  const { undoManager } = notebook as { undoManager?: { stopCapturing(): void } };
+  undoManager?.stopCapturing();
+  notebook.transact(work);
+  undoManager?.stopCapturing();
+}

@@ -1,0 +1,98 @@
+/** What a turn changed in its notebook, as the details of its calls tell it: read from events and from the store alike,
+ * so nothing in it is taken on trust. Pure. */
+import type { CallBlock, TurnView } from "../turn/turn";
+import type { Facts, Json } from "../wire/events";
+
+export type Deed = "insert" | "edit" | "delete" | "move";
+
+export interface Change {
+  call: string;
+  turn: string;
+  do: Deed;
+  cell: string;
+  /** Where it was when the change was made. */
+  index: number;
+  /** The notebook's path then. */
+  notebook: string;
+  type: string;
+  before: string;
+  after: string;
+  /** The cell above it after the change, and before; empty: it was the first. Only for what inserts or moves. */
+  below: string;
+  from: string;
+  /** A deleted cell, as in a file. */
+  kept: Facts | null;
+  /** Why its texts are not there; then it can not be undone. */
+  lost: string;
+}
+
+const DEEDS: Record<string, Deed> = {
+  insert_cell: "insert",
+  edit_cell: "edit",
+  delete_cell: "delete",
+  move_cell: "move",
+};
+
+const text = (value: Json | undefined): string => (typeof value === "string" ? value : "");
+const facts = (value: Json | undefined): Facts | null =>
+  value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
+
+/** Null for a call that changed no cell (yet). */
+export function changeOf(call: Pick<CallBlock, "id" | "name" | "details">): Change | null {
+  const told = facts(call.details["change"]);
+  const deed = DEEDS[call.name];
+  if (!told || !deed || !text(told["cell"])) return null;
+  return {
+    call: call.id,
+    turn: text(told["turn"]),
+    do: deed,
+    cell: text(told["cell"]),
+    index: typeof told["index"] === "number" ? told["index"] : -1,
+    notebook: text(told["notebook"]),
+    type: text(told["type"]),
+    before: text(told["before"]),
+    after: text(told["after"]),
+    below: text(told["below"]),
+    from: text(told["from"]),
+    kept: facts(told["kept"]),
+    lost: text(told["lost"]),
+  };
+}
+
+export function changesOf(turn: TurnView): Change[] {
+  return calls(turn).flatMap((call) => changeOf(call) ?? []);
+}
+
+/** What an approval asks about, before it is made; null for anything but a change of cells. */
+export function askedChange(name: string, given: Facts): Pick<Change, "do" | "before" | "after"> | null {
+  const deed = DEEDS[name];
+  if (!deed || typeof given["diff"] !== "string") return null;
+  return { do: deed, before: text(given["before"]), after: text(given["after"]) };
+}
+
+/** Whether a person has said yes to exactly this. */
+export const wasAsked = (call: CallBlock): boolean => call.approval?.decision === "approve";
+
+/** A later change of the same turn that this one was only a step to. */
+export function later(turn: TurnView, change: Change): boolean {
+  const all = changesOf(turn);
+  const place = all.findIndex((other) => other.call === change.call);
+  return all.slice(place + 1).some((other) => other.cell === change.cell && other.do !== "move");
+}
+
+const RAN = new Set(["python", "run_cell", "run_cells"]);
+
+/** What an undo of the turn leaves as it is, in words. */
+export function effectsOf(turn: TurnView): string[] {
+  const done = calls(turn).filter((call) => call.done && !["denied"].includes(call.status));
+  const ran = done.filter((call) => RAN.has(call.name) && call.where === "live").length;
+  const files = calls(turn).flatMap((call) => call.files).length;
+  const words = [];
+  if (ran > 0)
+    words.push(`code that ran in the kernel (${ran === 1 ? "one call" : `${ran} calls`}), and its variables`);
+  if (files > 0) words.push(files === 1 ? "a file that was made" : `${files} files that were made`);
+  if (done.some((call) => call.name === "shell")) words.push("what commands did");
+  return words;
+}
+
+const calls = (turn: TurnView): CallBlock[] => turn.blocks.filter((block) => block.kind === "call");

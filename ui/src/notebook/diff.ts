@@ -1,0 +1,88 @@
+/** Two texts compared line by line, for a person. The shortest script of Myers' algorithm ("An O(ND) Difference Algorithm
+ * and Its Variations", 1986) between what both begin and end with; texts that have little in common are simply shown
+ * one after the other. */
+export interface Line {
+  kind: "same" | "gone" | "new";
+  text: string;
+  /** Numbers from 1; null on the side where the line is not. */
+  before: number | null;
+  after: number | null;
+}
+
+/** More differences than this are not looked for: time and memory grow with their square. */
+const MOST = 1_000;
+
+export function diff(before: string, after: string): Line[] {
+  const [a, b] = [lines(before), lines(after)];
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  let tail = 0;
+  while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
+  const [left, right] = [a.slice(head, a.length - tail), b.slice(head, b.length - tail)];
+  const found: Line[] = [];
+  let [x, y] = [0, 0];
+  const add = (kind: Line["kind"], text: string) => {
+    found.push({ kind, text, before: kind === "new" ? null : ++x, after: kind === "gone" ? null : ++y });
+  };
+  for (const text of a.slice(0, head)) add("same", text);
+  for (const [kind, text] of script(left, right)) add(kind, text);
+  for (const text of a.slice(a.length - tail)) add("same", text);
+  return found;
+}
+
+/** Without the lines further than `around` from a difference; null stands for those left out. */
+export function hunks(all: readonly Line[], around = 3): (Line | null)[] {
+  const near = all.map((_, place) => all.slice(Math.max(0, place - around), place + around + 1).some(isChange));
+  return all.flatMap((line, place) => (near[place] ? [line] : near[place - 1] || place === 0 ? [null] : []));
+}
+
+export function counts(all: readonly Line[]): { gone: number; new: number } {
+  return {
+    gone: all.filter((line) => line.kind === "gone").length,
+    new: all.filter((line) => line.kind === "new").length,
+  };
+}
+
+const isChange = (line: Line): boolean => line.kind !== "same";
+const lines = (text: string): string[] => (text === "" ? [] : text.split("\n"));
+
+function script(a: readonly string[], b: readonly string[]): [Line["kind"], string][] {
+  const trace = ends(a, b);
+  if (!trace)
+    return [...a.map((text) => ["gone", text] as const), ...b.map((text) => ["new", text] as const)].map(pair);
+  const back: [Line["kind"], string][] = [];
+  let [x, y] = [a.length, b.length];
+  for (let d = trace.length - 1; d >= 0; d--) {
+    const reached = trace[d] ?? new Map<number, number>();
+    const k = x - y;
+    const down = k === -d || (k !== d && far(reached, k - 1) < far(reached, k + 1));
+    const from = down ? k + 1 : k - 1;
+    const [fromX, fromY] = [far(reached, from), far(reached, from) - from];
+    while (x > Math.max(0, fromX) && y > Math.max(0, fromY)) {
+      back.push(["same", a[--x] ?? ""]);
+      y--;
+    }
+    if (d > 0) back.push(down ? ["new", b[--y] ?? ""] : ["gone", a[--x] ?? ""]);
+  }
+  return back.reverse();
+}
+
+const pair = ([kind, text]: readonly [Line["kind"], string]): [Line["kind"], string] => [kind, text];
+const far = (reached: ReadonlyMap<number, number>, k: number): number => reached.get(k) ?? -1;
+
+/** How far each diagonal was reached before step d = 0, 1, 2...; null: there are too many differences. */
+function ends(a: readonly string[], b: readonly string[]): Map<number, number>[] | null {
+  const reached = new Map<number, number>([[1, 0]]);
+  const trace: Map<number, number>[] = [];
+  for (let d = 0; d <= Math.min(a.length + b.length, MOST); d++) {
+    trace.push(new Map(reached));
+    for (let k = -d; k <= d; k += 2) {
+      const down = k === -d || (k !== d && far(reached, k - 1) < far(reached, k + 1));
+      let x = down ? far(reached, k + 1) : far(reached, k - 1) + 1;
+      while (x < a.length && x - k < b.length && a[x] === b[x - k]) x++;
+      reached.set(k, x);
+      if (x >= a.length && x - k >= b.length) return trace;
+    }
+  }
+  return null;
+}

@@ -1,0 +1,45 @@
+/** The changes of a whole turn taken back, and what that could not do, in words. */
+import type { TurnView } from "../turn/turn";
+import { changesOf, effectsOf } from "./changes";
+import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
+
+export interface Undone {
+  done: number;
+  skipped: Outcome[];
+  /** For a person, one sentence each. */
+  words: string[];
+}
+
+const ALREADY = new Set(["it says again what it said before", "it is gone already", "it is there again already"]);
+
+/** Whether there is anything that `undoTurn` could take back. */
+export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
+  const keeper = host?.changes;
+  return !!keeper && changesOf(turn).some((change) => takesBack(keeper, change));
+}
+
+/** Works on stored turns as on fresh ones. */
+export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
+  const changes = changesOf(turn);
+  const outcomes = host?.changes?.undo(changes) ?? changes.map((change) => ({ change, done: false, why: CLOSED }));
+  const done = outcomes.filter((outcome) => outcome.done);
+  const skipped = outcomes.filter((outcome) => !outcome.done && !ALREADY.has(outcome.why));
+  const cells = new Set(done.map((outcome) => outcome.change.cell)).size;
+  const left = effectsOf(turn);
+  return {
+    done: done.length,
+    skipped,
+    words: [
+      cells === 0 ? "Nothing was undone." : `Undone in ${cells === 1 ? "one cell" : `${cells} cells`}.`,
+      ...skipped.map(({ change, why }) => `Cell ${change.cell.slice(0, 8)} stays: ${why}.`),
+      ...(left.length > 0 ? [`Not undone: ${left.join("; ")}.`] : []),
+    ],
+  };
+}
+
+export const CLOSED = "its notebook is not open here";
+
+function takesBack(keeper: ChangeKeeper, change: ReturnType<typeof changesOf>[number]): boolean {
+  const standing = keeper.standing(change);
+  return standing === "open" || standing === "accepted";
+}

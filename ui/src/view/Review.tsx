@@ -1,0 +1,186 @@
+/** Changes of cells as a person reviews them: line by line before and after they are made, kept or taken back one by one
+ * or all of a turn. What the document looks like is asked of the host each time it changed. */
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { type Change, changeOf, changesOf, later, wasAsked } from "../notebook/changes";
+import { counts, diff, hunks } from "../notebook/diff";
+import type { ChangeKeeper, Standing } from "../notebook/notebook";
+import { canUndo, undoTurn } from "../notebook/undo";
+import type { CallBlock, TurnView } from "../turn/turn";
+import { marked } from "./Source";
+import { useSurroundings } from "./surroundings";
+import "./review.css";
+
+/** Lines drawn of one diff. */
+const MOST = 400;
+const SIGNS = { same: " ", gone: "-", new: "+" } as const;
+const SPOKEN = { same: "", gone: "removed: ", new: "added: " } as const;
+
+export function Diff({ before, after, label }: { before: string; after: string; label: string }) {
+  const lines = useMemo(() => hunks(diff(before, after)), [before, after]);
+  return (
+    <div class="ak-diff" role="group" aria-label={label} tabIndex={0}>
+      {lines.slice(0, MOST).map((line, place) =>
+        line ? (
+          <div key={place} class={`ak-line ak-line-${line.kind}`}>
+            <span class="ak-number" aria-hidden="true">
+              {line.after ?? line.before}
+            </span>
+            <span class="ak-sign" aria-hidden="true">
+              {SIGNS[line.kind]}
+            </span>
+            <code>
+              <span class="ak-unseen">{SPOKEN[line.kind]}</span>
+              {marked(line.text)}
+            </code>
+          </div>
+        ) : (
+          <div key={place} class="ak-line ak-left-out">
+            unchanged lines
+          </div>
+        ),
+      )}
+      {lines.length > MOST && <div class="ak-line ak-left-out">{lines.length - MOST} more lines</div>}
+      {lines.length === 0 && <div class="ak-line ak-left-out">The text stays as it is.</div>}
+    </div>
+  );
+}
+
+/** Below the row of a call that changed a cell; nothing for other calls. */
+export function Review({ call }: { call: CallBlock }) {
+  const change = useMemo(() => changeOf(call), [call]);
+  return change && <Reviewed call={call} change={change} />;
+}
+
+function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
+  const { conversation, host } = useSurroundings();
+  const said = useSignal("");
+  const keeper = host.notebook?.changes;
+  const version = keeper?.version.value; // grows when the document changes
+  const turn = conversation.entries.value.find((entry) => entry.id === change.turn)?.view.value;
+  const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
+  const step = turn ? later(turn, change) : false;
+  const isOpen = standing === "open" && !wasAsked(call);
+  const reject = () => {
+    const [outcome] = keeper?.undo([change]) ?? [];
+    said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
+  };
+  return (
+    <div class="ak-review" data-standing={standing} role="group" aria-label={`Change of a cell: ${title(change)}`}>
+      <p class="ak-reviewed">
+        <strong>{title(change)}</strong> <span class="ak-quiet">{step ? STEP : words(standing, change, isOpen)}</span>
+      </p>
+      {change.lost ? (
+        <p class="ak-quiet">Its text is not shown: {change.lost}.</p>
+      ) : (
+        change.do !== "move" && (
+          <details open={isOpen && !step}>
+            <summary>{summary(change)}</summary>
+            <Diff before={change.before} after={change.after} label="What changed, line by line" />
+          </details>
+        )
+      )}
+      {!step && (
+        <div class="ak-choices">
+          {isOpen && (change.do === "insert" || change.do === "edit") && (
+            <button type="button" class="ak-primary" onClick={() => keeper?.accept([change])}>
+              Accept
+            </button>
+          )}
+          {(standing === "open" || standing === "accepted") && !change.lost && (
+            <button type="button" onClick={reject}>
+              {isOpen ? "Reject" : "Undo"}
+            </button>
+          )}
+          {host.notebook && change.do !== "delete" && standing !== "gone" && standing !== "closed" && (
+            <button type="button" onClick={() => host.notebook?.reveal(change.cell)}>
+              Show cell
+            </button>
+          )}
+        </div>
+      )}
+      {said.value && (
+        <p class="ak-problem" role="status">
+          {said.value}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** For all cells of a turn; nothing for a turn that changed none. */
+export function ReviewTurn({ turn }: { turn: TurnView }) {
+  const { host } = useSurroundings();
+  const said = useSignal<string[]>([]);
+  const keeper = host.notebook?.changes;
+  const version = keeper?.version.value;
+  const open = useMemo(() => (keeper ? unsaid(keeper, turn) : []), [keeper, turn, version]);
+  const undoable = useMemo(() => canUndo(host.notebook, turn), [host.notebook, turn, version]);
+  if (!keeper || turn.state === "open" || !changesOf(turn).length) return null;
+  return (
+    <div class="ak-review-turn" role="group" aria-label="All changes of this turn">
+      {open.length > 1 && (
+        <button type="button" class="ak-primary" onClick={() => keeper.accept(open)}>
+          Accept all
+        </button>
+      )}
+      {undoable && (
+        <button type="button" onClick={() => (said.value = undoTurn(host.notebook, turn).words)}>
+          {open.length > 1 ? "Reject all" : "Undo changes"}
+        </button>
+      )}
+      <div role="status">
+        {said.value.map((sentence) => (
+          <p key={sentence} class="ak-quiet">
+            {sentence}
+          </p>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** What nobody has said yes to. */
+function unsaid(keeper: ChangeKeeper, turn: TurnView): Change[] {
+  const asked = new Set(turn.blocks.flatMap((block) => (block.kind === "call" && wasAsked(block) ? [block.id] : [])));
+  return changesOf(turn).filter(
+    (change) =>
+      !asked.has(change.call) &&
+      (change.do === "insert" || change.do === "edit") &&
+      !later(turn, change) &&
+      keeper.standing(change) === "open",
+  );
+}
+
+const STEP = "changed again later in this turn";
+const DONE = { insert: "New", edit: "Edited", delete: "Deleted", move: "Moved" } as const;
+
+function title(change: Change): string {
+  const at = change.do === "delete" || change.index < 0 ? change.cell.slice(0, 8) : String(change.index + 1);
+  return `${DONE[change.do]}: cell ${at}`;
+}
+
+function summary(change: Change): string {
+  const found = counts(diff(change.before, change.after));
+  return [found.new > 0 ? `${found.new} added` : "", found.gone > 0 ? `${found.gone} removed` : ""]
+    .filter(Boolean)
+    .join(", ")
+    .concat(found.new + found.gone === 1 ? " line" : " lines");
+}
+
+function words(standing: Standing, change: Change, isOpen: boolean): string {
+  switch (standing) {
+    case "open":
+      return isOpen ? "in the notebook; keep it?" : "in the notebook";
+    case "accepted":
+      return "accepted";
+    case "undone":
+      return change.do === "delete" ? "is there again" : "undone";
+    case "touched":
+      return "you changed the cell since; it stays as it is";
+    case "gone":
+      return change.do === "insert" ? "is not there any more" : "the cell is gone";
+    case "closed":
+      return "its notebook is not open here";
+  }
+}
