@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.errors import StoreError
@@ -81,11 +80,3 @@ def _empty_journal(db: sqlite3.Connection) -> None:
 
 def forget_set_aside(db: sqlite3.Connection, namespace: str | None) -> None:
     db.execute("DELETE FROM quarantine WHERE ?1 IS NULL OR namespace = ?1", (namespace,))
-
-
-def totals(db: sqlite3.Connection, namespace: str) -> Mapping[str, int]:
-    """What the quota counts."""
-    row = db.execute(
-        "SELECT count(*), coalesce(sum(bytes), 0) FROM sessions WHERE namespace = ?", (namespace,)
-    ).fetchone()
-    return {"sessions": int(row[0]), "bytes": int(row[1])}
