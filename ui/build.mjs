@@ -44,40 +44,42 @@ async function bundle(entry, options) {
   return { js: text(".js"), css: text(".css") };
 }
 
-async function put(directory, stem, extension, content) {
-  const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
-  const file = `${stem}.${hash}.${extension}`;
-  await writeFile(join(directory, file), content);
-  return file;
+/** With a hash of its content in its name. */
+function named(stem, extension, content) {
+  return `${stem}.${createHash("sha256").update(content).digest("hex").slice(0, 12)}.${extension}`;
+}
+
+/** In the place of all that is in the directory. */
+async function replace(directory, files) {
+  await rm(directory, { recursive: true, force: true });
+  for (const [name, content] of Object.entries(files)) {
+    await mkdir(dirname(join(directory, name)), { recursive: true });
+    await writeFile(join(directory, name), content);
+  }
 }
 
 const kilobytes = (text) => `${(gzipSync(text).length / 1024).toFixed(1)} kB gzipped`;
 
-await rm(lab, { recursive: true, force: true });
-await rm(widget, { recursive: true, force: true });
-await mkdir(join(lab, "static"), { recursive: true });
-await mkdir(widget, { recursive: true });
-
 const panel = await bundle("src/panel.ts", { format: "esm" });
-const panelFile = await put(join(lab, "static"), "panel", "js", panel.js);
-const styleFile = await put(join(lab, "static"), "panel", "css", panel.css);
+const panelFile = named("panel", "js", panel.js);
+const styleFile = named("panel", "css", panel.css);
 const container = await bundle("src/lab/container.ts", {
   format: "iife",
   plugins: [shared],
   define: { PANEL_FILE: JSON.stringify(panelFile), STYLE_FILE: JSON.stringify(styleFile) },
 });
-const load = await put(join(lab, "static"), "remoteEntry", "js", container.js);
-const about = {
-  name,
-  version,
-  license,
-  jupyterlab: { extension: true, _build: { load: `static/${load}`, extension: "./extension" } },
-};
-await writeFile(join(lab, "package.json"), `${JSON.stringify(about, null, 2)}\n`);
-
+const load = `static/${named("remoteEntry", "js", container.js)}`;
+const about = { name, version, license, jupyterlab: { extension: true, _build: { load, extension: "./extension" } } };
 const inCell = await bundle("src/widget/widget.ts", { format: "esm" });
-await writeFile(join(widget, "widget.js"), inCell.js);
-await writeFile(join(widget, "widget.css"), inCell.css);
+
+// Only now, when everything could be built.
+await replace(lab, {
+  "package.json": `${JSON.stringify(about, null, 2)}\n`,
+  [`static/${panelFile}`]: panel.js,
+  [`static/${styleFile}`]: panel.css,
+  [load]: container.js,
+});
+await replace(widget, { "widget.js": inCell.js, "widget.css": inCell.css });
 
 console.log(`panel ${kilobytes(panel.js)}, styles ${kilobytes(panel.css)}`);
 console.log(`at the start of Lab ${kilobytes(container.js)}; widget ${kilobytes(inCell.js)}`);
