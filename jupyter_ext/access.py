@@ -52,7 +52,7 @@ class Access:
 
     async def may_use(self, caller: Caller, session: str) -> bool:
         """Whether the caller may read and write the session, which need not exist."""
-        if caller.kernel is None or session in caller.kernel.sessions:
+        if caller.kernel is None or caller.kernel.own or session in caller.kernel.sessions:
             return True
         bound = await self.notebooks.bound(caller.namespace, await self.notebooks.place(caller.kernel.id))
         if bound is None or bound.id != session:
@@ -127,7 +127,7 @@ class Access:
 
     def may_choose(self, caller: Caller, engine: str) -> bool:
         """Code in a kernel could send a conversation anywhere by a URL, so there a person says yes first."""
-        return caller.kernel is None or self.allow_urls or not is_url(engine)
+        return caller.kernel is None or caller.kernel.own or self.allow_urls or not is_url(engine)
 
     def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
         """A turn whose calls the caller may run: its kernel's, or for a user any. Raises TurnNotFound."""

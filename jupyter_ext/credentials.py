@@ -15,11 +15,15 @@ class Credentials:
 
     def issue(self, kernel: str) -> str:
         """A new token; an earlier one of this kernel is void from now on."""
-        self.revoke(kernel)
         token = secrets.token_urlsafe(32)
+        self.accept(kernel, token)
+        return token
+
+    def accept(self, kernel: str, token: str) -> None:
+        """A token that the kernel has chosen."""
+        self.revoke(kernel)
         self._hashes[kernel] = _hash(token)
         self._kernels[_hash(token)] = kernel
-        return token
 
     def kernel(self, token: str) -> str | None:
         """The kernel whose valid token this is."""

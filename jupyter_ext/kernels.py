@@ -33,13 +33,15 @@ class OnEnd(Protocol):
 @dataclass(slots=True)
 class Kernel:
     """``epoch`` names its present life. ``sessions`` are those it made or a person let it use; ``searches``: a person
-    lets it search all of the namespace."""
+    lets it search all of the namespace. ``own``: it has started this server for itself, so it may use what a user may.
+    """
 
     id: str
     namespace: str
     epoch: str = field(default_factory=lambda: secrets.token_hex(8))
     sessions: set[str] = field(default_factory=set)
     searches: bool = False
+    own: bool = False
 
 
 class Kernels:
@@ -70,6 +72,11 @@ class Kernels:
         self._log = logging.getLogger(__name__)
         manager.pre_start_kernel = self._pre_start_kernel  # type: ignore[method-assign]  # no hook exists for this
         manager.remove_kernel = self._remove_kernel  # type: ignore[method-assign]  # hears of kernels that died
+
+    def adopt(self, kernel: str, token: str) -> None:
+        """A kernel that this server does not manage, and that has started it."""
+        self._credentials.accept(kernel, token)
+        self._kernels[kernel] = Kernel(kernel, self._namespace(), searches=True, own=True)
 
     def get(self, kernel: str) -> Kernel | None:
         return self._kernels.get(kernel)

@@ -35,11 +35,15 @@ class Notebooks:
         self._sessions = sessions
         self._renames: dict[str, str] = {}
         self._binding = asyncio.Lock()
+        self.adopted: dict[str, str] = {}
         self.arriving: Callable[[str, str], Awaitable[SessionKey | None]] = _nothing
         self.told: Callable[[str, str], Awaitable[None]] = _unheard
 
     async def place(self, kernel: str) -> str:
-        """The notebook that a kernel runs now, or the kernel itself."""
+        """The notebook that a kernel runs now, or the kernel itself. ``adopted``: notebooks of kernels that no server
+        manages."""
+        if kernel in self.adopted:
+            return self._renamed(self.adopted[kernel])
         for session in await self._sessions.list_sessions():
             if session["kernel"] and session["kernel"]["id"] == kernel and session["type"] == "notebook":
                 path = self._renamed(str(session["path"]).strip("/"))

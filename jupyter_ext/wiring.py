@@ -10,6 +10,7 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from agent_kernel.assembly import Runtime
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.settings import Settings
+from jupyter_ext import adopted
 from jupyter_ext.access import Access
 from jupyter_ext.binds import Binds
 from jupyter_ext.changes import Changes
@@ -69,6 +70,7 @@ def wire(app: AgentKernel, settings: Settings) -> None:
         runtime.engines,
         settings.allow_urls,
     )
+    adopted.adopt(app)
 
 
 def _wire_notebooks(app: AgentKernel) -> None:

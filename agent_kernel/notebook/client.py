@@ -27,7 +27,8 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 NO_SERVER = ServerUnreachable(
     "This kernel was not started by a Jupyter server with agent-kernel.",
-    hint="Install agent-kernel where the server runs, restart the server, and open the notebook again.",
+    hint="%agent start begins one for this kernel alone. Or install agent-kernel where the Jupyter server runs, "
+    "restart it, and open the notebook again.",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -19,9 +20,13 @@ from agent_kernel.notebook.models import HELP as MODELS
 from agent_kernel.notebook.models import Models
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
+from agent_kernel.notebook.own_server import HELP as START
+from agent_kernel.notebook.own_server import OwnServer
 from agent_kernel.notebook.permissions import HELP as PERMISSIONS
 from agent_kernel.notebook.permissions import Permissions
 from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.place import VARIABLE as PYTHON_IN
+from agent_kernel.notebook.printable import printable
 from agent_kernel.notebook.python import HELP as PYTHON
 from agent_kernel.notebook.python import Python
 from agent_kernel.notebook.render import Bundle, json_bundle, line_bundle, moment, place, table_bundle
@@ -40,7 +45,8 @@ HELP = {
     "search": SEARCH,
     "use": "ID: this notebook goes on with another session",
     "new": "[TITLE]: this notebook begins a new session",
-    "stop": "stop turns of this session that still run",
+    "start": START,
+    "stop": "[server]: stop turns of this session that still run; server: what start began",
     **PERMISSIONS,
     **MODELS,
     "tools": TOOLS,
@@ -78,6 +84,7 @@ class Commands:
     ) -> None:
         self._shell = shell
         self._server = server
+        self._own = OwnServer(shell, self._say, self._adopted)
         self._person = person
         self._consent = consent
         self._conversation = Conversation(lambda: self.server, person, self._say, show)
@@ -99,10 +106,17 @@ class Commands:
 
     @property
     def server(self) -> Server:
-        """Raises ServerUnreachable in a kernel that no server of ours started."""
-        if self._server is None:
+        """Raises ServerUnreachable in a kernel that no server of ours started, and that has started none."""
+        if (server := self.known) is None:
             raise NO_SERVER
-        return self._server
+        return server
+
+    @property
+    def known(self) -> Server | None:
+        return self._server or self._own.server
+
+    def close(self) -> None:
+        self._own.close()
 
     def run(self, line: str) -> None:
         name, _, rest = line.strip().partition(" ")
@@ -260,7 +274,23 @@ class Commands:
             )
         )
 
+    def _start(self, rest: str) -> None:
+        if self._server is not None:
+            self._say(line_bundle(f"This kernel has a server already: {self._server.url}"))
+        else:
+            self._own.start()
+
+    def _adopted(self, told: Mapping[str, str]) -> None:
+        """What a server tells its kernels in their environment."""
+        os.environ.update(told)
+        self._python.by_default(told.get(PYTHON_IN, ""))
+
     def _stop(self, rest: str) -> None:
+        if rest == "server":
+            self._own.stop()
+            return
+        if rest:
+            raise AgentError("%agent stop ends turns, %agent stop server the server that %agent start began.")
         stopped = sum(self._stopped(turn) for turn in self._open_turns())
         self._say(line_bundle(f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."))
 
@@ -325,6 +355,8 @@ class Commands:
         self._say({"text/plain": "\n".join([*lines, "", usage()])})
 
     def _say(self, bundle: Bundle) -> None:
+        if getattr(self._shell, "kernel", None) is None:  # titles and names are words of others
+            bundle = {**bundle, "text/plain": printable(str(bundle["text/plain"]))}
         self._shell.display_pub.publish(bundle)
 
 

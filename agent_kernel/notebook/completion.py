@@ -29,6 +29,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("where", "in"), (*CHOICES, "default")),
     "rebuild": ("--yes",),
     "trust": ("remove",),
+    "stop": ("server",),
+    "ask": tuple(BY_FLAG),
+    "fix": tuple(BY_FLAG),
 }
 """What may follow a command, where nobody has to be asked."""
 
@@ -36,7 +39,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 class Completion:
     """For the lines of both magics alone. Silent when the server does not answer within ASK_S seconds."""
 
-    def __init__(self, server: Server | None) -> None:
+    def __init__(self, server: Callable[[], Server | None]) -> None:
         self._server = server
         self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._asked: dict[str, Callable[[], list[str]]] = {
@@ -98,10 +101,11 @@ class Completion:
 
     def _answer(self, route: str) -> Mapping[str, Any]:
         at, kept = self._kept.get(route, (0.0, {}))
-        if self._server is None or (at and time.monotonic() - at < KEEP_S):
+        server = self._server()
+        if server is None or (at and time.monotonic() - at < KEEP_S):
             return kept
         try:
-            kept = self._server.call("GET", route, timeout=ASK_S)
+            kept = server.call("GET", route, timeout=ASK_S)
         except AgentKernelError:
             return kept
         self._kept[route] = time.monotonic(), kept

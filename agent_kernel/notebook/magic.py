@@ -79,7 +79,7 @@ class AgentMagics(Magics):
             declared=self._orders.declared,
             running=lambda: self._background.running,
         )
-        self.completion = Completion(server)
+        self.completion = Completion(lambda: self._commands.known)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
     def command(self, line: str) -> None:
@@ -123,6 +123,7 @@ class AgentMagics(Magics):
         self.executions.close()
         self._drafts.close()
         self._code.close()
+        self._commands.close()
 
     def _turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = ()) -> None:
         server = self._commands.server

@@ -49,6 +49,10 @@ class Python:
         """Where python runs now, for people."""
         return self._place.described
 
+    def by_default(self, place: str) -> None:
+        """Where python runs in cells that do not say, as the server is set; empty: as ever."""
+        self._place.default = place if place in CHOICES else ""
+
     def where(self, rest: str) -> None:
         if rest not in ("", "default", *CHOICES):
             raise AgentError(f"%agent in is {', '.join(CHOICES)} or default.")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from agent_kernel.notebook.printable import printable
 from agent_kernel.notebook.render import (
     Bundle,
     Card,
@@ -17,6 +18,7 @@ from agent_kernel.notebook.render import (
     reasoning_bundle,
     text_bundle,
 )
+from agent_kernel.notebook.rich_screen import rich_screen
 from agent_kernel.notebook.shown_media import media_bundle
 
 INTERVAL_S = 0.1
@@ -187,40 +189,44 @@ class CellScreen:
 
 
 class TerminalScreen:
-    """Lines, as they come."""
+    """Lines, as they come: for a pipe, a file, and a terminal that knows nothing else."""
 
     def __init__(self) -> None:
         self._out = sys.stdout  # while the agent's code runs another stream stands in its place
         self._kind = ""
-        self._printed: dict[str, int] = {}
+        self._printed: dict[str, tuple[str, int]] = {}
 
     def text(self, delta: str) -> None:
         self._open("text")
-        self._out.write(delta)
+        self._write(delta)
 
     def reasoning(self, delta: str) -> None:
         if self._kind != "reasoning":
             self._open("reasoning")
             self._out.write("[reasoning] ")
-        self._out.write(delta)
+        self._write(delta)
 
     def card(self, card: Card) -> None:
+        """What is new of it: its code, its output, its state."""
         self._open("")
-        if card.call not in self._printed:
-            self._out.write(f"{card.bundle()['text/plain']}\n")
-        elif card.state != "running":
-            self._out.write(f"{card.output[self._printed[card.call] :].rstrip()}\n[{card.title}]\n".lstrip("\n"))
-        self._printed[card.call] = len(card.output)
+        state, printed = self._printed.get(card.call, ("", 0))
+        if not state:
+            self._write(f"{card.bundle()['text/plain']}\n")
+        elif len(card.output) > printed:
+            self._write(card.output[printed:] if card.state == "running" else card.output[printed:].rstrip() + "\n")
+        if state and state != card.state:
+            self._write(f"[{card.title}]\n")
+        self._printed[card.call] = card.state, len(card.output)
 
     def image(self, mime: str, data: str, alt: str) -> None:
         self.line(f"[{alt}]")
 
     def status(self, text: str) -> None:
-        """A terminal can not take a line back."""
+        """Lines can not be taken back."""
 
     def line(self, text: str) -> None:
         self._open("")
-        self._out.write(f"{text}\n")
+        self._write(f"{text}\n")
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
@@ -242,10 +248,13 @@ class TerminalScreen:
             self._out.write("\n")
         self._kind = kind
 
+    def _write(self, text: str) -> None:
+        self._out.write(printable(text))
+
 
 def screen_for(shell: Any, words: Callable[[str], Bundle] = text_bundle) -> Screen:
     """Of the cell that runs. Its publisher is kept from the beginning: while the agent's code runs another one stands
     in its place."""
     if getattr(shell, "kernel", None) is not None:
         return CellScreen(shell.display_pub, words)
-    return TerminalScreen()
+    return rich_screen(markdown=words is text_bundle) or TerminalScreen()

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_kernel.errors import AgentKernelError, Conflict
 from agent_kernel.events import (
+    AnswerChecked,
     ApprovalRequired,
     ApprovalResolved,
     Body,
@@ -160,6 +161,8 @@ class CellTurn:
                 self._screen.status(f"{model}: {stage}{done} ...")
             case StateLost(reason):
                 self._screen.line(reason)
+            case AnswerChecked() if body.told:
+                self._screen.line(body.told)
             case Notice(level, text):
                 self._screen.line(text if level == "info" else f"{level.capitalize()}: {text}")
 
