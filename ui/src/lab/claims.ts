@@ -1,7 +1,7 @@
 /** The calls that this page runs for turns of its open notebooks: it says which it can, claims what is offered, runs it
  * at most once, and answers. A turn keeps its notebook whatever tab is in front. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
-import { ApiError, type Close, type Transport } from "../transport/transport";
+import { isApiError, type Close, type Transport } from "../transport/transport";
 import type { Facts, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
 import { isWritable, liveDocument } from "./document";
@@ -115,7 +115,7 @@ export class Claims {
         followed.stop.signal,
       );
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error; // another page has it, or nobody waits for it
+      if (!isApiError(error)) throw error; // another page has it, or nobody waits for it
     }
   }
 
@@ -152,7 +152,7 @@ export class Claims {
         await say("finish", { media: [], details: {}, ...answer } as unknown as Facts);
         return;
       } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
+        if (!isApiError(error)) throw error;
         if (error.status === 404 || error.status === 409 || stop.aborted) return;
         if (error.status !== 0 && error.status < 500) {
           answer = { status: "error", text: `${answer.text} What there is to tell was refused: ${error.message}` };

@@ -27,19 +27,16 @@ interface Tag {
 export function insert(notebook: ISharedNotebook, given: Facts, origin: { turn: string; call: string }): Made {
   const index = placeBelow(notebook, word(given["below"]));
   const tag = { ...origin, made: true };
-  const made = notebook.insertCell(index, {
-    cell_type: word(given["type"]) || "code",
-    source: word(given["after"]),
-    metadata: { [TAG]: tag },
-  });
-  return { cell: made.id, index };
+  const cell = { cell_type: word(given["type"]) || "code", source: word(given["after"]), metadata: { [TAG]: tag } };
+  step(notebook, () => notebook.insertCell(index, cell));
+  return { cell: notebook.getCell(index).id, index };
 }
 
 export function edit(notebook: ISharedNotebook, given: Facts, origin: { turn: string; call: string }): Made {
   const { cell, index } = unchanged(notebook, given);
   mayBe(cell, "editable", "edited");
   const tag = tagOf(cell);
-  cell.transact(() => {
+  step(cell, () => {
     put(cell, word(given["after"]));
     cell.setMetadata(TAG, { ...origin, ...(tag?.made ? { made: true } : { edited: true }) });
   });
@@ -50,7 +47,7 @@ export function remove(notebook: ISharedNotebook, given: Facts): Made {
   const { cell, index } = unchanged(notebook, given);
   mayBe(cell, "deletable", "deleted");
   const kept = cell.toJSON() as Facts;
-  notebook.deleteCell(index);
+  step(notebook, () => notebook.deleteCell(index));
   return { cell: cell.id, index, kept };
 }
 
@@ -58,7 +55,7 @@ export function move(notebook: ISharedNotebook, given: Facts): Made {
   const { cell, index } = unchanged(notebook, given);
   const id = cell.id;
   const to = movedTo(index, placeBelow(notebook, word(given["below"])));
-  notebook.moveCell(index, to);
+  step(notebook, () => notebook.moveCell(index, to));
   return { cell: id, index: to };
 }
 
@@ -190,10 +187,10 @@ function put(cell: ISharedCell, text: string): void {
 /** Whether a cut here would part the two halves of one character. */
 const isLow = (text: string, at: number): boolean => (text.charCodeAt(at) & 0xfc00) === 0xdc00;
 
-/** Not one step with what a person typed a moment before. */
-function step(notebook: ISharedNotebook, work: () => void): void {
-  const { undoManager } = notebook as { undoManager?: { stopCapturing(): void } };
+/** As one undoable step of its own: not one with what a person typed a moment before or types next. */
+function step(shared: ISharedNotebook | ISharedCell, work: () => void): void {
+  const { undoManager } = shared as { undoManager?: { stopCapturing(): void } | null };
   undoManager?.stopCapturing();
-  notebook.transact(work);
+  shared.transact(work);
   undoManager?.stopCapturing();
 }

@@ -16,6 +16,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Also of an error that came from the other of the two bundles that a page loads, which has a class of its own. */
+export function isApiError(error: unknown): error is ApiError {
+  return error instanceof Error && "status" in error && "body" in error;
+}
+
 export interface Transport {
   readonly connection: ReadonlySignal<Connection>;
 
