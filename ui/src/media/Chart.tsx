@@ -33,6 +33,9 @@ export function Chart({ mime, text, value, alt }: { mime: string; text: string; 
 
 /** Python that displays it. A JSON text in quotes is one of Python too, and whatever it holds stays a text. */
 export function cellOf(mime: string, text: string): string {
-  const quoted = JSON.stringify(JSON.stringify(JSON.parse(text)));
+  // Python knows one end of a line, editors more.
+  const quoted = JSON.stringify(JSON.stringify(JSON.parse(text)))
+    .replaceAll("\u2028", "\\u2028")
+    .replaceAll("\u2029", "\\u2029");
   return `import json\n\nfrom IPython.display import display\n\ndisplay({"${mime}": json.loads(${quoted})}, raw=True)`;
 }
