@@ -65,7 +65,10 @@ export const COMMANDS: readonly Command[] = [
     enabled: atRest,
     run: async (desk) => {
       const undone = await desk.sessions.undo(desk.session);
-      if (!undone) { desk.say("There is no turn to take back."); return; }
+      if (!undone) {
+        desk.say("There is no turn to take back.");
+        return;
+      }
       const ran = [...new Set(undone.ran)].join(", ");
       desk.say(`The last turn was taken back.${ran ? ` What it ran stays as it is: ${ran}.` : ""}`);
       if (!desk.composing.text.value) desk.composing.text.value = undone.prompt;
@@ -126,7 +129,10 @@ export const COMMANDS: readonly Command[] = [
     enabled: withTurns,
     run: async (desk, rest) => {
       const format = rest || "markdown";
-      if (!(format in FORMATS)) { desk.say(`There is no format ${format}: ${Object.keys(FORMATS).join(", ")}.`); return; }
+      if (!(format in FORMATS)) {
+        desk.say(`There is no format ${format}: ${Object.keys(FORMATS).join(", ")}.`);
+        return;
+      }
       await desk.download(format as Format);
     },
   },

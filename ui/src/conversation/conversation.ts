@@ -164,7 +164,8 @@ export class Conversation {
       };
       const started = await this.#transport.request<StartedTurn>("POST", "turns", body);
       taken = true;
-      this.#add(started.turn, started.session, { prompt: draft.prompt, context: draft.chips ?? [] });
+      const { prompt, chips: context = [], media = [] } = draft;
+      this.#add(started.turn, started.session, { prompt, context, media });
       this.asked.value = started.turn;
       if (!this.session.value) await this.#adopt(started.session);
     });
@@ -174,13 +175,14 @@ export class Conversation {
   /** Asks it again in its place, on a branch; the answer that is there stays on its own. */
   async retry(entry: Entry): Promise<void> {
     const { where } = entry.view.value;
-    const asked = { prompt: entry.prompt, chips: [...entry.context] };
+    const asked = { prompt: entry.prompt, chips: [...entry.context] }; // pictures and notes are the server's to add
     const taken = await this.send({
       ...asked,
       options: { ...replacing(entry), prompt: "", ...(where === "live" || where === "" ? {} : { where }) },
     });
     // One that failed before it was saved has no place to be taken.
-    if (!taken && this.failure.value?.status === 404) await this.send(asked);
+    const unsaved = entry.view.value.state === "failed" && this.failure.value?.status === 404;
+    if (!taken && unsaved) await this.send(asked);
   }
 
   /** Shows another branch of the session. Rejects with ApiError. */
@@ -189,6 +191,13 @@ export class Conversation {
     if (!session) return;
     await this.#transport.request("PUT", `sessions/${session.id}/branch`, { name });
     await this.open(session.id);
+  }
+
+  /** One that runs, or waits for its place. */
+  async cancel(turn: string): Promise<void> {
+    await this.#try(async () => {
+      await this.#transport.request("POST", `turns/${turn}/cancel`, {});
+    });
   }
 
   async stop(): Promise<void> {
@@ -362,12 +371,13 @@ export class Conversation {
   }
 
   #stored(turn: StoredTurn): Entry {
-    const view = signal(turn.events.reduce(after, emptyTurn(turn.turn, turn.session)));
+    const shown = turn.events.reduce(after, emptyTurn(turn.turn, turn.session));
+    const view = signal({ ...shown, began: turn.created, ended: turn.closed ?? 0 });
     if (turn.running) {
       view.value = emptyTurn(turn.turn, turn.session);
       this.#follow(turn.turn, turn.session, view);
     }
-    return { id: turn.turn, prompt: turn.prompt, cell: turn.cell, context: turn.context, view };
+    return { id: turn.turn, prompt: turn.prompt, cell: turn.cell, context: turn.context, media: turn.media, view };
   }
 
   async #try(work: () => Promise<void>): Promise<void> {

@@ -72,16 +72,24 @@ export class Desk {
     this.conversation.said.value = text;
   }
 
-  /** Errors of the server are shown as those of the conversation are. */
   async run(command: Command, rest = ""): Promise<void> {
-    this.conversation.failure.value = null;
     this.conversation.said.value = "";
+    await this.trying(async () => await command.run(this, rest));
+  }
+
+  /** Errors of the server are shown as those of the conversation are. */
+  async trying(work: () => Promise<void>): Promise<void> {
+    this.conversation.failure.value = null;
     try {
-      await command.run(this, rest);
+      await work();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       this.conversation.failure.value = error;
     }
+  }
+
+  async stop(): Promise<void> {
+    await this.trying(() => this.conversation.stop());
   }
 
   /** The text that is typed: a command is run, anything else is sent. A single word behind a `/` that is no command is
@@ -93,7 +101,10 @@ export class Desk {
     if (typed && !command && !typed.rest) {
       this.say(`There is no command /${typed.name}. /help shows all.`);
     } else if (typed && command) {
-      if (!command.enabled(this)) { this.say(`/${command.name} has nothing to work on now.`); return; }
+      if (!command.enabled(this)) {
+        this.say(`/${command.name} has nothing to work on now.`);
+        return;
+      }
       text.value = "";
       await this.run(command, typed.rest.trim());
     } else {

@@ -1,38 +1,224 @@
+/** Where a message is written: text with completion, what goes along, how it runs. It never loses what was typed. */
 import { useSignal } from "@preact/signals";
-import { useSurroundings } from "./Panel";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { completing, type Completing } from "../conversation/completion";
+import { Chips } from "./Chips";
+import "./composer.css";
+import { useDesk } from "./desk";
+import { Gauge } from "./Gauge";
+import { Glyph } from "./Glyph";
+import { Mode } from "./Mode";
+import { options, type Option } from "./options";
+import { Queue } from "./Queue";
+
+const LIST = "ak-completion";
+const MAX_HEIGHT = 240;
 
 export function Composer() {
-  const { conversation } = useSurroundings();
-  const text = useSignal("");
-  const send = () => {
-    const prompt = text.value.trim();
-    if (!prompt) return;
-    text.value = "";
-    void conversation.send({ prompt });
+  const desk = useDesk();
+  const { composing, conversation } = desk;
+  const field = useRef<HTMLTextAreaElement>(null);
+  const files = useRef<HTMLInputElement>(null);
+  const typing = useSignal<Completing | null>(null);
+  const chosen = useSignal(0);
+  const dropping = useSignal(false);
+  const offered = typing.value ? options(desk, typing.value) : [];
+  const runs = conversation.running.value.length > 0;
+  const take = (given: FileList | null | undefined) => {
+    const taken = [...(given ?? [])];
+    if (taken.length > 0) void composing.attachments.take(taken, desk.session);
+    return taken.length > 0;
   };
+  useGrowing(field, composing.text.value);
+  const edited = conversation.editing.value;
+  useEffect(() => {
+    if (edited) field.current?.focus();
+  }, [edited]);
+
+  const look = (area: HTMLTextAreaElement) => {
+    const before = typing.value;
+    typing.value = area.selectionStart === area.selectionEnd ? completing(area.value, area.selectionStart) : null;
+    chosen.value = 0;
+    if (typing.value?.kind === "mention" && before?.kind !== "mention") void desk.lookAtVariables();
+  };
+  const complete = (option: Option) => {
+    const at = typing.value;
+    const area = field.current;
+    if (!at || !area) return;
+    typing.value = null;
+    option.take();
+    composing.text.value = area.value.slice(0, at.from) + option.text + area.value.slice(at.to);
+    const caret = at.from + option.text.length;
+    requestAnimationFrame(() => area.setSelectionRange(caret, caret));
+    area.focus();
+  };
+  const inList = (event: KeyboardEvent): boolean => {
+    const option = offered[chosen.value];
+    if (!option) return false;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      const step = event.key === "ArrowDown" ? 1 : -1;
+      chosen.value = (chosen.value + step + offered.length) % offered.length;
+    } else if (event.key === "Tab" || (event.key === "Enter" && !isWhole(option, composing.text.value))) {
+      complete(option);
+    } else if (event.key === "Escape") {
+      typing.value = null;
+    } else {
+      return false;
+    }
+    return true;
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.isComposing) return;
+    if (inList(event)) {
+      event.preventDefault();
+    } else if (event.key === "Enter" && event.shiftKey !== composing.enterSends.value) {
+      event.preventDefault();
+      typing.value = null;
+      void desk.submit();
+    } else if (event.key === "ArrowUp" && composing.editLast()) {
+      event.preventDefault();
+    } else if (event.key === "Escape" && edited) {
+      event.preventDefault();
+      composing.stopEditing();
+    }
+  };
+
   return (
     <form
-      class="ak-composer"
+      class={dropping.value ? "ak-composer ak-dropping" : "ak-composer"}
       onSubmit={(event) => {
         event.preventDefault();
-        send();
+        void desk.submit();
+      }}
+      onDragOver={(event) => {
+        if (event.dataTransfer?.types.includes("Files")) {
+          event.preventDefault();
+          dropping.value = true;
+        }
+      }}
+      onDragLeave={() => {
+        dropping.value = false;
+      }}
+      onDrop={(event) => {
+        dropping.value = false;
+        if (take(event.dataTransfer?.files)) event.preventDefault();
       }}
     >
-      <textarea
-        aria-label="Message to the agent"
-        rows={3}
-        value={text.value}
-        onInput={(event) => {
-          text.value = event.currentTarget.value;
-        }}
-        onKeyDown={(event) => {
-          if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-            event.preventDefault();
-            send();
-          }
-        }}
-      />
-      <button type="submit">Send</button>
+      <Queue />
+      {edited && (
+        <p class="ak-editing">
+          An earlier message is edited: it is asked again on a branch.
+          <button type="button" onClick={() => composing.stopEditing()}>
+            Leave it as it was
+          </button>
+        </p>
+      )}
+      <Chips />
+      <div class="ak-field">
+        {typing.value && offered.length > 0 && (
+          <Offered options={offered} chosen={chosen.value} choose={complete} problem={problem(desk, typing.value)} />
+        )}
+        <textarea
+          ref={field}
+          aria-label="Message to the agent"
+          placeholder={runs ? "The next message waits for its turn" : "Ask, or / for commands, @ for variables"}
+          rows={2}
+          aria-autocomplete="list"
+          aria-haspopup="listbox"
+          aria-controls={offered.length > 0 ? LIST : undefined}
+          aria-activedescendant={offered.length > 0 ? `${LIST}-${chosen.value}` : undefined}
+          value={composing.text.value}
+          onInput={(event) => {
+            composing.text.value = event.currentTarget.value;
+            look(event.currentTarget);
+          }}
+          onClick={(event) => look(event.currentTarget)}
+          onBlur={() => {
+            typing.value = null;
+          }}
+          onPaste={(event) => {
+            if (take(event.clipboardData?.files)) event.preventDefault();
+          }}
+          onKeyDown={keys}
+        />
+      </div>
+      <div class="ak-tools">
+        <input
+          ref={files}
+          type="file"
+          multiple
+          hidden
+          aria-label="Files to send along"
+          onChange={(event) => {
+            take(event.currentTarget.files);
+            event.currentTarget.value = "";
+          }}
+        />
+        <button
+          type="button"
+          class="ak-icon-button"
+          aria-label="Attach files or images"
+          title="Attach files or images"
+          onClick={() => files.current?.click()}
+        >
+          <Glyph sign="attach" />
+        </button>
+        <Mode />
+        <Gauge />
+        <button class="ak-send" type="submit" disabled={composing.text.value.trim() === "" || composing.sending.value}>
+          {runs ? "Queue" : "Send"}
+        </button>
+      </div>
     </form>
   );
+}
+
+/** Enter runs a command that is typed in full. */
+const isWhole = (option: Option, text: string): boolean => option.text.trim() === text.trim();
+
+const problem = (desk: ReturnType<typeof useDesk>, { kind }: Completing): string =>
+  kind === "mention" ? desk.variablesProblem.value : "";
+
+interface OfferedProps {
+  options: readonly Option[];
+  chosen: number;
+  choose: (option: Option) => void;
+  problem: string;
+}
+
+function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
+  return (
+    <div class="ak-offered">
+      <ul id={LIST} role="listbox" aria-label="Completions">
+        {all.map((option, index) => (
+          <li
+            key={option.name}
+            id={`${LIST}-${index}`}
+            role="option"
+            aria-selected={index === chosen}
+            class={index === chosen ? "ak-option ak-option-chosen" : "ak-option"}
+            onMouseDown={(event) => {
+              event.preventDefault(); // the keyboard stays in the text
+              choose(option);
+            }}
+          >
+            <span class="ak-option-name">{option.name}</span>
+            <span class="ak-cut ak-option-help">{option.help}</span>
+          </li>
+        ))}
+      </ul>
+      {why && <p class="ak-hint">{why}</p>}
+    </div>
+  );
+}
+
+/** As high as its text, to a limit. */
+function useGrowing(field: { current: HTMLTextAreaElement | null }, text: string): void {
+  useLayoutEffect(() => {
+    const area = field.current;
+    if (!area) return;
+    area.style.height = "auto";
+    const { scrollHeight } = area;
+    if (scrollHeight > 0) area.style.height = `${Math.min(scrollHeight + 2, MAX_HEIGHT)}px`;
+  }, [field, text]);
 }

@@ -1,19 +1,142 @@
-import { useSurroundings } from "./Panel";
+/** What the panel talks about and with: session, notebook and kernel, model; Stop while a turn runs; the menu. */
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import type { Bound } from "../notebook/notebook";
+import { useDesk } from "./desk";
+import { Glyph } from "./Glyph";
+import "./header.css";
+import { Menu } from "./Menu";
+import { useSurroundings } from "./surroundings";
+
+const KERNEL: Record<Bound["kernelState"], string> = {
+  idle: "live",
+  busy: "busy",
+  starting: "starting",
+  restarting: "restarting",
+  dead: "gone",
+  none: "no kernel",
+};
 
 export function Header() {
-  const { conversation, host } = useSurroundings();
-  const { binding, session, running } = conversation;
-  const bound = host.notebook?.bound.value ?? null;
+  const desk = useDesk();
+  const runs = desk.conversation.running.value.length > 0;
   return (
     <header class="ak-header">
-      <strong class="ak-title">{session.value?.title || "New conversation"}</strong>
-      <span class={`ak-chip ak-kernel-${bound?.kernelState ?? "none"}`}>{bound?.path || "no notebook"}</span>
-      <span class="ak-chip">{binding.value?.model.model ?? ""}</span>
-      {running.value.length > 0 && (
-        <button class="ak-stop" type="button" onClick={() => void conversation.stop()}>
-          Stop
-        </button>
-      )}
+      <div class="ak-header-row">
+        <Title />
+        {runs && (
+          <button class="ak-stop" type="button" title="Stop (Escape twice)" onClick={() => void desk.stop()}>
+            <Glyph sign="stop" />
+            Stop
+          </button>
+        )}
+        <Menu />
+      </div>
+      <div class="ak-header-row ak-places">
+        <NotebookChip />
+        <ModelChip />
+      </div>
     </header>
+  );
+}
+
+function Title() {
+  const desk = useDesk();
+  const session = desk.conversation.session.value;
+  if (desk.sheet.value === "rename" && session) return <Rename title={session.title} id={session.id} />;
+  const title = session?.title ?? "";
+  return (
+    <h2 class="ak-title">
+      <button
+        type="button"
+        class="ak-title-text"
+        disabled={!session}
+        title={session ? `${title || "Without a title"} (click to rename)` : ""}
+        onClick={() => desk.open("rename")}
+      >
+        {title || (session ? "Without a title" : "New conversation")}
+      </button>
+      {session?.private && <span class="ak-chip ak-private">private</span>}
+    </h2>
+  );
+}
+
+function Rename({ title, id }: { title: string; id: string }) {
+  const desk = useDesk();
+  const text = useSignal(title);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.select(), []);
+  const done = () => {
+    const named = text.value.trim();
+    desk.open("");
+    if (named && named !== title) void desk.trying(() => desk.sessions.rename(id, named));
+  };
+  return (
+    <input
+      ref={input}
+      class="ak-rename"
+      aria-label="Title of the conversation"
+      maxLength={500}
+      value={text.value}
+      onInput={(event) => {
+        text.value = event.currentTarget.value;
+      }}
+      onBlur={() => desk.sheet.value === "rename" && done()}
+      onKeyDown={(event) => {
+        if (event.key === "Enter") done();
+        if (event.key === "Escape") {
+          event.preventDefault();
+          desk.open("");
+        }
+      }}
+    />
+  );
+}
+
+function NotebookChip() {
+  const { host } = useSurroundings();
+  const { composing } = useDesk();
+  if (!host.notebook) return null;
+  const bound = host.notebook.bound.value;
+  if (!bound) return <span class="ak-chip ak-kernel-none">no notebook</span>;
+  const name = bound.path.split("/").at(-1) || bound.kernelName;
+  const elsewhere = bound.kernel && composing.where.value !== "live";
+  const state = elsewhere ? (composing.where.value === "draft" ? "copy" : "sandbox") : KERNEL[bound.kernelState];
+  const tone = elsewhere ? "sandbox" : bound.kernelState;
+  return (
+    <span class={`ak-chip ak-kernel ak-kernel-${tone}`} title={`${bound.path || "No file"}: ${state}`}>
+      <span class="ak-dot" aria-hidden="true" />
+      <span class="ak-cut">{name}</span>
+      <span class="ak-state">{state}</span>
+    </span>
+  );
+}
+
+function ModelChip() {
+  const desk = useDesk();
+  const model = desk.engine.current.value;
+  const turn = desk.conversation.running.value.at(0)?.view.value;
+  const loading = turn?.loading;
+  const where = model ? (model.local ? "local" : `goes to ${model.host}`) : "";
+  const pulled = desk.engine.pulling.value;
+  const state =
+    typeof loading === "number"
+      ? `loads ${Math.round(loading * 100)} %`
+      : pulled && !pulled.failure
+        ? "downloads"
+        : desk.engine.missing.value
+          ? "not here"
+          : where;
+  return (
+    <button
+      type="button"
+      class={model?.local === false ? "ak-chip ak-model ak-remote" : "ak-chip ak-model"}
+      title={model ? `${model.model}: ${where}. Choose another one.` : "Choose a model"}
+      onClick={() => desk.open("model")}
+    >
+      <span class="ak-cut">{model?.model ?? "model"}</span>
+      {state && <span class="ak-state">{state}</span>}
+      {typeof loading === "number" && <progress max={1} value={loading} aria-label="Loading the model" />}
+    </button>
   );
 }

@@ -1,19 +1,57 @@
-/** The whole panel: header, turns, composer. */
+/** The whole panel: header, what has to be known now, turns, composer, and the sheet that lies on top of them. */
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { Desk } from "../conversation/desk";
+import { Beginning } from "./Beginning";
 import { Composer } from "./Composer";
+import { OnDesk } from "./desk";
 import { Header } from "./Header";
+import "./shell.css";
+import { SheetView } from "./Sheet";
+import { States } from "./States";
 import { Around, type Surroundings } from "./surroundings";
 import { Turns } from "./Turns";
 
 export { useSurroundings, type Surroundings } from "./surroundings";
 
+/** Two Escapes within this time stop what runs. */
+const TWICE_MS = 800;
+
 export function Panel(surroundings: Surroundings) {
+  const { conversation, host } = surroundings;
+  const desk = useMemo(() => new Desk(host.transport, conversation), [host, conversation]);
+  useEffect(() => () => desk.close(), [desk]);
+  const escaped = useRef(0);
+  const keys = (event: KeyboardEvent) => {
+    const runs = conversation.running.value.length > 0;
+    if (event.key === "." && (event.ctrlKey || event.metaKey) && runs) {
+      event.preventDefault();
+      void desk.stop();
+    } else if (event.key === "Escape" && !event.defaultPrevented) {
+      const again = event.timeStamp - escaped.current < TWICE_MS;
+      escaped.current = event.timeStamp;
+      if (runs && again) void desk.stop();
+      else if (runs) desk.say("Escape again stops what runs.");
+      else host.notebook?.focus();
+    }
+  };
+  const covered = desk.sheet.value !== "" && desk.sheet.value !== "rename";
+  const empty = conversation.entries.value.length === 0;
   return (
     <Around.Provider value={surroundings}>
-      <section class="ak-panel" aria-label="Agent">
-        <Header />
-        <Turns />
-        <Composer />
-      </section>
+      <OnDesk.Provider value={desk}>
+        <section class="ak-panel" aria-label="Agent" onKeyDown={keys}>
+          <Header />
+          <div class="ak-middle" inert={covered}>
+            <States />
+            {empty && <Beginning />}
+            <div class={empty ? "ak-log ak-log-empty" : "ak-log"}>
+              <Turns />
+            </div>
+            <Composer />
+          </div>
+          {covered && <SheetView />}
+        </section>
+      </OnDesk.Provider>
     </Around.Provider>
   );
 }

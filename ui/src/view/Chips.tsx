@@ -1,0 +1,92 @@
+/** What goes along with the message: of the notebook, variables, files on their way, images. Each can be taken off. */
+import type { ComponentChildren } from "preact";
+import type { Attachment } from "../conversation/attachments";
+import { useDesk } from "./desk";
+import { Glyph } from "./Glyph";
+import { size } from "./Model";
+
+export function Chips() {
+  const { composing, conversation, engine } = useDesk();
+  const sides = composing.sides.value;
+  const attached = composing.attachments.all.value;
+  const noted = conversation.noted.value;
+  const blind = engine.current.value?.state === "ready" && !engine.current.value.vision;
+  const problem = composing.attachments.problem.value;
+  if (sides.length + attached.length + noted.length === 0 && !problem) return null;
+  return (
+    <>
+      <ul class="ak-chips" aria-label="Goes along">
+        {sides.map(({ side, label, cells }) => (
+          <Chip key={side} name={label} title={cells[0]?.source ?? ""} remove={() => composing.leaveOut(side)}>
+            {label}
+          </Chip>
+        ))}
+        {noted.map((note, index) => (
+          <Chip
+            key={`${index} ${note.title}`}
+            name={note.title}
+            title={note.text}
+            remove={() => {
+              conversation.noted.value = noted.filter((other) => other !== note);
+            }}
+          >
+            {note.title}
+          </Chip>
+        ))}
+        {attached.map((one) => (
+          <Chip key={one.key} name={one.name} title={about(one)} remove={() => composing.attachments.remove(one.key)}>
+            <Attached one={one} />
+          </Chip>
+        ))}
+      </ul>
+      {blind && attached.some(({ kind }) => kind === "image") && (
+        <p class="ak-hint">{engine.current.value.model} reads text only: it is not shown the image.</p>
+      )}
+      {problem && (
+        <p class="ak-failure" role="alert">
+          {problem}
+        </p>
+      )}
+    </>
+  );
+}
+
+interface ChipProps {
+  name: string;
+  title: string;
+  remove: () => void;
+  children: ComponentChildren;
+}
+
+function Chip({ name, title, remove, children }: ChipProps) {
+  return (
+    <li class="ak-chip ak-along" title={title.slice(0, 500)}>
+      <span class="ak-cut">{children}</span>
+      <button type="button" class="ak-chip-remove" aria-label={`Leave out ${name}`} onClick={remove}>
+        <Glyph sign="close" />
+      </button>
+    </li>
+  );
+}
+
+function Attached({ one }: { one: Attachment }) {
+  switch (one.kind) {
+    case "variable":
+      return <>@{one.name}</>;
+    case "image":
+      return (
+        <>
+          <img class="ak-thumb" src={`data:${one.mime};base64,${one.data}`} alt="" /> {one.name}
+        </>
+      );
+    case "file":
+      if (one.failure) return <span class="ak-failure">{`${one.name}: ${one.failure}`}</span>;
+      return (
+        <>
+          {one.name} {one.id ? "" : <progress max={1} value={one.part} aria-label={`Upload of ${one.name}`} />}
+        </>
+      );
+  }
+}
+
+const about = (one: Attachment): string => (one.kind === "variable" ? one.summary : `${one.name}, ${size(one.size)}`);

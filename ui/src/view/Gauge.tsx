@@ -1,0 +1,40 @@
+/** How much of what the model can read at once this conversation takes. */
+import { useDesk } from "./desk";
+
+const NEARLY = 0.8;
+
+export function Gauge() {
+  const desk = useDesk();
+  const context = desk.usage.value?.context;
+  const total = desk.usage.value?.total;
+  const seen = desk.conversation.entries.value.at(-1)?.view.value.context;
+  if (!context || !total) return null;
+  const { tokens, window } = context;
+  const part = window > 0 ? Math.min(1, tokens / window) : 0;
+  const percent = `${Math.round(part * 100)} %`;
+  const words = [
+    window > 0
+      ? `About ${tokens.toLocaleString()} of ${window.toLocaleString()} tokens that the model reads at once (${percent}).`
+      : `About ${tokens.toLocaleString()} tokens; how many the model reads at once is not known.`,
+    seen?.dropped ? `${seen.dropped} older messages did not fit.` : "",
+    seen?.shortened ? `Of ${seen.shortened} results the middle was left out.` : "",
+    seen?.summary ? "A summary stands for what was said first." : "",
+    `In all: ${total.prompt_tokens.toLocaleString()} tokens read, ${total.completion_tokens.toLocaleString()} written.`,
+    part > NEARLY ? "/compact makes it shorter." : "",
+  ].filter(Boolean);
+  return (
+    <span class="ak-gauge-place">
+      <button type="button" class="ak-gauge" aria-label={`Context. ${words.join(" ")}`}>
+        <span class={part > NEARLY ? "ak-gauge-bar ak-gauge-high" : "ak-gauge-bar"} style={{ "--ak-part": percent }} />
+        <span aria-hidden="true">{window > 0 ? percent : short(tokens)}</span>
+      </button>
+      <span class="ak-gauge-words" aria-hidden="true">
+        {words.map((line) => (
+          <span key={line}>{line}</span>
+        ))}
+      </span>
+    </span>
+  );
+}
+
+const short = (tokens: number): string => (tokens < 1_000 ? `${tokens}` : `${(tokens / 1_000).toFixed(1)}k`);

@@ -1,0 +1,46 @@
+/** All commands and keys, on one sheet. */
+import { COMMANDS } from "../conversation/commands";
+import { useDesk } from "./desk";
+
+export function Help() {
+  const { enterSends } = useDesk().composing;
+  const keys: [string, string][] = [
+    [enterSends.value ? "Enter" : "Shift+Enter", "Send; while a turn runs, the message waits for its end"],
+    [enterSends.value ? "Shift+Enter" : "Enter", "New line"],
+    ["Arrow up", "In an empty message: edit the last one; it is asked again on a branch"],
+    ["/", "Commands"],
+    ["@", "Variables, cells and the last error, to go along"],
+    ["Escape", "Back to the notebook"],
+    ["Escape twice, Ctrl+. or Cmd+.", "Stop what runs"],
+    ["Ctrl+Shift+L or Cmd+Shift+L", "From anywhere to the message"],
+    ["A, R", "On a card that asks: allow, refuse"],
+  ];
+  return (
+    <>
+      <h3>Keys</h3>
+      <dl class="ak-facts">
+        {keys.map(([key, does]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+      <h3>Commands</h3>
+      <dl class="ak-facts">
+        {COMMANDS.map(({ name, label, help }) => (
+          <div key={name}>
+            <dt>
+              <kbd>/{name}</kbd>
+            </dt>
+            <dd>
+              {label.replace("...", "")}. {help}
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </>
+  );
+}

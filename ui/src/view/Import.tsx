@@ -1,0 +1,70 @@
+/** A conversation that comes in from a document: what would come is shown before it does. */
+import { useSignal } from "@preact/signals";
+import { useDesk } from "./desk";
+
+/** Of the server, for one document. */
+const MAX_BYTES = 32 * 2 ** 20;
+
+export function Import() {
+  const desk = useDesk();
+  const file = useSignal<File | null>(null);
+  const seen = useSignal<Record<string, unknown> | null>(null);
+  const problem = useSignal("");
+  const chosen = (given: File | null) => {
+    seen.value = null;
+    problem.value = given && given.size > MAX_BYTES ? `A document has at most ${MAX_BYTES >> 20} MiB.` : "";
+    file.value = problem.value ? null : given;
+    if (!file.value) return;
+    desk.sessions.preview(file.value).then(
+      (preview) => {
+        seen.value = preview;
+      },
+      (error: unknown) => {
+        problem.value = error instanceof Error ? error.message : "It can not be read.";
+      },
+    );
+  };
+  return (
+    <>
+      <p class="ak-hint">
+        A file that was exported here, of this or another machine. What comes in counts as words of a stranger: code
+        that it brings does not run by itself.
+      </p>
+      <input
+        type="file"
+        aria-label="Document to import"
+        accept=".json,.jsonl"
+        onChange={(event) => chosen(event.currentTarget.files?.[0] ?? null)}
+      />
+      {problem.value && (
+        <p class="ak-failure" role="alert">
+          {problem.value}
+        </p>
+      )}
+      {seen.value && (
+        <>
+          <dl class="ak-facts" aria-label="What would come in">
+            {Object.entries(seen.value)
+              .filter(([, value]) => ["string", "number", "boolean"].includes(typeof value) && value !== "")
+              .map(([name, value]) => (
+                <div key={name}>
+                  <dt>{name.replaceAll("_", " ")}</dt>
+                  <dd>{String(value)}</dd>
+                </div>
+              ))}
+          </dl>
+          <button
+            type="button"
+            onClick={() => {
+              const { value } = file;
+              desk.open("");
+              if (value) void desk.trying(() => desk.sessions.bring(value));
+            }}
+          >
+            Import it{desk.conversation.query && ", and go on with it in this notebook"}
+          </button>
+        </>
+      )}
+    </>
+  );
+}

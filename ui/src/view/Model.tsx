@@ -1,0 +1,172 @@
+/** Which model answers: those of the configuration and of the catalog, and the download of one with the person's yes. */
+import { useEffect } from "preact/hooks";
+import type { ModelOffer } from "../wire/engine";
+import { useDesk } from "./desk";
+import { StateCard } from "./States";
+
+export function Model() {
+  const { engine } = useDesk();
+  useEffect(() => void engine.load(), [engine]);
+  const models = engine.models.value;
+  const current = engine.current.value;
+  const failure = engine.failure.value;
+  if (!models) return <p role="status">{failure?.message ?? "Looking..."}</p>;
+  const own = models.engines.length > 0;
+  return (
+    <>
+      {current && (
+        <p>
+          This conversation goes to <strong>{current.model}</strong>:{" "}
+          {current.local ? "a model on this machine." : `everything said is sent to ${current.host}.`}
+          {current.context_length > 0 && ` It reads ${current.context_length.toLocaleString()} tokens at once.`}
+          {!current.vision && current.state === "ready" && " It reads text only."}
+        </p>
+      )}
+      {failure && (
+        <p class="ak-failure" role="alert">
+          {failure.message} {failure.body.hint}
+        </p>
+      )}
+      {own && <h3>Configured</h3>}
+      <ul class="ak-models">
+        {models.engines.map(({ name, model, local, host, refused }) => (
+          <li key={name}>
+            <Choice name={name} chosen={current?.name === name} disabled={refused}>
+              <strong>{name}</strong> {model} · {local ? "local" : `goes to ${host}`}
+              {refused && " · this server lets nothing out"}
+            </Choice>
+          </li>
+        ))}
+      </ul>
+      <h3>On this machine</h3>
+      <ul class="ak-models">
+        {models.models.map((offer) => (
+          <li key={offer.name}>
+            {offer.state === "missing" ? (
+              <Offer offer={offer} />
+            ) : (
+              <Choice name={offer.name} chosen={current?.model === offer.name} disabled={offer.state !== "ready"}>
+                <strong>{offer.title}</strong> {offer.name} · {offer.state}
+              </Choice>
+            )}
+          </li>
+        ))}
+      </ul>
+      <button type="button" onClick={() => void engine.choose("")}>
+        The server's own choice
+      </button>
+    </>
+  );
+}
+
+interface Chosen {
+  name: string;
+  chosen: boolean;
+  disabled: boolean;
+  children: preact.ComponentChildren;
+}
+
+function Choice({ name, chosen, disabled, children }: Chosen) {
+  const { engine } = useDesk();
+  return (
+    <label class="ak-model-choice">
+      <input
+        type="radio"
+        name="ak-model"
+        checked={chosen}
+        disabled={disabled}
+        onChange={() => void engine.choose(name)}
+      />
+      <span>{children}</span>
+    </label>
+  );
+}
+
+function Offer({ offer }: { offer: ModelOffer }) {
+  const { engine } = useDesk();
+  const pulling = engine.pulling.value?.name === offer.name;
+  return (
+    <div class="ak-model-offer">
+      <strong>{offer.title}</strong> {offer.name}
+      <p class="ak-hint">{about(offer)}</p>
+      {pulling ? (
+        <Pulled />
+      ) : (
+        <button type="button" disabled={engine.pulling.value !== null} onClick={() => void engine.pull(offer.name)}>
+          Download {size(offer.download_bytes)}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** The model that the next turn needs is not here: what it would cost to have it. */
+export function Missing() {
+  const desk = useDesk();
+  const { engine } = desk;
+  const offer = engine.missing.value;
+  if (!offer && !engine.pulling.value) return null;
+  return (
+    <StateCard tone="warning">
+      {offer && (
+        <p>
+          {offer.title} is not on this machine. {about(offer)}
+        </p>
+      )}
+      {engine.pulling.value ? (
+        <Pulled />
+      ) : (
+        offer && (
+          <button type="button" onClick={() => void engine.pull(offer.name)}>
+            Download {size(offer.download_bytes)}
+          </button>
+        )
+      )}
+      <button type="button" onClick={() => desk.open("model")}>
+        Choose another model
+      </button>
+    </StateCard>
+  );
+}
+
+function Pulled() {
+  const { engine } = useDesk();
+  const pulling = engine.pulling.value;
+  if (!pulling) return null;
+  if (pulling.failure) {
+    return (
+      <div role="alert">
+        <p>{pulling.failure}</p>
+        <button type="button" onClick={() => void engine.pull(pulling.name)}>
+          Try again
+        </button>
+      </div>
+    );
+  }
+  const { fraction } = pulling;
+  return (
+    <div class="ak-pulled">
+      <progress
+        aria-label={`Download of ${pulling.name}`}
+        {...(fraction === null ? {} : { value: fraction })}
+        max={1}
+      />
+      <span>
+        {pulling.stage} {fraction !== null && `${Math.floor(fraction * 100)} %`} {pulling.message}
+      </span>
+    </div>
+  );
+}
+
+const about = (offer: ModelOffer): string =>
+  [`From ${offer.source}`, offer.publisher && `by ${offer.publisher}`, `licence ${offer.licence}`]
+    .filter(Boolean)
+    .join(", ") + (offer.disk_bytes ? `. It takes ${size(offer.disk_bytes)} of the disk.` : ".");
+
+export function size(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} B`;
+  const steps = ["kB", "MB", "GB"];
+  const step = Math.min(steps.length, Math.floor(Math.log10(bytes) / 3));
+  const number = bytes / 1_000 ** step;
+  return `${number < 10 ? number.toFixed(1) : Math.round(number)} ${steps[step - 1] ?? "kB"}`;
+}

@@ -1,0 +1,156 @@
+/** The list of conversations: search in names and in what was said, open one here, rename, copy, delete. */
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { Row } from "../conversation/sessions";
+import { useDesk } from "./desk";
+
+const SETTLED_MS = 250;
+
+export function SessionList() {
+  const desk = useDesk();
+  const { sessions } = desk;
+  const words = useSignal("");
+  useEffect(() => {
+    const timer = setTimeout(() => void sessions.find(words.value), words.value ? SETTLED_MS : 0);
+    return () => clearTimeout(timer);
+  }, [words.value, sessions]);
+  useEffect(() => () => void sessions.flush(), [sessions]);
+  const failure = sessions.failure.value;
+  const rows = sessions.rows.value;
+  return (
+    <>
+      <input
+        type="search"
+        class="ak-search"
+        aria-label="Search conversations"
+        placeholder="Search titles and what was said"
+        value={words.value}
+        onInput={(event) => {
+          words.value = event.currentTarget.value;
+        }}
+      />
+      {desk.conversation.place.value.path && (
+        <p class="ak-hint">Opening one here lets this notebook go on with it. The one it has now stays in this list.</p>
+      )}
+      {failure && (
+        <p class="ak-failure" role="alert">
+          {failure.message}{" "}
+          <button type="button" onClick={() => void sessions.find(words.value)}>
+            Try again
+          </button>
+        </p>
+      )}
+      <p class="ak-hint" role="status">
+        {rows.length === 0 && (sessions.loading.value ? "Looking..." : nothing(words.value))}
+      </p>
+      <ul class="ak-sessions" aria-label="Conversations">
+        {rows.map((row) => (
+          <SessionRow key={row.session.id} row={row} />
+        ))}
+      </ul>
+    </>
+  );
+}
+
+const nothing = (words: string) =>
+  words ? "Nothing is called so, and nothing was said with these words." : "There are none yet: send a message.";
+
+function SessionRow({ row }: { row: Row }) {
+  const desk = useDesk();
+  const { sessions, conversation } = desk;
+  const { session, notebooks, found } = row;
+  const renaming = useSignal(false);
+  const here = conversation.session.value?.id === session.id;
+  const title = session.title || "Without a title";
+  if (sessions.leaving.value.has(session.id)) {
+    return (
+      <li class="ak-session ak-session-leaving" role="status">
+        <span>{title} will be deleted.</span>
+        <button type="button" onClick={() => sessions.keep(session.id)}>
+          Keep it
+        </button>
+      </li>
+    );
+  }
+  const open = () => {
+    desk.open("");
+    if (!here) void desk.trying(() => sessions.openHere(session.id));
+  };
+  return (
+    <li class={here ? "ak-session ak-session-here" : "ak-session"}>
+      {renaming.value ? (
+        <input
+          class="ak-rename"
+          aria-label={`New title of ${title}`}
+          autoFocus
+          maxLength={500}
+          defaultValue={session.title}
+          onBlur={() => {
+            renaming.value = false;
+          }}
+          onKeyDown={(event) => {
+            if (event.key === "Escape") {
+              event.preventDefault();
+              renaming.value = false;
+            } else if (event.key === "Enter") {
+              const named = event.currentTarget.value.trim();
+              renaming.value = false;
+              if (named) void desk.trying(() => sessions.rename(session.id, named));
+            }
+          }}
+        />
+      ) : (
+        <button type="button" class="ak-session-open" onClick={open} aria-current={here}>
+          <span class="ak-session-title">{title}</span>
+          <span class="ak-session-facts">
+            {[
+              here ? "shown now" : "",
+              `${session.turns} ${session.turns === 1 ? "turn" : "turns"}`,
+              when(session.updated),
+              session.private ? "private" : "",
+              ...notebooks,
+            ]
+              .filter(Boolean)
+              .join(" · ")}
+          </span>
+          {found.slice(0, 2).map((text) => (
+            <q key={text} class="ak-session-found">
+              {text}
+            </q>
+          ))}
+        </button>
+      )}
+      <div class="ak-session-acts">
+        <button
+          type="button"
+          onClick={() => {
+            renaming.value = true;
+          }}
+        >
+          Rename
+        </button>
+        <button
+          type="button"
+          onClick={() => {
+            desk.open("");
+            void desk.trying(() => sessions.fork(session.id));
+          }}
+        >
+          Copy
+        </button>
+        <button type="button" aria-label={`Delete ${title}`} onClick={() => sessions.remove(session.id)}>
+          Delete
+        </button>
+      </div>
+    </li>
+  );
+}
+
+/** A day, and the time of today. */
+function when(seconds: number): string {
+  const moment = new Date(seconds * 1000);
+  const today = moment.toDateString() === new Date().toDateString();
+  return today
+    ? moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : moment.toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
+}

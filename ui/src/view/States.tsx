@@ -1,0 +1,203 @@
+/** What has to be known before one goes on, each with the next thing to do: connection, kernel, model, what failed. */
+import type { ComponentChildren } from "preact";
+import { useSignal } from "@preact/signals";
+import { useDesk } from "./desk";
+import { Glyph } from "./Glyph";
+import { Missing } from "./Model";
+import { useSurroundings } from "./surroundings";
+
+export function States() {
+  return (
+    <div class="ak-states">
+      <Connection />
+      <Failure />
+      <Asking />
+      <Kernel />
+      <Engine />
+      <Notes />
+      <Said />
+    </div>
+  );
+}
+
+interface State {
+  tone: "info" | "warning" | "error";
+  children: ComponentChildren;
+  close?: () => void;
+}
+
+/** Errors interrupt who listens to the page, the rest waits. */
+export function StateCard({ tone, children, close }: State) {
+  return (
+    <div class={`ak-state-card ak-tone-${tone}`} role={tone === "error" ? "alert" : "status"}>
+      <div class="ak-state-words">{children}</div>
+      {close && (
+        <button type="button" class="ak-icon-button" aria-label="Dismiss" onClick={close}>
+          <Glyph sign="close" />
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Connection() {
+  const { transport } = useSurroundings().host;
+  const was = useSignal(false);
+  const connection = transport.connection.value;
+  if (connection === "online") {
+    if (!was.peek()) was.value = true;
+    return null;
+  }
+  if (connection === "connecting" && !was.value) return null;
+  if (connection === "connecting") return <StateCard tone="info">The connection was lost. Reconnecting...</StateCard>;
+  return (
+    <StateCard tone="warning">
+      <p>The Jupyter server does not answer. A turn that runs goes on there; what you type here stays.</p>
+      {transport.retry && (
+        <button type="button" onClick={() => transport.retry?.()}>
+          Try now
+        </button>
+      )}
+    </StateCard>
+  );
+}
+
+function Failure() {
+  const { conversation } = useDesk();
+  const failure = conversation.failure.value;
+  if (!failure) return null;
+  const { message, hint, request_id: request } = failure.body;
+  const dismiss = () => {
+    conversation.failure.value = null;
+  };
+  return (
+    <StateCard tone="error" close={dismiss}>
+      <p>{failure.status === 403 ? `This is not allowed: ${message}` : message}</p>
+      {hint && <p>{hint}</p>}
+      {failure.status >= 500 && request && <p class="ak-request">For the server's log: {request}</p>}
+      {failure.status !== 403 && (
+        <button type="button" onClick={() => void conversation.refresh()}>
+          Look again
+        </button>
+      )}
+    </StateCard>
+  );
+}
+
+function Asking() {
+  const desk = useDesk();
+  const question = desk.asking.value;
+  if (!question) return null;
+  const close = () => {
+    desk.asking.value = null;
+  };
+  return (
+    <div class="ak-state-card ak-tone-warning" role="alertdialog" aria-label={question.text}>
+      <div class="ak-state-words">
+        <p>{question.text}</p>
+        <button
+          type="button"
+          onClick={() => {
+            close();
+            void desk.trying(question.run);
+          }}
+        >
+          {question.yes}
+        </button>
+        <button type="button" autoFocus onClick={close}>
+          Keep them
+        </button>
+      </div>
+    </div>
+  );
+}
+
+function Kernel() {
+  const { host } = useSurroundings();
+  if (!host.notebook) return null;
+  const bound = host.notebook.bound.value;
+  if (!bound) {
+    return (
+      <StateCard tone="info">
+        No notebook is open. With one the agent sees its cells and its kernel; without one its code runs in the sandbox.
+      </StateCard>
+    );
+  }
+  const start = () => void host.notebook?.startKernel();
+  if (bound.kernelState === "restarting") {
+    return <StateCard tone="info">The kernel restarts. The conversation stays; variables are lost.</StateCard>;
+  }
+  if (bound.kernelState === "dead") {
+    return (
+      <StateCard tone="warning">
+        <p>The kernel is gone, and with it its variables. The conversation stays.</p>
+        <button type="button" onClick={start}>
+          Start a kernel
+        </button>
+      </StateCard>
+    );
+  }
+  if (bound.kernelState !== "none") return null;
+  return (
+    <StateCard tone="info">
+      <p>This notebook has no kernel. Until it has one, code runs in the sandbox and sees no variables of yours.</p>
+      <button type="button" onClick={start}>
+        Start a kernel
+      </button>
+    </StateCard>
+  );
+}
+
+function Engine() {
+  const desk = useDesk();
+  const problem = desk.engine.current.value?.problem ?? "";
+  if (desk.engine.missing.value || desk.engine.pulling.value) return <Missing />;
+  if (!problem) return null;
+  return (
+    <StateCard tone="warning">
+      <p>The model of this conversation can not be used: {problem}</p>
+      <button type="button" onClick={() => desk.open("model")}>
+        Choose a model
+      </button>
+    </StateCard>
+  );
+}
+
+/** What the server says about the files of this notebook, such as a conversation of a colleague beside it. */
+function Notes() {
+  const desk = useDesk();
+  const read = useSignal<ReadonlySet<string>>(new Set());
+  const notes = desk.conversation.binding.value?.notes ?? [];
+  return (
+    <>
+      {notes
+        .filter((note) => !read.value.has(note))
+        .map((note) => (
+          <StateCard
+            key={note}
+            tone="info"
+            close={() => {
+              read.value = new Set([...read.value, note]);
+            }}
+          >
+            {note}
+          </StateCard>
+        ))}
+    </>
+  );
+}
+
+function Said() {
+  const { said } = useDesk().conversation;
+  if (!said.value) return null;
+  return (
+    <StateCard
+      tone="info"
+      close={() => {
+        said.value = "";
+      }}
+    >
+      {said.value}
+    </StateCard>
+  );
+}

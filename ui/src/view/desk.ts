@@ -1,0 +1,12 @@
+/** The desk of this panel, for its header, composer and sheets. */
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+import type { Desk } from "../conversation/desk";
+
+export const OnDesk = createContext<Desk | null>(null);
+
+export function useDesk(): Desk {
+  const found = useContext(OnDesk);
+  if (!found) throw new Error("outside of a panel");
+  return found;
+}

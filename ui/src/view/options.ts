@@ -1,0 +1,46 @@
+/** What `/` and `@` offer, and what choosing one does to the text. */
+import { COMMANDS } from "../conversation/commands";
+import { ranked, type Completing } from "../conversation/completion";
+import type { Desk } from "../conversation/desk";
+
+export interface Option {
+  name: string;
+  help: string;
+  /** What stands in the text in its place. */
+  text: string;
+  take: () => void;
+}
+
+const PARTS = { cell: "the active cell", cells: "the selected cells", error: "the last error" } as const;
+
+export function options(desk: Desk, { kind, query }: Completing): Option[] {
+  return ranked(kind === "command" ? commands(desk) : mentions(desk), query);
+}
+
+function commands(desk: Desk): Option[] {
+  return COMMANDS.filter((command) => command.enabled(desk)).map(({ name, label, help }) => ({
+    name,
+    help: `${label.replace("...", "")}. ${help}`,
+    text: `/${name} `,
+    take: () => undefined,
+  }));
+}
+
+function mentions(desk: Desk): Option[] {
+  const { notebook } = desk.conversation;
+  const there = {
+    cell: notebook?.activeCell.value ?? null,
+    cells: (notebook?.selectedCells.value.length ?? 0) > 1,
+    error: notebook?.lastError?.value ?? null,
+  };
+  const sides = (["cell", "cells", "error"] as const)
+    .filter((side) => there[side])
+    .map((side) => ({ name: side, help: PARTS[side], text: PARTS[side], take: () => desk.composing.takeAlong(side) }));
+  const variables = desk.variables.value.map(({ name, summary }) => ({
+    name,
+    help: summary,
+    text: `${name} `,
+    take: () => void desk.attachVariable(name),
+  }));
+  return [...variables, ...sides];
+}
