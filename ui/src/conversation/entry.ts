@@ -1,7 +1,7 @@
 /** What stands in the conversation for one turn, and what becomes one. */
 import type { Signal } from "@preact/signals";
 import type { TurnView } from "../turn/turn";
-import type { Facts } from "../wire/events";
+import type { Facts, Medium } from "../wire/events";
 
 /** Who asked what, and the answer as it grows. */
 export interface Entry {
@@ -10,6 +10,8 @@ export interface Entry {
   cell: string;
   /** Chips: what went along. */
   context: readonly string[];
+  /** Pictures and films that went along. */
+  media?: readonly Medium[];
   view: Signal<TurnView>;
 }
 

@@ -1,7 +1,7 @@
 /** What is read aloud of a turn that runs: each part once, when it is finished; a question at once. */
 import { plainText } from "./printed";
 import type { Block, TurnView } from "./turn";
-import { phrase, placed, sentence, stateOf } from "./words";
+import { deed, stateOf, statusOf } from "./words";
 
 const SPOKEN = 1_000;
 
@@ -25,11 +25,9 @@ function ofBlock(was: Block | undefined, block: Block): Announced[] {
   if (block.kind === "call") {
     const asks = (one: Block | undefined) => one?.kind === "call" && one.approval !== null && !one.approval.decision;
     if (asks(block) && !asks(was) && !block.done) {
-      const { verb, target } = phrase(block);
-      const what = [verb, target, placed(block.where)].filter(Boolean).join(" ");
-      return [{ text: `Your answer is needed: ${what}? Alt+Enter goes there.`, urgent: true }];
+      return [{ text: `Your answer is needed: ${deed(block)}? Alt+Enter goes there.`, urgent: true }];
     }
-    return block.done && !was?.done ? [{ text: sentence(block), urgent: false }] : [];
+    return block.done && !was?.done ? [{ text: `${deed(block)}: ${statusOf(block)}`, urgent: false }] : [];
   }
   if (!block.done || was?.done || block.kind === "reasoning") return [];
   const text = block.kind === "text" ? plainText(block.text).slice(0, SPOKEN) : block.text;

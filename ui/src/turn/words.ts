@@ -49,17 +49,18 @@ const READING = new Set([
   "read_skill",
 ]);
 
-const PLACES: Record<string, string> = {
-  live: "in your kernel",
-  draft: "in a draft",
-  sandbox: "in the sandbox",
-  client: "in this page",
+/** Where a call runs: the words before the noun may be left out where there is little room. */
+const PLACES: Record<string, { article: string; noun: string }> = {
+  live: { article: "in your", noun: "kernel" },
+  draft: { article: "in a", noun: "draft" },
+  sandbox: { article: "in the", noun: "sandbox" },
+  client: { article: "in the", noun: "notebook" },
 };
 
 const STATUS: Record<string, string> = {
   running: "running",
-  waiting: "waits for you",
-  offered: "waits for the notebook",
+  waiting: "asks you",
+  offered: "waits",
   success: "done",
   error: "failed",
   denied: "did not run",
@@ -78,9 +79,11 @@ const STATES: Record<TurnView["state"], string> = {
 const TARGET = 200;
 
 export const reads = (call: CallBlock): boolean => READING.has(call.name) && call.status === "success";
-export const placed = (where: string): string => PLACES[where] ?? "";
+export const placeOf = (where: string): { article: string; noun: string } | null => PLACES[where] ?? null;
 export const statusOf = (call: CallBlock): string => STATUS[call.status] ?? call.status;
 export const stateOf = (turn: TurnView): string => STATES[turn.state];
+
+export const verbOf = (name: string): string => TOOLS[name]?.[1] ?? name;
 
 export function phrase(call: CallBlock): Phrase {
   const known = TOOLS[call.name];
@@ -89,10 +92,11 @@ export function phrase(call: CallBlock): Phrase {
   return { kind, verb, target: firstOf(names.map((name) => call.arguments[name])) };
 }
 
-/** "python, in your kernel: waits for you". */
-export function sentence(call: CallBlock): string {
+/** "Run total = 42 in your kernel". */
+export function deed(call: CallBlock): string {
   const { verb, target } = phrase(call);
-  return [verb, target, placed(call.where)].filter(Boolean).join(" ") + `: ${statusOf(call)}`;
+  const place = placeOf(call.where);
+  return [verb, target, place && `${place.article} ${place.noun}`].filter(Boolean).join(" ");
 }
 
 /** 0.04 s, 3.2 s, 1 min 5 s; empty for what took no time that is known. */

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError } from "../transport/transport";
 import type { Approval } from "../turn/turn";
+import { verbOf } from "../turn/words";
 import { askedChange } from "../notebook/changes";
 import { Diff } from "./Review";
 import { Left } from "./Elapsed";
@@ -130,7 +131,7 @@ function About({ approval }: { approval: Approval }) {
     <>
       <p class="ak-asked">
         <strong>{asked(approval)}</strong>
-        {approval.target === "live" && bound && (
+        {(approval.target === "live" || approval.target === "client") && bound && (
           <>
             {" "}
             <bdi>{[bound.path, bound.kernelName].filter(Boolean).join(" · ")}</bdi>
@@ -167,7 +168,9 @@ const ASKED: Record<string, string> = {
 
 function asked(approval: Approval): string {
   const where = ASKED[approval.target] ?? "Let the agent do this?";
-  return approval.name === "python" ? where : `${approval.label || approval.name}: ${where}`;
+  if (approval.name === "python") return where;
+  const label = approval.label && approval.label !== approval.name ? approval.label : verbOf(approval.name);
+  return `${label}: ${where.charAt(0).toLowerCase()}${where.slice(1)}`;
 }
 
 function languageOf({ arguments: given, name }: Approval): string {

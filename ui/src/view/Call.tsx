@@ -2,8 +2,9 @@
  * and files stand below the line: they are what a person looks for. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import type { CallBlock } from "../turn/turn";
-import { duration, phrase, placed, statusOf } from "../turn/words";
+import { Gallery } from "../media/Gallery";
+import type { Approval, CallBlock } from "../turn/turn";
+import { duration, phrase, placeOf, statusOf } from "../turn/words";
 import { Approve } from "./Approve";
 import { Elapsed } from "./Elapsed";
 import { Files } from "./Files";
@@ -14,6 +15,8 @@ import { Review } from "./Review";
 import { Source } from "./Source";
 
 const LAST_LINES = 3;
+/** What the review of a change shows as a difference. */
+const REVIEWED = new Set(["before", "after", "diff"]);
 
 export function Call({ call, session }: { call: CallBlock; session: string }) {
   const open = useSignal(false);
@@ -30,9 +33,9 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
       <Row call={call} open={open.value} onToggle={() => (open.value = !open.value)} />
       {open.value ? <Inside call={call} line={sent?.line ?? 0} /> : <Tail call={call} />}
       {asks && call.approval && <Approve approval={call.approval} />}
-      {call.approval?.decision && <Decided decision={call.approval.decision} reason={call.approval.reason} />}
+      {call.approval?.decision && <Decided approval={call.approval} open={open.value} />}
       <Review call={call} />
-      {call.media.length > 0 && <p class="ak-quiet">{session && `${call.media.length} pictures`}</p>}
+      {call.media.length > 0 && <Gallery media={call.media} session={session} alt={`Shown by ${call.name}`} />}
       <Files files={call.files} />
     </div>
   );
@@ -40,15 +43,21 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
 
 function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggle: () => void }) {
   const { kind, verb, target } = phrase(call);
+  const place = placeOf(call.where);
   const runs = !call.done && call.status === "running";
   return (
     <button type="button" class="ak-row" aria-expanded={open} onClick={onToggle} title={target}>
       <Icon name={kind} />
       <span class="ak-verb">{verb}</span> <code class="ak-target">{target}</code>{" "}
-      <span class="ak-place">{placed(call.where)}</span>{" "}
+      {place && (
+        <span class="ak-place">
+          <span class="ak-wordy">{place.article} </span>
+          {place.noun}
+        </span>
+      )}{" "}
       <span class="ak-status">
-        {statusOf(call)}
-        {call.seconds > 0 && ` · ${duration(call.seconds)}`} {runs && <Elapsed since={call.began} />}
+        <span class={call.status === "success" && call.seconds > 0 ? "ak-wordy" : ""}>{statusOf(call)} </span>
+        {duration(call.seconds)} {runs && <Elapsed since={call.began} />}
       </span>
     </button>
   );
@@ -68,7 +77,7 @@ function Tail({ call }: { call: CallBlock }) {
 
 function Inside({ call, line }: { call: CallBlock; line: number }) {
   const code = call.arguments["code"] ?? call.arguments["source"];
-  const rest = Object.entries(call.arguments).filter(([, value]) => value !== code);
+  const rest = Object.entries(call.arguments).filter(([name, value]) => value !== code && !REVIEWED.has(name));
   const text = call.done ? call.result || call.output : call.output;
   return (
     <div class="ak-inside">
@@ -87,7 +96,9 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
   );
 }
 
-function Decided({ decision, reason }: { decision: string; reason: string }) {
+/** A yes is a matter of who looks closer; a no says why nothing happened. */
+function Decided({ approval: { decision, reason }, open }: { approval: Approval; open: boolean }) {
+  if (decision === "approve" && !open) return null;
   const said = decision === "approve" ? "You allowed it" : decision === "deny" ? "Denied" : "Not answered";
   const why = reason.replace(/^(approved|denied)(: )?/, "");
   return <p class="ak-decided">{why ? `${said}: ${why}` : said}.</p>;

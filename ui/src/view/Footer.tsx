@@ -36,7 +36,7 @@ function Facts({ turn }: { turn: TurnView }) {
 }
 
 /** "1,203 tokens read (1,000 reused)", "45 written", "3.1 s". */
-export function cost({ usage }: TurnView): string[] {
+export function cost({ usage, began, ended }: TurnView): string[] {
   const read = usage["prompt_tokens"] ?? 0;
   const reused = usage["reused_tokens"] ?? 0;
   const about = usage["estimated"] ? "about " : "";
@@ -45,7 +45,7 @@ export function cost({ usage }: TurnView): string[] {
       ? `${about}${counted(read, "token")} read${reused > 0 ? ` (${reused.toLocaleString("en")} reused)` : ""}`
       : "",
     read > 0 ? `${(usage["completion_tokens"] ?? 0).toLocaleString("en")} written` : "",
-    duration(usage["seconds"] ?? 0),
+    duration(Math.max(usage["seconds"] ?? 0, ended - began)),
   ].filter(Boolean);
 }
 

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
+import { Gallery } from "../media/Gallery";
 import { useSurroundings } from "./surroundings";
 
 export function Prompt({ entry }: { entry: Entry }) {
@@ -32,6 +33,9 @@ export function Prompt({ entry }: { entry: Entry }) {
       <div class={`ak-asked-text ${whole.value ? "" : "ak-clamped"}`} dir="auto" ref={body}>
         {entry.prompt}
       </div>
+      {entry.media && entry.media.length > 0 && (
+        <Gallery media={entry.media} session={entry.view.value.session} alt="Sent along" />
+      )}
       {cut.value && (
         <button type="button" class="ak-link" aria-expanded={whole.value} onClick={() => (whole.value = !whole.value)}>
           {whole.value ? "Show less" : "Show all of it"}

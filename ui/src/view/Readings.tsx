@@ -16,7 +16,7 @@ export function Readings({ reading, session }: { reading: Reading; session: stri
     <div class="ak-readings">
       <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
         <Icon name="read" />
-        <span class="ak-verb">{summary(reading)}</span>
+        <span class="ak-verb ak-long">{summary(reading)}</span>
         <span class="ak-status">done</span>
       </button>
       {open.value && (

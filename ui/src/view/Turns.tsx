@@ -27,7 +27,6 @@ export function Turns() {
   const session = conversation.session.value?.id;
   useEffect(() => scroll.toEnd(), [session, conversation.asked.value]);
   useTurnKeys(log);
-  const failure = conversation.failure.value;
   return (
     <div class="ak-conversation">
       <div class="ak-turns" role="log" aria-live="off" aria-label="Conversation" tabIndex={0} ref={log}>
@@ -36,11 +35,6 @@ export function Turns() {
           {entries.map((entry) => (
             <Turn key={entry.id} entry={entry} />
           ))}
-          {failure && (
-            <p class="ak-failure" role="alert">
-              {failure.body.message} {failure.body.hint}
-            </p>
-          )}
         </div>
       </div>
       {scroll.below.value && (

@@ -1,5 +1,5 @@
 /** Bodies of `agent/v1` that the panel reads, as the handlers of `jupyter_ext` write them. */
-import type { Facts, TurnEvent } from "./events";
+import type { Facts, Medium, TurnEvent } from "./events";
 
 export interface Session {
   id: string;
@@ -37,7 +37,7 @@ export interface StoredTurn {
   prompt: string;
   cell: string;
   context: string[];
-  media: Facts[];
+  media: Medium[];
   created: number;
   closed: number | null;
   events: TurnEvent[];
