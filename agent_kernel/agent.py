@@ -17,6 +17,7 @@ from agent_kernel.context import INSTRUCTIONS, Context, View
 from agent_kernel.conversation import LOST, Conversation
 from agent_kernel.errors import AgentKernelError, Conflict
 from agent_kernel.events import (
+    AnswerChecked,
     Body,
     ContextBuilt,
     Emit,
@@ -33,6 +34,7 @@ from agent_kernel.events import (
     TurnState,
 )
 from agent_kernel.messages import Media, Part, ToolCall, Usage
+from agent_kernel.numbers.checked import check_turn
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import (
     Chunk,
@@ -67,6 +69,8 @@ from agent_kernel.tools.source import Occasion, Offered, ToolSource
 
 log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16
+CHECKED_AT_ONCE = 20_000
+"""Characters whose numbers are looked at on the event loop; more are looked at beside it."""
 IMPORTED = "this conversation was imported"
 __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
 
@@ -95,7 +99,8 @@ class Agent:
     ``observers`` are told of the session. ``sources`` are asked for more tools at the beginning of each turn, ``files``
     keeps what tools produce; ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be
     used, ``notebook`` the notebook itself. ``afterwards`` is what a server has done when a turn was answered; without
-    it older turns are summarised only when somebody asks.
+    it older turns are summarised only when somebody asks. ``check_numbers``: of the numbers of an answer it is said
+    which come from a tool.
     """
 
     def __init__(
@@ -119,6 +124,7 @@ class Agent:
         notebook_dir: Path | None = None,
         trusted: bool = False,
         notebook: Attached | None = None,
+        check_numbers: bool = True,
     ) -> None:
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
         self._store = store
@@ -139,6 +145,7 @@ class Agent:
         self._trusted = trusted
         self._imported = ""
         self._notebook = notebook
+        self._check_numbers = check_numbers
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
         """One turn to its end. Raises SessionBusy; a turn that fails is a result with its error."""
@@ -172,6 +179,7 @@ class Agent:
         try:
             async with opened:
                 await self._rounds(turn)
+                await self._check(turn)
         except asyncio.CancelledError as stop:
             ended: TurnState = "interrupted" if self._gate.approvals.interrupted(opened.turn.id) else "cancelled"
             await settled(self._finish(turn, ended, str(stop) or "stopped"))
@@ -285,6 +293,20 @@ class Agent:
             for message in view.messages
         ]
         return replace(view, messages=tuple(messages))
+
+    async def _check(self, turn: Running) -> None:
+        """Says of each number of the answer where it comes from, once tools ran in the conversation."""
+        if not self._check_numbers:
+            return
+        clean = self._ledger.redactor.text
+        answer, said = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
+        if said > CHECKED_AT_ONCE:
+            found = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
+        else:
+            found = check_turn(answer, turn.earlier, turn.messages)
+        if found:
+            turn.numbers = tuple(replace(one, shown=clean(one.shown)) for one in found)
+            turn.emit(AnswerChecked(tuple(one.to_json() for one in turn.numbers)))
 
     def _tell_unseen(self, turn: Running) -> None:
         info = self._engine.info()

@@ -283,6 +283,7 @@ class Runtime:
             notebook_dir=notebook_dir,
             trusted=trusted,
             notebook=notebook,
+            check_numbers=self.settings.checked_numbers == "on",
         )
 
     def gate(self, request: TurnRequest) -> Gate:

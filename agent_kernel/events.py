@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+NAMED = 12
+"""Numbers of an answer that one line names."""
 TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "interrupted"]
 
 
@@ -197,6 +199,28 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerChecked:
+    """The numbers of the answer, the last text of the turn, in order: ``{start, end, text, status}`` and, of those that
+    come from a call, ``{call, line, shown}`` (``numbers/checked.py``). Just before the end of a turn in a conversation
+    where tools ran."""
+
+    type: ClassVar[str] = "answer.checked"
+    numbers: tuple[Mapping[str, Any], ...]
+
+    @property
+    def told(self) -> str:
+        """One line to the person; empty when there is nothing to tell."""
+        said = [number for number in self.numbers if number["status"] != "given"]
+        texts = [str(number["text"]) for number in said if number["status"] == "open"]
+        if not texts:
+            return ""
+        more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+        were = "was" if len(texts) == 1 else "were"
+        numbers = "number" if len(said) == 1 else "numbers"
+        return f"{len(texts)} of {len(said)} {numbers} {were} not computed: {', '.join(texts[:NAMED])}{more}"
+
+
+@dataclass(frozen=True, slots=True)
 class TurnFinished:
     """The last event of every turn. ``error`` is ``{code, message, hint, details}`` when the state is failed."""
 
@@ -226,6 +250,7 @@ Body: TypeAlias = (
     | FileProduced
     | StateLost
     | Notice
+    | AnswerChecked
     | TurnFinished
 )
 TYPES: dict[str, type[Body]] = {kind.type: kind for kind in Body.__args__}

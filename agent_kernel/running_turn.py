@@ -9,6 +9,8 @@ from typing import Any
 from agent_kernel.conversation import Prepared
 from agent_kernel.events import Body, Emit
 from agent_kernel.messages import Message, Usage
+from agent_kernel.numbers import kept
+from agent_kernel.numbers.checked import Number
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.account import CallTally
 from agent_kernel.sessions.changed_cells import ChangedCells
@@ -33,11 +35,14 @@ class Running:
     media: dict[str, bytes] = field(default_factory=dict)
     place: Prepared | None = None
     tools: tuple[str, ...] = ()
+    earlier: Sequence[Message] = ()
+    numbers: tuple[Number, ...] | None = None
 
     @property
     def record(self) -> dict[str, Any]:
         """What is known of the turn at its end."""
-        return {"tools": list(self.tools), **self.calls.record, **self.changes.record}
+        known = {"tools": list(self.tools), **self.calls.record, **self.changes.record}
+        return known | kept.record(self.numbers)
 
     def emit(self, body: Body) -> None:
         self.calls.note(body)
@@ -47,6 +52,7 @@ class Running:
     async def begin(self, prepared: Prepared) -> None:
         """What the model sees of this turn and what is stored of it need not be the same."""
         self.messages.extend(prepared.current)
+        self.earlier = prepared.history
         if prepared.behind is not None or prepared.earlier:
             self.place = prepared
         await self._store(prepared.said)

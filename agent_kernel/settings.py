@@ -23,6 +23,9 @@ Compaction = Literal["auto", "off"]
 Titles = Literal["rule", "engine", "off"]
 Recall = Literal["on", "off"]
 Surface = Literal["on", "off"]
+CheckedNumbers = Literal["on", "off"]
+Mode = Literal["", "replay", "off"]
+ReplayMissing = Literal["fail", "tell"]
 SandboxMode = Literal["off", "auto", "on"]
 Profile = Literal["developer", "restricted"]
 Network = Literal["", "none", "loopback", "full"]
@@ -46,6 +49,9 @@ CHOICES = {
     "titles": get_args(Titles),
     "recall": get_args(Recall),
     "surface": get_args(Surface),
+    "checked_numbers": get_args(CheckedNumbers),
+    "mode": get_args(Mode),
+    "replay_missing": get_args(ReplayMissing),
     "sandbox": get_args(SandboxMode),
     "sandbox_profile": get_args(Profile),
     "sandbox_network": get_args(Network),
@@ -103,6 +109,11 @@ class Settings:
 
     ``surface``: files that code made are kept and shown even if nobody asked for them. ``upload_mb`` is the largest
     file that a person may bring, ``output_mb`` the largest that code may make. ``shell_timeout_s`` of a script.
+
+    ``checked_numbers``: of each number of an answer it is said which line of an output it comes from, or that it was
+    not computed. ``mode`` replay: agent cells show the answers that lie beside the notebook, and no turn is begun (for
+    graders and CI); a cell without one fails, or tells it with ``replay_missing`` tell. ``mode`` off: agent cells do
+    nothing but say so.
 
     ``policy`` makes kinds or names of tools stricter or freer: ``{mcp: auto, shell: ask}``; as a variable a JSON
     object. An administrator's file (``/etc/agent-kernel/policy.toml``) can only be made stricter.
@@ -172,6 +183,9 @@ class Settings:
     sandbox_write: str = ""
     sandbox_env: str = ""
     surface: Surface = "on"
+    checked_numbers: CheckedNumbers = "on"
+    mode: Mode = ""
+    replay_missing: ReplayMissing = "fail"
     upload_mb: int = 64
     output_mb: int = 256
     shell_timeout_s: float = 600.0

@@ -158,6 +158,15 @@ class AgentKernel(ExtensionApp):
     sandbox_write = Unicode(None, allow_none=True, config=True, help="More paths that code may write, with : between.")
     sandbox_env = Unicode(None, allow_none=True, config=True, help="Names of variables that code sees.")
     surface = Unicode(None, allow_none=True, config=True, help="Keep and show files that code made unasked: on or off.")
+    checked_numbers = Unicode(
+        None, allow_none=True, config=True, help="Say which numbers of an answer were not computed: on or off."
+    )
+    mode = Unicode(
+        None, allow_none=True, config=True, help="replay: stored answers only, no turn is begun; off: none at all."
+    )
+    replay_missing = Unicode(
+        None, allow_none=True, config=True, help="A cell without a stored answer, in the mode replay: fail or tell."
+    )
     upload_mb = Int(None, allow_none=True, config=True, help="The largest file that a person may bring.")
     output_mb = Int(None, allow_none=True, config=True, help="The largest file of a tool that is kept.")
     shell_timeout_s = Float(None, allow_none=True, config=True, help="Seconds that one shell script may take.")

@@ -10,6 +10,7 @@ from typing import cast
 
 from agent_kernel.errors import TurnNotFound
 from agent_kernel.events import (
+    AnswerChecked,
     Body,
     CallFinished,
     CallStarted,
@@ -23,6 +24,7 @@ from agent_kernel.events import (
     TurnStarted,
 )
 from agent_kernel.messages import Media, Message
+from agent_kernel.numbers.kept import of_record
 from agent_kernel.sessions.changed_cells import change_of
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.sessions.store import FileStore, SessionStore
@@ -107,6 +109,8 @@ def bodies(turn: Turn, messages: Sequence[Message]) -> Iterator[Body]:
             media = tuple(_medium(medium) for medium in message.media)
             call, name, status = message.call_id or "", message.name or "", message.status or "success"
             yield CallFinished(call, name, status, message.text, 0.0, media, change_of(turn.record, call))
+    if checked := of_record(turn.record, messages):
+        yield AnswerChecked(tuple(number.to_json() for number in checked))
     yield finished(turn, rounds)
 
 

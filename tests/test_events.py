@@ -5,6 +5,7 @@ from agent_kernel.events import TYPES, ContextBuilt, Event, Stamp, TextDelta, Tu
 
 def test_event_names_are_these_and_stay_these() -> None:
     assert sorted(TYPES) == [
+        "answer.checked",
         "approval.required",
         "approval.resolved",
         "call.claimed",

@@ -16,7 +16,20 @@ export interface ErrorBody {
   code: string;
   message: string;
   hint?: string;
+  request_id?: string;
   details?: Facts;
+}
+
+/** A number of the answer: `computed` in line `line` (from 1) of the output of `call`, `code` in what the call was given,
+ * `given` by the person, or `open`: none of these. */
+export interface CheckedNumber {
+  start: number;
+  end: number;
+  text: string;
+  status: "computed" | "code" | "given" | "open";
+  call?: string;
+  line?: number;
+  shown?: string;
 }
 
 export interface Bodies {
@@ -68,6 +81,7 @@ export interface Bodies {
   "file.produced": { call: string; file: Facts };
   "state.lost": { reason: string };
   notice: { level: string; text: string };
+  "answer.checked": { numbers: CheckedNumber[] };
   "turn.finished": {
     state: TurnState;
     reason: string;

@@ -1,0 +1,79 @@
+"""What stands behind a number: percent, thousand, million, a unit with a prefix, or the end of an ordinal."""
+
+from __future__ import annotations
+
+import re
+
+SPACE = "[ \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}]?"
+SUFFIX = re.compile(rf"{SPACE}(?P<sign>[%％‰])|\s?(?P<word>[^\W\d_]{{1,12}})")
+PER_CENT = re.compile(r"\s?(?:per|pour|por|par)\s?(?:cent|ciento|cento)\b", re.IGNORECASE)
+PREFIXED = re.compile(r"(?P<prefix>Ki|Mi|Gi|Ti|[kKMGTmµμun])(?P<base>B|bit|bps|bytes?|Wh?|Hz|V|A|J|N|Pa|eV|[gstlLm])")
+PREFIXES = {
+    "k": (1e3, 2.0**10),
+    "K": (1e3, 2.0**10),
+    "M": (1e6, 2.0**20),
+    "G": (1e9, 2.0**30),
+    "T": (1e12, 2.0**40),
+    "Ki": (2.0**10,),
+    "Mi": (2.0**20,),
+    "Gi": (2.0**30,),
+    "Ti": (2.0**40,),
+    "m": (1e-3,),
+    "µ": (1e-6,),
+    "μ": (1e-6,),
+    "u": (1e-6,),
+    "n": (1e-9,),
+}
+"""Of bytes, ``k`` may also be 1024."""
+ALPHABETS_WITH_SPACES = 0x2E80
+"""Letters from here on (Chinese, Japanese, Korean) stand beside numbers without a space."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ORDINALS = _words("st nd rd th er ère re e ème eme nde de ste º ª ° o a й я е го ый ая ое")
+PERCENT = _words("percent prozent procent процент процента процентов pct")
+SCALES = (
+    (_words("k K tsd thousand thousands tausend mille mil tys тыс 千"), (1e3,)),
+    (_words("万 萬 만"), (1e4,)),
+    (_words("lakh lakhs"), (1e5,)),
+    (_words("m M mn mln mio million millions millionen millón millones milione milioni"), (1e6,)),
+    (_words("milhão milhões miljoen miljoner млн"), (1e6,)),
+    (_words("crore crores"), (1e7,)),
+    (_words("亿 億 억"), (1e8,)),
+    (_words("bn B G mrd milliarde milliarden milliard milliards miljard miliardi млрд"), (1e9,)),
+    (_words("billion billions billionen"), (1e9, 1e12)),
+    (_words("T tn trillion trillions bio"), (1e12,)),
+)
+BY_WORD = {word: scales for words, scales in SCALES for word in words}
+
+
+def suffix(tail: str, *, integer: bool) -> tuple[str, tuple[float, ...]] | None:
+    """(what of ``tail`` belongs to the number, by what else it may be multiplied); None: it is an ordinal."""
+    if words := PER_CENT.match(tail):
+        return words[0], (0.01,)
+    match = SUFFIX.match(tail)
+    if match is None:
+        return "", ()
+    if match["sign"]:
+        return match[0], (0.001,) if match["sign"] == "‰" else (0.01,)
+    word = match["word"]
+    if integer and word in ORDINALS and tail.startswith(word):
+        return None
+    if ord(word[0]) >= ALPHABETS_WITH_SPACES:
+        word = word[0]
+    scales = (0.01,) if word.lower() in PERCENT else _scales(word)
+    return (tail[: match.start("word") + len(word)], scales) if scales else ("", ())
+
+
+def _scales(word: str) -> tuple[float, ...]:
+    found = BY_WORD.get(word) or (BY_WORD.get(word.lower()) if len(word) > 1 else None)
+    if found is not None:
+        return found
+    unit = PREFIXED.fullmatch(word)
+    if unit is None:
+        return ()
+    scales = PREFIXES[unit["prefix"]]
+    return scales if unit["base"] in ("B", "byte", "bytes") else scales[:1]
