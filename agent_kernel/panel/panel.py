@@ -29,15 +29,14 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"
 
-    kernel = traitlets.Unicode(read_only=True).tag(sync=True)
+    kernel = traitlets.Unicode().tag(sync=True)
     way = traitlets.Enum(WAYS, "auto").tag(sync=True)
     height = traitlets.Int(520, min=240, max=4000).tag(sync=True)
 
     def __init__(self, *, server: Server | None = None, **traits: Any) -> None:
         self._server = server or server_of_this_kernel()
         self._relay = Relay(self._server, self._say)
-        super().__init__(**traits)
-        self.set_trait("kernel", self._server.kernel if self._server else "")
+        super().__init__(**{"kernel": self._server.kernel if self._server else "", **traits})
         self.on_msg(self._heard)
 
     def close(self) -> None:

@@ -83,19 +83,21 @@ class Watch:
         session = call("GET", "binding")["session"] if kind == "kernel" else call("GET", f"sessions/{quoted(id)}")
         if session is None:
             return
-        seen = self._seen.get((to, target), Seen())
-        if seen.changed == (session["updated"], session["turns"]) and True not in seen.runs.values():
+        seen = self._seen.get((to, target))
+        changed = (session["updated"], session["turns"])
+        if seen is not None and seen.changed == changed and True not in seen.runs.values():
             return
         turns = call("GET", f"sessions/{quoted(session['id'])}/turns?limit={LOOKED_AT}")["turns"]
-        for turn in turns:
-            self._tell(to, target, turn, ran=seen.runs.get(turn["turn"], False))
         runs = {turn["turn"]: bool(turn["running"]) for turn in turns}
-        self._seen[to, target] = Seen((session["updated"], session["turns"]), runs)
+        self._seen[to, target] = Seen(changed, runs)
+        known = runs if seen is None else seen.runs  # what had ended before the first look is no news
+        for turn in turns:
+            id, runs_now = turn["turn"], bool(turn["running"])
+            news = {"turn": id, "session": turn["session"], "kernel": "", "cell": turn["cell"]}
+            if id not in known or (seen is None and runs_now):
+                self._tell(to, target, {"type": "turn.opened", **news})
+            if not runs_now and known.get(id, True):
+                self._tell(to, target, {"type": "turn.closed", **news, "state": turn["state"]})
 
-    def _tell(self, to: str, target: str, turn: Mapping[str, Any], *, ran: bool) -> None:
-        news = {"turn": turn["turn"], "session": turn["session"], "kernel": "", "cell": turn["cell"]}
-        if turn["running"] and not ran:
-            self._say({"to": to, "target": target, "news": {"type": "turn.opened", **news}})
-        elif ran and not turn["running"]:
-            closed = {"type": "turn.closed", **news, "state": turn["state"]}
-            self._say({"to": to, "target": target, "news": closed})
+    def _tell(self, to: str, target: str, news: Mapping[str, Any]) -> None:
+        self._say({"to": to, "target": target, "news": news})
