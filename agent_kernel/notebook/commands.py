@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import importlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -46,6 +47,7 @@ HELP = {
     "use": "ID: this notebook goes on with another session",
     "new": "[TITLE]: this notebook begins a new session",
     "start": START,
+    "panel": "the chat panel, below this cell",
     "stop": "[server]: stop turns of this session that still run; server: what start began",
     **PERMISSIONS,
     **MODELS,
@@ -131,6 +133,11 @@ class Commands:
             meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
             raise AgentError(f"%agent has no {name!r}. {meant}")
         command(rest.strip())
+
+    def _panel(self, rest: str) -> None:
+        """Its libraries are loaded only for who opens one."""
+        panel = importlib.import_module("agent_kernel.panel.panel").ChatPanel()
+        self._shell.display_pub.publish(panel._repr_mimebundle_()[0])
 
     def _tools(self, rest: str) -> None:
         tell_tools(rest, self.server, self._declared, self._say)

@@ -87,6 +87,8 @@ class AgentMagics(Magics):
         with _one_line():
             try:
                 self._commands.run(line)
+            except AgentInterrupted:
+                raise
             except KeyboardInterrupt:
                 raise interrupted() from None
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.notebook.printable import printable
+from agent_kernel.notebook.printable import Growing, printable
 from agent_kernel.notebook.render import Card, Summary
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class RichScreen:
     def __init__(self, console: Console, *, markdown: bool = True) -> None:
         self._console = console
         self._markdown = markdown
+        self._growing = Growing()
         self._tail = ""
         self._live: Live | None = None
         self._drawn = 0.0
@@ -51,7 +52,7 @@ class RichScreen:
         if self._kind != "text":
             self._end()
             self._kind = "text"
-        self._tail += printable(delta)
+        self._tail += self._growing.add(delta)
         done, self._tail = finished(self._tail)
         if done.strip():
             self._clear()
@@ -63,7 +64,7 @@ class RichScreen:
             self._end()
             self._kind = "reasoning"
             self._print("[reasoning] ", "dim italic", end="")
-        self._print(printable(delta), "dim italic", end="")
+        self._print(self._growing.add(delta), "dim italic", end="")
 
     def card(self, card: Card) -> None:
         """What is new of it: its code, its output, its state."""
@@ -73,13 +74,13 @@ class RichScreen:
             self._print(printable(f"[{card.title}]"), "bold")
             if card.code:
                 self._console.print(self._code(printable(card.code)))
-        if len(card.output) > printed:
-            new = printable(card.output[printed:]).rstrip("\n")
-            if new:
-                self._print("\n".join(OUTPUT + line for line in new.split("\n")), "dim")
+        end = len(card.output) if card.state != "running" else card.output.rfind("\n") + 1  # a line is printed whole
+        if end > printed:
+            new = printable(card.output[printed:end]).rstrip("\n")
+            self._print("\n".join(OUTPUT + line for line in new.split("\n")), "dim")
         if state and state != card.state:
             self._print(printable(f"[{card.title}]"), "bold" if card.open else "dim bold")
-        self._printed[card.call] = card.state, len(card.output)
+        self._printed[card.call] = card.state, max(end, printed)
 
     def image(self, mime: str, data: str, alt: str) -> None:
         self.line(f"[{alt}]")
@@ -115,6 +116,7 @@ class RichScreen:
     def _end(self) -> None:
         """What grew is finished; what was waited for is gone."""
         self._clear()
+        self._tail += self._growing.end()
         if self._tail.strip():
             self._console.print(self._words(self._tail))
         if self._kind == "reasoning":

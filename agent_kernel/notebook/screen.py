@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from agent_kernel.notebook.printable import printable
+from agent_kernel.notebook.printable import Growing, printable
 from agent_kernel.notebook.render import (
     Bundle,
     Card,
@@ -194,17 +194,18 @@ class TerminalScreen:
     def __init__(self) -> None:
         self._out = sys.stdout  # while the agent's code runs another stream stands in its place
         self._kind = ""
+        self._growing = Growing()
         self._printed: dict[str, tuple[str, int]] = {}
 
     def text(self, delta: str) -> None:
         self._open("text")
-        self._write(delta)
+        self._out.write(self._growing.add(delta))
 
     def reasoning(self, delta: str) -> None:
         if self._kind != "reasoning":
             self._open("reasoning")
             self._out.write("[reasoning] ")
-        self._write(delta)
+        self._out.write(self._growing.add(delta))
 
     def card(self, card: Card) -> None:
         """What is new of it: its code, its output, its state."""
@@ -245,7 +246,7 @@ class TerminalScreen:
 
     def _open(self, kind: str) -> None:
         if self._kind and self._kind != kind:
-            self._out.write("\n")
+            self._out.write(f"{self._growing.end()}\n")
         self._kind = kind
 
     def _write(self, text: str) -> None:
