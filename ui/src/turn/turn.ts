@@ -1,6 +1,6 @@
 /** A turn as it is shown: events go in, blocks come out. Finished blocks keep their identity, so that only the one that
  * grows is rendered again. */
-import type { Bodies, ErrorBody, Facts, Medium, TurnEvent, TurnState } from "../wire/events";
+import type { Bodies, CheckedNumber, ErrorBody, Facts, Medium, TurnEvent, TurnState } from "../wire/events";
 
 /** Characters of a call's output. */
 const KEPT_OUTPUT = 100_000;
@@ -76,6 +76,8 @@ export interface TurnView {
   blocks: readonly Block[];
   /** What was made in it by no call that is known. */
   files: readonly Facts[];
+  /** Those of the answer, once it was checked. */
+  numbers: readonly CheckedNumber[];
   began: number;
   ended: number;
 }
@@ -101,6 +103,7 @@ export function emptyTurn(id: string, session: string): TurnView {
     rounds: 0,
     blocks: [],
     files: [],
+    numbers: [],
     began: 0,
     ended: 0,
   };
@@ -172,6 +175,8 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
       return { ...next, blocks: noticed(turn.blocks, event.seq, "warning", event.data.reason) };
     case "notice":
       return { ...next, blocks: noticed(turn.blocks, event.seq, event.data.level, event.data.text) };
+    case "answer.checked":
+      return { ...next, numbers: event.data.numbers };
     case "turn.finished":
       return {
         ...next,

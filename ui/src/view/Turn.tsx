@@ -5,11 +5,13 @@ import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
 import { grouped, type Reading } from "../turn/groups";
 import type { Block } from "../turn/turn";
+import type { CheckedNumber } from "../wire/events";
 import { Call } from "./Call";
 import { Ended } from "./Ended";
 import { Files } from "./Files";
 import { Footer } from "./Footer";
 import { Notice } from "./Notice";
+import { Numbers } from "./Numbers";
 import { Prompt } from "./Prompt";
 import { Readings } from "./Readings";
 import { Reasoning } from "./Reasoning";
@@ -20,6 +22,7 @@ export function Turn({ entry }: { entry: Entry }) {
   const turn = entry.view.value;
   const blocks = useMemo(() => grouped(turn.blocks), [turn.blocks]);
   const left = turn.state === "open" ? "" : leftOut(turn);
+  const answer = turn.numbers.length > 0 ? turn.blocks.findLast((block) => block.kind === "text") : undefined;
   return (
     <article
       class="ak-turn"
@@ -32,7 +35,7 @@ export function Turn({ entry }: { entry: Entry }) {
       <Prompt entry={entry} />
       {left && <p class="ak-quiet">{left}</p>}
       {blocks.map((block) => (
-        <Shown key={block.id} block={block} session={turn.session} />
+        <Shown key={block.id} block={block} session={turn.session} numbers={block === answer ? turn.numbers : NONE} />
       ))}
       <Files files={turn.files} />
       <Waiting turn={turn} />
@@ -46,17 +49,24 @@ export function Turn({ entry }: { entry: Entry }) {
 interface Part {
   block: Block | Reading;
   session: string;
+  numbers: readonly CheckedNumber[];
 }
 
-function Shown({ block, session }: Part) {
+const NONE: readonly CheckedNumber[] = [];
+
+function Shown({ block, session, numbers }: Part) {
   const known = block.kind === "reading" ? block.calls.map((call) => call.id).join() : block;
-  return useMemo(() => drawn({ block, session }), [known, session]);
+  return useMemo(() => drawn({ block, session, numbers }), [known, session, numbers]);
 }
 
-function drawn({ block, session }: Part) {
+function drawn({ block, session, numbers }: Part) {
   switch (block.kind) {
     case "text":
-      return <Markdown text={block.text} done={block.done} />;
+      return (
+        <Numbers numbers={numbers}>
+          <Markdown text={block.text} done={block.done} />
+        </Numbers>
+      );
     case "reasoning":
       return <Reasoning block={block} />;
     case "call":

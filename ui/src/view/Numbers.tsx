@@ -1,0 +1,68 @@
+/** The numbers of an answer where they stand: what was computed leads to the line that it comes from, what was not says
+ * so. Knows numbers by how they are written: the same spelling in one answer comes from the same place. */
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import { WordsContext } from "../markdown/Markdown";
+import type { CheckedNumber } from "../wire/events";
+import "./numbers.css";
+import { reveal } from "./revealed";
+
+/** Not a part of a name or of a longer number. */
+const BEFORE = "(?<![\\p{Script=Latin}\\p{Script=Greek}\\p{Script=Cyrillic}\\p{N}_]|\\p{N}[.,])";
+const BEHIND = "(?![\\p{N}_]|[.,]\\p{N})";
+
+interface Checked {
+  numbers: readonly CheckedNumber[];
+  children: ComponentChildren;
+}
+
+export function Numbers({ numbers, children }: Checked) {
+  const words = useMemo(() => worded(numbers), [numbers]);
+  return <WordsContext.Provider value={words}>{children}</WordsContext.Provider>;
+}
+
+/** Running text with its numbers marked; text without any stays as it is. */
+export function worded(numbers: readonly CheckedNumber[]): (text: string) => ComponentChildren {
+  const known = new Map<string, CheckedNumber>();
+  for (const number of numbers) {
+    if (number.status !== "given" && !known.has(number.text)) known.set(number.text, number);
+  }
+  if (known.size === 0) return (text) => text;
+  const spellings = [...known.keys()].sort((one, other) => other.length - one.length).map(escaped);
+  const pattern = new RegExp(`${BEFORE}(?:${spellings.join("|")})${BEHIND}`, "gu");
+  return (text) => {
+    const parts: ComponentChildren[] = [];
+    let end = 0;
+    for (const match of text.matchAll(pattern)) {
+      const number = known.get(match[0]);
+      if (!number) continue;
+      parts.push(text.slice(end, match.index), <Marked key={match.index} number={number} />);
+      end = match.index + match[0].length;
+    }
+    return end === 0 ? text : [...parts, text.slice(end)];
+  };
+}
+
+function Marked({ number: { text, status, call, line, shown } }: { number: CheckedNumber }) {
+  if (status === "open" || !call) {
+    return (
+      <span class="ak-number-open" title="not computed">
+        {text}
+        <span class="ak-unseen"> (not computed)</span>
+      </span>
+    );
+  }
+  const place = status === "code" ? "in the code, in no output" : `computed, line ${line ?? 1} of the output`;
+  return (
+    <button
+      type="button"
+      class={status === "code" ? "ak-number ak-number-code" : "ak-number"}
+      title={shown ? `${place}: ${shown}` : place}
+      onClick={() => reveal(call, status === "code" ? 0 : line)}
+    >
+      {text}
+    </button>
+  );
+}
+
+const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
