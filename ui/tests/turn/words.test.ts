@@ -1,0 +1,59 @@
+import { expect, test } from "vitest";
+import type { CallBlock } from "../../src/turn/turn";
+import { bytes, counted, deed, duration, phrase } from "../../src/turn/words";
+import { call, shown, type Said } from "./events";
+
+function block(said: Said): CallBlock {
+  const [first] = shown(said).blocks;
+  if (first?.kind !== "call") throw new Error("no call");
+  return first;
+}
+
+test("code is named by its first line that says something", () => {
+  expect(phrase(block(call("c", "python", { code: "\n\nimport pandas\nx = 1" })))).toEqual({
+    kind: "run",
+    verb: "Run",
+    target: "import pandas",
+  });
+});
+
+test("a tool that nobody here knows is called what the server calls it", () => {
+  expect(phrase(block(call("c", "weather__today", { city: "Ulm" })))).toMatchObject({
+    kind: "tool",
+    verb: "weather__today",
+    target: "Ulm",
+  });
+});
+
+test("a target of one very long line is cut", () => {
+  expect(phrase(block(call("c", "python", { code: "x".repeat(10_000) }))).target).toHaveLength(200);
+});
+
+test("a deed says where it is done", () => {
+  expect(deed(block(call("c", "python", { code: "x = 1" })))).toBe("Run x = 1 in your kernel");
+});
+
+test.each([
+  [0, ""],
+  [Number.NaN, ""],
+  [0.004, "0.01 s"],
+  [0.0949, "0.09 s"],
+  [0.0951, "0.1 s"],
+  [9.949, "9.9 s"],
+  [9.96, "10 s"],
+  [59.4, "59 s"],
+  [59.6, "1 min 0 s"],
+  [3_599.6, "1 h 0 min"],
+])("%d seconds are %j", (seconds, said) => expect(duration(seconds)).toBe(said));
+
+test.each([
+  [1, "1 byte"],
+  [999, "999 bytes"],
+  [1_500, "1.5 kB"],
+  [999_600, "1.0 MB"],
+  [5e12, "5.0 TB"],
+])("%d bytes are %j", (size, said) => expect(bytes(size)).toBe(said));
+
+test("nouns follow their number", () => {
+  expect([counted(1, "cell"), counted(1_200, "cell")]).toEqual(["1 cell", "1,200 cells"]);
+});
