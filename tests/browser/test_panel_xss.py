@@ -89,7 +89,7 @@ async def converse(server: AgentServer) -> None:
         renamed = await client.patch(f"agent/v1/sessions/{session}", json={"title": TITLE})
         assert renamed.status_code == 200, renamed.text
         document = (await client.get(f"agent/v1/sessions/{session}/export")).content
-        where = {"kernel": other, "bind": 1}
+        where = {"kernel": other, "bind": "1"}
         imported = await client.post("agent/v1/sessions/import", params=where, content=document)
         assert imported.status_code < 300, imported.text
 
