@@ -22,6 +22,7 @@ from jupyter_ext.handlers.files import (
     FileHandler,
     FilesHandler,
 )
+from jupyter_ext.handlers.kernel_variables import KernelVariablesHandler
 from jupyter_ext.handlers.mcp import McpHandler
 from jupyter_ext.handlers.models import (
     EngineHandler,
@@ -97,6 +98,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/containers/{ID}/files/{ID}", ContainerFileHandler),
     (rf"{PREFIX}/containers/{ID}/files/{ID}/content", ContainerFileContentHandler),
     (rf"{PREFIX}/binding", BindingHandler),
+    (rf"{PREFIX}/binding/variables", KernelVariablesHandler),
     (rf"{PREFIX}/binds/{ID}", BindHandler),
     (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),
     (rf"{PREFIX}/mcp", McpHandler),

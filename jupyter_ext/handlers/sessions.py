@@ -58,8 +58,8 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
 class SessionsHandler(AgentHandler):
     @guarded("read")
     async def get(self) -> None:
-        """A kernel sees the titles in its namespace, to choose from. ``name``: only those with it in their title, tags
-        or id, in any case."""
+        """A kernel sees the titles in its namespace, to choose from; a person also which notebooks use each. ``name``:
+        only those with it in their title, tags or id, in any case."""
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         name = self.get_argument("name", "").casefold()
         place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
@@ -69,7 +69,10 @@ class SessionsHandler(AgentHandler):
             session for session in found if name in " ".join((session.title, session.key.id, *session.tags)).casefold()
         ]
         listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
-        self.reply({"sessions": listed[:limit]})
+        if self.caller.kernel is None:
+            for body, session in zip(listed, named, strict=False):
+                body["notebooks"] = await self.app.notebooks.paths(session.key)
+        self.reply({"sessions": listed})
 
     @guarded("write")
     async def post(self) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from agent_kernel.sessions.account import account
+from agent_kernel.sessions.account import CALLS, account
 from agent_kernel.sessions.model import SessionKey, Summary
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody
+from jupyter_ext.handlers.models import current_engine
 from jupyter_ext.turns import busy
 
 
@@ -55,4 +56,20 @@ class UsageHandler(AgentHandler):
     @guarded("read")
     async def get(self, session_id: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
-        self.reply((await account(self.app.runtime.store, [session])).to_json())
+        cost = (await account(self.app.runtime.store, [session])).to_json()
+        self.reply({**cost, "context": await self._context(session.key)})
+
+    async def _context(self, key: SessionKey) -> dict[str, int]:
+        """Tokens that the newest turn took of what the model reads at once; ``window`` 0: unknown. What a turn with
+        several rounds cost is no measure of it."""
+        window = int((await current_engine(self.app, self.caller, key))["context_length"])
+        turns = reversed(await self.app.runtime.store.turns(key))
+        newest = next(
+            (turn for turn in turns if turn.usage and ("share" in turn.record or CALLS not in turn.record)), None
+        )
+        if newest is None:
+            return {"tokens": 0, "window": window}
+        if window and (share := newest.record.get("share")):
+            return {"tokens": round(float(share) * window), "window": window}
+        used = newest.usage.get("prompt_tokens", 0) + newest.usage.get("completion_tokens", 0)
+        return {"tokens": int(used), "window": window}

@@ -295,6 +295,8 @@ export class Conversation {
       }
       if (!session) void this.#adopt(news.session);
       this.#add(news.turn, news.session, { cell: news.cell });
+    } else if (news.type === "binding.changed") {
+      if (news.session !== (session?.id ?? null)) void this.rebind();
     } else if (mine && news.type === "turn.closed") {
       void this.#look(news.session);
     } else if (mine && news.type === "session.changed") {
@@ -307,7 +309,7 @@ export class Conversation {
       this.#forget();
       this.said.value = "This conversation was deleted. The next message begins a new one.";
       void this.rebind();
-    } else if (what === "title") {
+    } else if (what === "title" || what === "described") {
       void this.#look(session);
     } else {
       void this.open(session);

@@ -1,0 +1,119 @@
+/** A server for tests: it keeps one session, answers as the real one does, and plays events that a real turn had. */
+import { signal } from "@preact/signals";
+import { ApiError, type Close, type Connection, type Transport } from "../../src/transport/transport";
+import type { Session, StoredTurn } from "../../src/wire/api";
+import type { TurnEvent } from "../../src/wire/events";
+import type { News } from "../../src/wire/socket";
+import record from "./recorded.json";
+
+export const recorded = record as unknown as TurnEvent[];
+
+export class Replayed implements Transport {
+  readonly connection = signal<Connection>("online");
+  session: Session = {
+    id: "s1",
+    title: "Rain",
+    branch: "main",
+    turns: 1,
+    tags: [],
+    private: false,
+    created: 1,
+    updated: 2,
+  };
+  turns: StoredTurn[] = [];
+  bound = true;
+  refuses = false;
+  /** Of `POST turns`. */
+  readonly bodies: unknown[] = [];
+  readonly #asked: string[] = [];
+  readonly #watchers = new Map<string, Set<(news: News) => void>>();
+  readonly #followers = new Map<string, (event: TurnEvent) => void>();
+
+  constructor() {
+    this.turns.push(this.stored("t1", "add them"));
+  }
+
+  stored(turn: string, prompt: string): StoredTurn {
+    const events = recorded.map((event) => ({ ...event, turn, session: "s1" }));
+    return {
+      turn,
+      session: "s1",
+      state: "committed",
+      running: false,
+      prompt,
+      cell: "",
+      context: [],
+      media: [],
+      created: 1,
+      closed: 2,
+      events,
+    };
+  }
+
+  asked(method: string, path: string): number {
+    return this.#asked.filter((one) => one === `${method} ${path}`).length;
+  }
+
+  request<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+    this.#asked.push(`${method} ${path}`);
+    if (this.refuses) {
+      return Promise.reject(new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." }));
+    }
+    return Promise.resolve(this.#answer(method, path, body) as Answer);
+  }
+
+  bytes(): Promise<Blob> {
+    return Promise.resolve(new Blob());
+  }
+
+  follow(turn: string, _session: string, _after: number, listener: (event: TurnEvent) => void): Close {
+    this.#followers.set(turn, listener);
+    return () => this.#followers.delete(turn);
+  }
+
+  watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close {
+    const key = Object.values(target)[0] as string;
+    const all = this.#watchers.get(key) ?? new Set();
+    this.#watchers.set(key, all.add(listener));
+    return () => all.delete(listener);
+  }
+
+  serve(): Close {
+    return () => undefined;
+  }
+
+  close(): void {
+    this.#watchers.clear();
+  }
+
+  tell(news: News): void {
+    const keys = [news.session ?? "", "kernel" in news ? news.kernel : ""];
+    const heard = new Set(keys.flatMap((key) => [...(this.#watchers.get(key) ?? [])]));
+    for (const listener of heard) listener(news);
+  }
+
+  play(turn: string, events: readonly TurnEvent[]): void {
+    for (const event of events) this.#followers.get(turn)?.({ ...event, turn });
+  }
+
+  /** Until all that was asked is answered. */
+  async settled(): Promise<void> {
+    for (let step = 0; step < 20; step += 1) await Promise.resolve();
+  }
+
+  #answer(method: string, path: string, body: unknown): unknown {
+    const [route] = path.split("?");
+    if (method === "POST" && route === "turns") {
+      this.bodies.push(body);
+      return { turn: `sent-${this.bodies.length}`, session: this.session.id, title: "", created: false, stored: false };
+    }
+    if (route === "binding") {
+      const model = { model: "scripted", local: true, host: "", state: "ready", context_length: 1000, vision: false };
+      return { notebook: "rain.ipynb", session: this.bound ? this.session : null, model, server: {}, notes: [] };
+    }
+    if (route?.endsWith("/turns")) return { turns: this.turns, older: false };
+    if (route === "sessions" && method === "GET") return { sessions: [this.session] };
+    if (route === "models") return { models: [], engines: [], current: null };
+    return route?.startsWith("sessions") ? this.session : {};
+  }
+}
