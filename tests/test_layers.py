@@ -169,7 +169,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     # The same kernel's end of a widget; loaded when one is made.
-    "agent_kernel.panel": ((*VALUES, "agent_kernel.notebook.client"), {"anywidget", "traitlets"}),
+    "agent_kernel.panel": ((*VALUES, "agent_kernel.notebook.client"), {"IPython", "anywidget", "traitlets"}),
     # In a fork of that kernel: what jails a process, which is standard library as well.
     "agent_kernel.notebook.draft_jail": (JAIL, set()),
     "agent_kernel.notebook.copies": (("agent_kernel.notebook", "agent_kernel.sandbox.copies"), set()),

@@ -120,6 +120,11 @@ class AgentMagics(Magics):
         with self._one_at_a_time():
             self._turn(request, prompt, cell, notes)
 
+    @property
+    def server(self) -> Server | None:
+        """The one that started this kernel, or that this kernel started."""
+        return self._commands.known
+
     def close(self) -> None:
         self._orders.arrivals.close()
         self.executions.close()

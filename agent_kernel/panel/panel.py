@@ -12,6 +12,7 @@ from typing import Any
 
 import anywidget
 import traitlets
+from IPython.core.getipython import get_ipython
 
 from agent_kernel.notebook.client import Server, server_of_this_kernel
 from agent_kernel.panel.relay import Relay
@@ -34,9 +35,10 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
     height = traitlets.Int(520, min=240, max=4000).tag(sync=True)
 
     def __init__(self, *, server: Server | None = None, **traits: Any) -> None:
-        self._server = server or server_of_this_kernel()
-        self._relay = Relay(self._server, self._say)
-        super().__init__(**{"kernel": self._server.kernel if self._server else "", **traits})
+        known = known_server if server is None else lambda: server
+        self._relay = Relay(known, self._say)
+        found = known()
+        super().__init__(**{"kernel": found.kernel if found else "", **traits})
         self.on_msg(self._heard)
 
     def close(self) -> None:
@@ -48,3 +50,11 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
 
     def _say(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
         self.send(dict(content), list(buffers) or None)
+
+
+def known_server() -> Server | None:
+    """The one that started this kernel, or that ``%agent start`` began for it."""
+    shell = get_ipython()
+    magics = shell and shell.magics_manager.registry.get("AgentMagics")
+    found: Server | None = magics.server if magics else server_of_this_kernel()
+    return found

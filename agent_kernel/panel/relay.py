@@ -28,10 +28,11 @@ MAX_AT_ONCE = 32
 
 
 class Relay:
-    """``say`` sends to the page, from any thread. Every message names the view (``to``) that asked."""
+    """``known`` is the server as far as it is known by now. ``say`` sends to the page, from any thread. Every message
+    names the view (``to``) that asked."""
 
-    def __init__(self, server: Server | None, say: Say) -> None:
-        self._server = server
+    def __init__(self, known: Callable[[], Server | None], say: Say) -> None:
+        self._known = known
         self._say = say
         self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
         self._followed: dict[tuple[str, str], Followed] = {}
@@ -41,9 +42,9 @@ class Relay:
     @property
     def server(self) -> Server:
         """Raises ServerUnreachable."""
-        if self._server is None:
+        if (server := self._known()) is None:
             raise NO_SERVER
-        return self._server
+        return server
 
     def hear(self, content: Any) -> None:
         """Returns at once. What is not a message of the panel is left alone."""

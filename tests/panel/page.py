@@ -66,6 +66,7 @@ class Page:
     def _hear(self, message: Json) -> None:
         content = message["content"]
         self.wire += json.dumps(content, default=str)
+        assert message["msg_type"] != "error", content["evalue"]
         if message["msg_type"] == "comm_open" and "kernel" in content["data"].get("state", {}):
             self.comm, self.state = content["comm_id"], content["data"]["state"]
         elif message["msg_type"] == "comm_msg" and content["comm_id"] == self.comm:

@@ -144,7 +144,7 @@ async def test_words_that_are_no_message_of_the_panel_and_too_many_of_them_leave
 
 async def test_without_a_server_the_panel_is_told_so(page: Page) -> None:
     told = "from agent_kernel.panel.relay import Relay\nsaid = []\n"
-    relay = "relay = Relay(None, lambda content, buffers=(): said.append(content))\n"
+    relay = "relay = Relay(lambda: None, lambda content, buffers=(): said.append(content))\n"
     ask = "relay.hear({'to': 'v', 'do': 'request', 'id': 1, 'method': 'GET', 'path': 'binding', 'body': None})\n"
     wait = "import time\nwhile not said: time.sleep(0.01)\nprint('code is', said[0]['error']['code'])"
     page.execute(told + relay + ask + wait)
