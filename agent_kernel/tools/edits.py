@@ -137,7 +137,7 @@ class Desk:
         if answer.status != "success":
             return replace(answer, details={}), "", -1
         asked, told = context.call.arguments, answer.details
-        cell, index = str(told.get("cell", ""))[:200], told.get("index")
+        cell, index = str(told.get("cell") or asked.get("cell", ""))[:200], told.get("index")
         index = index if isinstance(index, int) else -1
         change = {
             "do": do,

@@ -6,7 +6,7 @@ import type { ISharedNotebook } from "@jupyter/ydoc";
 import type { Change } from "../notebook/changes";
 import type { ChangeKeeper, Outcome, Standing } from "../notebook/notebook";
 import { CLOSED } from "../notebook/undo";
-import { accept, standing, undo } from "./edits";
+import { accept, place, standing, undo } from "./edits";
 
 const TELL_AFTER_MS = 250;
 
@@ -31,6 +31,11 @@ export class LabChanges implements ChangeKeeper {
   standing(change: Change): Standing {
     const notebook = this.#notebookOf([change]);
     return notebook ? standing(notebook, change) : "closed";
+  }
+
+  place(change: Change): number {
+    const notebook = this.#notebookOf([change]);
+    return notebook ? place(notebook, change) : -1;
   }
 
   undo(changes: readonly Change[]): Outcome[] {

@@ -46,9 +46,10 @@ export function edit(notebook: ISharedNotebook, given: Facts, origin: { turn: st
 export function remove(notebook: ISharedNotebook, given: Facts): Made {
   const { cell, index } = unchanged(notebook, given);
   mayBe(cell, "deletable", "deleted");
+  const { id } = cell; // it has none when it is gone
   const kept = cell.toJSON() as Facts;
   step(notebook, () => notebook.deleteCell(index));
-  return { cell: cell.id, index, kept };
+  return { cell: id, index, kept };
 }
 
 export function move(notebook: ISharedNotebook, given: Facts): Made {
@@ -71,6 +72,11 @@ export function standing(notebook: ISharedNotebook, change: Change): Standing {
   return tagOf(cell)?.accepted ? "accepted" : "open";
 }
 
+/** Where the cell of a change is now, from 0; -1: nowhere. */
+export function place(notebook: ISharedNotebook, change: Change): number {
+  return find(notebook, change.cell).index;
+}
+
 export function accept(notebook: ISharedNotebook, changes: readonly Change[]): void {
   notebook.transact(() => {
     for (const change of changes) {
@@ -84,9 +90,13 @@ export function accept(notebook: ISharedNotebook, changes: readonly Change[]): v
 /** The last first, all of them one step; what a person touched since stays. In the order of `changes`. */
 export function undo(notebook: ISharedNotebook, changes: readonly Change[]): Outcome[] {
   const outcomes: Outcome[] = [];
-  step(notebook, () => {
-    for (const change of changes.toReversed()) outcomes.unshift({ change, ...undone(notebook, change) });
-  });
+  const { undoManager } = notebook as Undoable;
+  undoManager?.stopCapturing();
+  for (const change of changes.toReversed()) {
+    // A transaction each: the list of cells is as old as the last one. Quick ones are one step of the undo manager.
+    notebook.transact(() => outcomes.unshift({ change, ...undone(notebook, change) }));
+  }
+  undoManager?.stopCapturing();
   return outcomes;
 }
 
@@ -187,9 +197,13 @@ function put(cell: ISharedCell, text: string): void {
 /** Whether a cut here would part the two halves of one character. */
 const isLow = (text: string, at: number): boolean => (text.charCodeAt(at) & 0xfc00) === 0xdc00;
 
+interface Undoable {
+  undoManager?: { stopCapturing(): void } | null;
+}
+
 /** As one undoable step of its own: not one with what a person typed a moment before or types next. */
 function step(shared: ISharedNotebook | ISharedCell, work: () => void): void {
-  const { undoManager } = shared as { undoManager?: { stopCapturing(): void } | null };
+  const { undoManager } = shared as Undoable;
   undoManager?.stopCapturing();
   shared.transact(work);
   undoManager?.stopCapturing();

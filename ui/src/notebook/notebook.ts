@@ -36,6 +36,8 @@ export interface ChangeKeeper {
   /** Grows when an open notebook changes: what was told of changes may be old then. */
   readonly version: ReadonlySignal<number>;
   standing(change: Change): Standing;
+  /** Where its cell is now, from 0; -1: nowhere. */
+  place(change: Change): number;
   /** As one step that the notebook's own undo takes back; what a person touched since stays. */
   undo(changes: readonly Change[]): Outcome[];
   accept(changes: readonly Change[]): void;

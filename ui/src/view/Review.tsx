@@ -57,6 +57,10 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
   const said = useSignal("");
   const keeper = host.notebook?.changes;
   const version = keeper?.version.value; // grows when the document changes
+  const name = title(
+    change,
+    useMemo(() => keeper?.place(change) ?? -1, [keeper, change, version]),
+  );
   const turn = conversation.entries.value.find((entry) => entry.id === change.turn)?.view.value;
   const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
   const step = turn ? later(turn, change) : false;
@@ -65,40 +69,36 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
     const [outcome] = keeper?.undo([change]) ?? [];
     said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
   };
+  const told = step ? STEP : words(standing, change, isOpen);
   return (
-    <div class="ak-review" data-standing={standing} role="group" aria-label={`Change of a cell: ${title(change)}`}>
-      <p class="ak-reviewed">
-        <strong>{title(change)}</strong> <span class="ak-quiet">{step ? STEP : words(standing, change, isOpen)}</span>
-      </p>
-      {change.lost ? (
-        <p class="ak-quiet">Its text is not shown: {change.lost}.</p>
-      ) : (
-        change.do !== "move" && (
-          <details open={isOpen && !step}>
-            <summary>{summary(change)}</summary>
-            <Diff before={change.before} after={change.after} label="What changed, line by line" />
-          </details>
-        )
-      )}
-      {!step && (
+    <div class="ak-review" data-standing={standing} role="group" aria-label={`Change of a cell: ${name}`}>
+      <details open={isOpen && !step}>
+        <summary>
+          <strong>{name}</strong>{" "}
+          <span class="ak-quiet">{[told, change.do === "move" ? "" : summary(change)].filter(Boolean).join("; ")}</span>
+        </summary>
+        {change.lost && <p class="ak-quiet">Its text is not shown: {change.lost}.</p>}
+        {!change.lost && change.do !== "move" && (
+          <Diff before={change.before} after={change.after} label="What changed, line by line" />
+        )}
         <div class="ak-choices">
-          {isOpen && (change.do === "insert" || change.do === "edit") && (
+          {isOpen && !step && (change.do === "insert" || change.do === "edit") && (
             <button type="button" class="ak-primary" onClick={() => keeper?.accept([change])}>
               Accept
             </button>
           )}
-          {(standing === "open" || standing === "accepted") && !change.lost && (
+          {!step && (standing === "open" || standing === "accepted") && !change.lost && (
             <button type="button" onClick={reject}>
               {isOpen ? "Reject" : "Undo"}
             </button>
           )}
-          {host.notebook && change.do !== "delete" && standing !== "gone" && standing !== "closed" && (
+          {change.do !== "delete" && standing !== "gone" && standing !== "closed" && (
             <button type="button" onClick={() => host.notebook?.reveal(change.cell)}>
               Show cell
             </button>
           )}
         </div>
-      )}
+      </details>
       {said.value && (
         <p class="ak-problem" role="status">
           {said.value}
@@ -155,23 +155,22 @@ function unsaid(keeper: ChangeKeeper, turn: TurnView): Change[] {
 const STEP = "changed again later in this turn";
 const DONE = { insert: "New", edit: "Edited", delete: "Deleted", move: "Moved" } as const;
 
-function title(change: Change): string {
-  const at = change.do === "delete" || change.index < 0 ? change.cell.slice(0, 8) : String(change.index + 1);
-  return `${DONE[change.do]}: cell ${at}`;
+/** By its number now; that of before for a cell that is gone. */
+function title(change: Change, place: number): string {
+  return `${DONE[change.do]}: cell ${place >= 0 ? place : change.index}`;
 }
 
 function summary(change: Change): string {
   const found = counts(diff(change.before, change.after));
-  return [found.new > 0 ? `${found.new} added` : "", found.gone > 0 ? `${found.gone} removed` : ""]
-    .filter(Boolean)
-    .join(", ")
-    .concat(found.new + found.gone === 1 ? " line" : " lines");
+  const lines = (count: number, word: string) =>
+    count > 0 ? [`${count} ${count === 1 ? "line" : "lines"} ${word}`] : [];
+  return [...lines(found.new, "added"), ...lines(found.gone, "removed")].join(", ") || "no line changed";
 }
 
 function words(standing: Standing, change: Change, isOpen: boolean): string {
   switch (standing) {
     case "open":
-      return isOpen ? "in the notebook; keep it?" : "in the notebook";
+      return isOpen ? "keep it?" : "in the notebook";
     case "accepted":
       return "accepted";
     case "undone":

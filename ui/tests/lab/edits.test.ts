@@ -47,7 +47,8 @@ function inserted(below: string, text: string): Change {
 function deleted(cell: string): Change {
   const place = ids().indexOf(cell);
   const before = source(cell) ?? "";
-  const { kept } = remove(notebook, { cell, before });
+  const { kept, cell: gone } = remove(notebook, { cell, before });
+  expect(gone).toBe(cell);
   return change({ do: "delete", cell, index: place, before, from: ids()[place - 1] ?? "", kept: kept ?? null });
 }
 
@@ -116,6 +117,9 @@ describe("undo of a turn", () => {
       deleted("three"),
       moved("one", "two"),
       edited("two", "two = 3"),
+      inserted("", "top"),
+      deleted("two"),
+      inserted("", "higher"),
     ];
     expect(undo(notebook, turn).every((outcome) => outcome.done)).toBe(true);
     expect(notebook.toJSON()).toEqual(was);
