@@ -279,6 +279,11 @@ class AgentKernel(ExtensionApp):
         return {
             "AGENT_KERNEL_PYTHON_IN": settings.python_in,
             "AGENT_KERNEL_HIDDEN": os.pathsep.join(map(os.path.abspath, map(str, hidden))),
+            **(
+                {"AGENT_KERNEL_MODE": settings.mode, "AGENT_KERNEL_REPLAY_MISSING": settings.replay_missing}
+                if settings.mode
+                else {}
+            ),
         }
 
     def namespace_here(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_kernel.agent import TurnRequest
 from agent_kernel.assembly import Runtime
-from agent_kernel.errors import AgentKernelError, SessionBusy
+from agent_kernel.errors import AgentKernelError, Forbidden, SessionBusy
 from agent_kernel.events import Body, ContextBuilt, Emit, Notice, Queued, TurnFinished, TurnState, TurnVersion
 from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.tools.attached import Attached
@@ -26,6 +26,10 @@ POLL_S = 0.5
 """How often a turn asks whether another server's turn of its session has ended."""
 PULSE_S = 1.0
 CANCEL_WITHIN_S = 5.0
+NOT_BEGUN = {
+    "replay": "This server shows stored answers; no model is asked.",
+    "off": "Agents are switched off on this server.",
+}
 ELSEWHERE = "another server runs a turn of this session"
 
 log = logging.getLogger(__name__)
@@ -113,9 +117,15 @@ class Turns:
     def running(self) -> list[LiveTurn]:
         return [turn for turn in self._turns.values() if turn.running]
 
+    def admit(self) -> None:
+        """Raises Forbidden in the modes in which no model is asked."""
+        if why := NOT_BEGUN.get(self._runtime.settings.mode):
+            raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) says so.")
+
     async def start(self, order: Order, *, queue: bool = True) -> LiveTurn:
         """One turn of a session runs at a time, the others wait in order. Raises SessionBusy if ``queue`` is off and
-        this one would have to wait."""
+        this one would have to wait, and Forbidden where turns are not begun."""
+        self.admit()
         line = self._lines.setdefault(order.key, [])
         if not queue and any(turn.running for turn in line):
             raise busy(next(turn.id for turn in line if turn.running))

@@ -33,6 +33,7 @@ from agent_kernel.notebook.pull import ModelPull, missing_model
 from agent_kernel.notebook.python import Python
 from agent_kernel.notebook.render import Summary, Version
 from agent_kernel.notebook.screen import CellScreen, Screen, screen_for
+from agent_kernel.notebook.stored_answers import StoredAnswers
 from agent_kernel.notebook.touched import Touched
 from agent_kernel.notebook.turn import CellTurn, Surroundings
 from agent_kernel.notebook.turn_commands import Here, TurnCommands
@@ -79,6 +80,7 @@ class AgentMagics(Magics):
             declared=self._orders.declared,
             running=lambda: self._background.running,
         )
+        self._stored = StoredAnswers(shell)
         self.completion = Completion(lambda: self._commands.known)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
@@ -118,6 +120,9 @@ class AgentMagics(Magics):
 
     def _one_turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = ()) -> None:
         with self._one_at_a_time():
+            if self._stored.is_on:
+                self._stored.show(prompt, cell)
+                return
             self._turn(request, prompt, cell, notes)
 
     @property

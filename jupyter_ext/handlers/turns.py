@@ -61,6 +61,8 @@ class TurnsHandler(AgentHandler):
         body, caller = self.parse(TurnBody), self.caller
         if session_id is not None:
             body = body.of_session(session_id)
+        if body.rerun != "show":
+            self.app.turns.admit()  # before a session is made for it
         if body.model and self.app.access.may_choose(caller, body.model):
             self.app.runtime.engines.get(body.model)  # before a session is made for it
         if caller.kernel and self.app.jobs.runs_in(caller.kernel.id):
