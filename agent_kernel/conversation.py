@@ -10,14 +10,17 @@ from typing import TypeAlias
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.messages import Message, user
-from agent_kernel.request import TurnRequest
+from agent_kernel.request import PageCell, TurnRequest
 from agent_kernel.sessions import input_hook, reconcile, stored
 from agent_kernel.sessions.input_hook import InputHook
-from agent_kernel.sessions.model import SessionKey, Summary
+from agent_kernel.sessions.model import Item, SessionKey, Summary
 from agent_kernel.sessions.reconcile import Placed
 from agent_kernel.sessions.store import SessionStore
 
 LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
+CELLS = "Cells of the notebook, as they stand on its page:"
+OF_CELL = 20
+"""Turns of one cell among which the newest that was answered is looked for."""
 HISTORY_ITEMS = 1_000
 HISTORY_STEP = 500
 Clean: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
@@ -65,9 +68,9 @@ class Conversation:
         self._hook = input_hook.checked(hook)
         self._limit = stored.checked_limit(limit)
 
-    async def prepare(self, request: TurnRequest, head: int) -> Prepared:
-        """For a turn that was opened at item ``head``. Raises InvalidRequest when nothing is said, and what the hook
-        and the store raise."""
+    async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> Prepared:
+        """For a turn that was opened at item ``head``; ``page`` are the cells that stand in place of the conversation.
+        Raises InvalidRequest when nothing is said, and what the hook and the store raise."""
         instructions, incoming = reconcile.split(_incoming(request))
         if reconcile.added_from(incoming) == len(incoming):
             raise InvalidRequest("There is nothing to answer.", hint="End with what the user says.")
@@ -76,6 +79,9 @@ class Conversation:
         window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
         if reconcile.mode(incoming, request.history) == "replay":
             placed = await self._replayed(incoming)
+            summary = None
+        elif page is not None:
+            placed = reconcile.appended(await self._of_page(page), incoming)
             summary = None
         else:
             whole = limit is not None or self._hook is not None or _answers(incoming)
@@ -90,6 +96,21 @@ class Conversation:
         items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
         since = summary.last if summary else 0
         return reconcile.appended([item for item in items if item.seq > since], incoming)
+
+    async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
+        """What was said in cells that are turns, on whichever branch their newest answer is; the text of others as
+        hidden context."""
+        items: list[Item] = []
+        texts: list[str] = []
+        for cell in page:
+            asked = await self._store.of_cell(self._key, cell.id, OF_CELL) if cell.id else []
+            turn = next((turn for turn in reversed(asked) if turn.state == "committed"), None)
+            if turn is None:
+                texts += [cell.text] if cell.text else []
+                continue
+            items += [*_shown_cells(texts), *await self._store.of_turn(turn)]
+            texts = []
+        return [*items, *_shown_cells(texts)]
 
     async def _summary(self) -> Summary | None:
         """A view of a caller's own, a limit or a hook, has none: it says itself what the model sees."""
@@ -129,6 +150,11 @@ class Conversation:
         """``epoch`` begins here: the newest earlier turn from a kernel came from another one."""
         earlier = [turn.epoch for turn in await self._store.turns(self._key, 20) if turn.epoch and turn.state != "open"]
         return bool(epoch and earlier and earlier[-1] != epoch)
+
+
+def _shown_cells(texts: Sequence[str]) -> list[Item]:
+    """Items of no turn: they are in the notebook, not in the session."""
+    return [Item(0, "", user("\n\n".join([CELLS, *texts]), hidden=True), 0.0)] if texts else []
 
 
 def _answers(incoming: Sequence[Message]) -> bool:

@@ -22,6 +22,14 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class PageCell:
+    """A cell of a notebook: ``text`` is what a model reads of one that is no turn of the session."""
+
+    id: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRequest:
     """``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls it can have a person
     answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice`` binds the first round
@@ -40,6 +48,10 @@ class TurnRequest:
     ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options, None: no web.
     ``functions`` are tools that the client declares: ``dispatch_url`` runs their calls. ``remembered`` False: what was
     allowed for the session does not count in this turn; ``denied`` are kinds or names of tools that do not run in it.
+
+    ``page`` is what of the notebook the model sees in place of the conversation: ``above`` (the cells above ``cell``,
+    in the order of the page), ``none``, or cells by number or id as ``3, 5-8``; empty: the conversation. ``ran`` are
+    ids of cells in the order in which they ran, for cells that are not saved yet.
     """
 
     prompt: str = ""
@@ -70,6 +82,8 @@ class TurnRequest:
     dispatch_url: str = ""
     remembered: bool = True
     denied: frozenset[str] = frozenset()
+    page: str = ""
+    ran: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:

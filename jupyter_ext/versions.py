@@ -46,6 +46,8 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "calls": [request.tool_choice, request.parallel_calls],
         "output": dataclasses.asdict(request.output) if request.output else None,
     }
+    if request.page:
+        counted["page"] = request.page
     if request.skills:
         counted["skills"] = list(request.skills)
     if request.inputs or request.outputs:

@@ -18,6 +18,7 @@ from agent_kernel.tools.cells import cells_of, chosen, mapped, read
 from agent_kernel.tools.edits import RUN, Desk, edit_tools
 from agent_kernel.tools.live_document import LIVE_DOCUMENT, Known, View
 from agent_kernel.tools.offers import Offers
+from agent_kernel.tools.page import page_cells
 from agent_kernel.tools.source import Occasion, Offered, side_of
 
 GROUP = "notebook"
@@ -184,6 +185,7 @@ class NotebookTools:
         ran = side_of(occasion, EXECUTIONS, self._offers)
         served = self._served(occasion)
         view = View(notebook, self._offers if LIVE_DOCUMENT in served else None)
+        page = await page_cells(view, occasion) if occasion.request.page else None
         if ran is not None or view.is_there:
             tools += [CellMap(view, ran), ReadCells(view, ran, self._known)]
         tools += [
@@ -198,7 +200,7 @@ class NotebookTools:
             tools.append(RunCell(notebook, side))
         if notebook is not None and notebook.jobs is not None:
             tools.append(InNotebook(RUNNING, notebook.jobs))
-        return Offered(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)))
+        return Offered(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
 
     def _served(self, occasion: Occasion) -> frozenset[str]:
         """By a page. Nothing of a draft runs there."""

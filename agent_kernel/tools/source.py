@@ -9,7 +9,7 @@ from typing import Protocol
 
 from agent_kernel.events import Emit
 from agent_kernel.protocols import Tool
-from agent_kernel.request import Note, TurnRequest
+from agent_kernel.request import Note, PageCell, TurnRequest
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.tools.attached import Attached, NotebookSide
 
@@ -18,7 +18,8 @@ from agent_kernel.tools.attached import Attached, NotebookSide
 class Occasion:
     """The turn for which tools are wanted. ``notebook_dir`` is the directory of its notebook, ``trusted``: settings
     found there may be used. ``emit`` tells the person of what takes time or is missing. ``notebook`` is the notebook
-    itself, where a server has it."""
+    itself, where a server has it; ``turn`` is the id of the turn, for what is asked of a page before its first round.
+    """
 
     key: SessionKey
     request: TurnRequest
@@ -26,6 +27,7 @@ class Occasion:
     notebook_dir: Path | None = None
     trusted: bool = False
     notebook: Attached | None = None
+    turn: str = ""
 
     def wants(self, *names: str) -> bool:
         """Whether the request leaves any of these tools or groups in."""
@@ -34,10 +36,12 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """``notes`` are read by the model before the prompt of this turn, and only there."""
+    """``notes`` are read by the model before the prompt of this turn, and only there. ``page`` are the cells that the
+    request wants in place of the conversation; None: the conversation."""
 
     tools: tuple[Tool, ...] = ()
     notes: tuple[Note, ...] = ()
+    page: tuple[PageCell, ...] | None = None
 
 
 class ToolSource(Protocol):
@@ -61,9 +65,11 @@ async def gather(sources: Sequence[ToolSource], occasion: Occasion) -> Offered:
     """What all of them offer, in their order; of two tools with one name the first stays."""
     tools: dict[str, Tool] = {}
     notes: list[Note] = []
+    page: tuple[PageCell, ...] | None = None
     for source in sources:
         offered = await source.offer(occasion)
         notes += offered.notes
+        page = offered.page if page is None else page
         for tool in offered.tools:
             tools.setdefault(tool.spec.name, tool)
-    return Offered(tuple(tools.values()), tuple(notes))
+    return Offered(tuple(tools.values()), tuple(notes), page)

@@ -127,7 +127,7 @@ class TurnBody(Body):
     ``outputs`` files asked for, ``given`` copies of variables for the sandbox.
 
     ``messages`` is the conversation as the client has it, system messages first if there are any; the prompt comes
-    behind it or is its end. ``history`` and ``history_limit`` are as in TurnRequest."""
+    behind it or is its end. ``history``, ``history_limit``, ``page`` and ``ran`` are as in TurnRequest."""
 
     prompt: str = ""
     messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)] = []
@@ -146,6 +146,8 @@ class TurnBody(Body):
     answers: list[str] = []
     remembered: bool = True
     denied: Annotated[list[Name], Field(max_length=200)] = []
+    page: Annotated[str, Field(max_length=500)] = ""
+    ran: Annotated[list[Id], Field(max_length=1_000)] = []
     client_tools: Annotated[list[Name], Field(max_length=100)] = []
     tools: Annotated[list[Name], Field(max_length=200)] | None = None
     inputs: Annotated[list[Id], Field(max_length=100)] = []
@@ -201,6 +203,8 @@ class TurnBody(Body):
             answers=frozenset(self.answers),
             remembered=self.remembered,
             denied=frozenset(self.denied),
+            page=self.page,
+            ran=tuple(self.ran),
             sampling=self.sampling.sampling(),
             max_tool_rounds=self.max_tool_rounds,
             tool_choice=self.tool_choice,
