@@ -139,6 +139,7 @@ TABLE: list[Row] = [
     ("GET", "agent/approvals/{approval}", None, {"token": 200, "other kernel": 404}),
     ("GET", "sessions/{session}/permissions", None, {"token": 200, "other kernel": 403}),
     ("DELETE", "sessions/{spare}/permissions", None, {"token": 200, "other kernel": 403}),
+    ("GET", "binding/variables", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("GET", "binding/variables?kernel={kernel}", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("GET", "search", None, {"token": 200}),
     ("POST", "search/access", {}, {"token": 200, "kernel": 202, "other kernel": 202}),
