@@ -270,7 +270,7 @@ class RunCells:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         answer = await self._desk.page.offer(context)
-        cells = cells_of(answer.details)
+        cells = _ran(answer.details)
         self._desk.known.read(context.key, [(cell.id, cell.source) for cell in cells])
         ran = [{"cell": cell.id, "index": cell.index, "count": cell.count} for cell in cells]
         text = "\n\n".join(filter(None, (answer.text, read(cells) if cells else "")))
@@ -281,6 +281,13 @@ def edit_tools(desk: Desk, served: frozenset[str]) -> list[Tool]:
     """Those that the page serves."""
     tools: list[Tool] = [InsertCell(desk), EditCell(desk), DeleteCell(desk), MoveCell(desk), RunCells(desk)]
     return [tool for tool in tools if tool.spec.name in served]
+
+
+def _ran(told: Mapping[str, Any]) -> list[Cell]:
+    """With the numbers that they have in the notebook."""
+    places = [cell.get("index") for cell in told.get("cells") or () if isinstance(cell, Mapping)]
+    cells = zip(cells_of(told), places, strict=True)
+    return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
 
 
 def _replaced(cell: Cell, find: str, put: str) -> str:

@@ -31,11 +31,12 @@ type Kernel = NonNullable<NonNullable<NotebookPanel["sessionContext"]["session"]
 
 export async function runCells(panel: NotebookPanel, wanted: readonly Wanted[], telling: Telling): Promise<Answer> {
   const ran: CodeCell[] = [];
+  const left = () => ran.filter((cell) => !cell.isDisposed);
   const answer = (status: Answer["status"], text: string): Answer => ({
     status,
     text,
-    details: { cells: ran.filter((cell) => !cell.isDisposed).map(cellAsTold) },
-    media: pictures(ran.filter((cell) => !cell.isDisposed).flatMap((cell) => cell.model.sharedModel.getOutputs())),
+    details: { cells: left().map((cell) => ({ ...cellAsTold(cell), index: panel.content.widgets.indexOf(cell) })) },
+    media: pictures(left().flatMap((cell) => cell.model.sharedModel.getOutputs())),
   });
   for (const { cell: id, source } of wanted) {
     const kernel = panel.sessionContext.session?.kernel;

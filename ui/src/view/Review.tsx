@@ -23,7 +23,7 @@ export function Diff({ before, after, label }: { before: string; after: string; 
       {lines.slice(0, MOST).map((line, place) =>
         line ? (
           <div key={place} class={`ak-line ak-line-${line.kind}`}>
-            <span class="ak-number" aria-hidden="true">
+            <span class="ak-diff-number" aria-hidden="true">
               {line.after ?? line.before}
             </span>
             <span class="ak-sign" aria-hidden="true">
@@ -75,7 +75,9 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
       <details open={isOpen && !step}>
         <summary>
           <strong>{name}</strong>{" "}
-          <span class="ak-quiet">{[told, change.do === "move" ? "" : summary(change)].filter(Boolean).join("; ")}</span>
+          <span class="ak-quiet">
+            {[told, isOpen && change.do !== "move" ? summary(change) : ""].filter(Boolean).join(" · ")}
+          </span>
         </summary>
         {change.lost && <p class="ak-quiet">Its text is not shown: {change.lost}.</p>}
         {!change.lost && change.do !== "move" && (
