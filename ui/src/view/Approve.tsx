@@ -1,11 +1,12 @@
 /** A question about a call: exactly what will run and where. Keys count only when the card has the focus, and not in the
  * moment it appears: nobody says yes by typing on. */
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { ApiError } from "../transport/transport";
 import type { Approval } from "../turn/turn";
 import { verbOf } from "../turn/words";
 import { askedChange } from "../notebook/changes";
+import { useHandedOn } from "./handedOn";
 import { Diff } from "./Review";
 import { Left } from "./Elapsed";
 import { hides, Source } from "./Source";
@@ -23,7 +24,7 @@ export function Approve({ approval }: { approval: Approval }) {
   const sending = useSignal(false);
   const problem = useSignal("");
   const reason = useSignal("");
-  useEffect(() => () => leave(card.current), []);
+  useHandedOn(card);
 
   const decide = async (choice: Choice) => {
     if (sending.value) return;
@@ -176,12 +177,4 @@ function asked(approval: Approval): string {
 function languageOf({ arguments: given, name }: Approval): string {
   if (typeof given["diff"] === "string") return "diff";
   return typeof given["code"] === "string" ? "python" : name === "shell" ? "bash" : "";
-}
-
-/** The next question gets the focus that this one had; where there is none, the conversation. */
-function leave(card: HTMLElement | null): void {
-  if (!card?.contains(document.activeElement)) return;
-  const log = card.closest<HTMLElement>(".ak-turns");
-  const others = [...(log?.querySelectorAll<HTMLElement>(".ak-approval") ?? [])].filter((other) => other !== card);
-  (others[0] ?? log)?.focus();
 }

@@ -1,0 +1,148 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import * as words from "../../src/turn/words";
+import { call, finished, more, over, type Said } from "../turn/events";
+import { Stage, turnOf } from "./stage";
+
+// Each drawing of a row asks once what it is called: that is counted.
+vi.mock("../../src/turn/words", async (original) => {
+  const all = await original<typeof words>();
+  return { ...all, phrase: vi.fn(all.phrase) };
+});
+const rows = vi.mocked(words.phrase);
+
+let stage: Stage;
+beforeEach(() => {
+  stage = new Stage();
+});
+afterEach(() => {
+  stage.close();
+});
+
+const runs = (count: number): Said[] =>
+  Array.from({ length: count }, (_, n) => [call(`c${n}`, "python", { code: `x = ${n}` }), finished(`c${n}`)]).flat();
+
+test("what is finished is drawn once, however long the rest of the answer grows", () => {
+  let turn = more(turnOf("t"), ...runs(30), ["text.delta", { text: "Well" }]);
+  const [entry] = stage.show(turn);
+  expect(rows).toHaveBeenCalled();
+  rows.mockClear();
+  for (let step = 0; step < 200; step++) {
+    turn = more(turn, ["text.delta", { text: " and" }]);
+    stage.grow(entry, turn);
+  }
+  stage.grow(entry, more(turn, over()));
+  expect(stage.find(".ak-markdown").textContent).toContain("Well and and");
+  expect(rows).not.toHaveBeenCalled();
+  expect(stage.page.querySelectorAll(".ak-call")).toHaveLength(30);
+});
+
+test("an earlier turn is not drawn again while a later one runs", () => {
+  const first = more(turnOf("a"), ...runs(3), over());
+  let turn = turnOf("b");
+  const [, entry] = stage.show(first, turn);
+  expect(rows).toHaveBeenCalled();
+  rows.mockClear();
+  for (let step = 0; step < 20; step++) stage.grow(entry, (turn = more(turn, ["text.delta", { text: "x" }])));
+  expect(rows).not.toHaveBeenCalled();
+});
+
+test("an open row stays open when other parts come", async () => {
+  let turn = more(turnOf("t"), ...runs(1));
+  const [entry] = stage.show(turn);
+  stage.find(".ak-row").click();
+  await Promise.resolve();
+  stage.grow(entry, (turn = more(turn, ["text.delta", { text: "x" }])));
+  expect(stage.find(".ak-row").getAttribute("aria-expanded")).toBe("true");
+  expect(stage.find(".ak-inside").textContent).toContain("x = 0");
+});
+
+test("a row is one line of words: what, where, how it ended", () => {
+  stage.show(more(turnOf("t"), call("c", "python", { code: "x = 1" }), finished("c", { status: "error", text: "no" })));
+  const row = stage.find(".ak-row").textContent.replace(/\s+/g, " ").trim();
+  expect(row).toBe("Run x = 1 in your kernel failed 0.5 s");
+});
+
+test("what a program prints comes while it runs, without its control sequences", () => {
+  stage.show(
+    more(turnOf("t"), call("c", "python", { code: "x" }), [
+      "call.output",
+      { call: "c", text: "1%\r\u001b[31m2%\u001b[0m<img src=x onerror=alert(1)>", stream: "stdout" },
+    ]),
+  );
+  expect(stage.find(".ak-output pre").textContent).toBe("2%<img src=x onerror=alert(1)>");
+  expect(stage.page.querySelector("img")).toBeNull();
+});
+
+test("a turn that waits says for what", () => {
+  const [entry] = stage.show(more(turnOf("t"), ["queued", { position: 2, reason: "another turn runs" }]));
+  expect(stage.find(".ak-waiting").textContent).toBe("In the queue: 2 turns before it (another turn runs)");
+  stage.grow(entry, more(turnOf("t"), ["model.loading", { model: "m", stage: "loading", fraction: 0.25 }]));
+  expect(stage.find(".ak-waiting").textContent).toContain("loading m, 25 %");
+  expect(stage.find("progress").getAttribute("value")).toBe("0.25");
+});
+
+test("a turn whose context did not fit says what was left out", () => {
+  stage.show(more(turnOf("t"), ["context", { messages: 9, dropped: 6, shortened: 1, summary: true }], over()));
+  expect(stage.find(".ak-quiet").textContent).toBe(
+    "6 earlier messages did not fit and are left out; a summary stands for them; 1 long result is shortened.",
+  );
+});
+
+test("a turn that failed says why, what to do, and has its next action", async () => {
+  const error = { code: "engine_error", message: "The model is gone.", hint: "Start it.", details: { host: "h" } };
+  stage.show(more(turnOf("t"), over({ state: "failed", reason: "x", error })));
+  expect(stage.find(".ak-ended").textContent).toContain("The model is gone. Start it.");
+  await stage.click("Try again");
+  expect(stage.asked.find((one) => one.method === "POST")).toMatchObject({
+    path: "turns",
+    body: { replaces: "t", prompt: "" },
+  });
+});
+
+test("what a turn cost and changed stands in its footer", () => {
+  const usage = { prompt_tokens: 1203, reused_tokens: 1000, completion_tokens: 45, seconds: 70 };
+  stage.show(
+    more(turnOf("t"), call("c"), finished("c", { details: { change: { do: "edit", cell: "x" } } }), over({ usage })),
+  );
+  expect(stage.find(".ak-facts").textContent).toBe(
+    "1,203 tokens read (1,000 reused) · 45 written · 1 min 10 s · 1 cell changed",
+  );
+});
+
+test("the footer is there from the beginning, and says more when the turn ends", () => {
+  const [entry] = stage.show(more(turnOf("t"), ["text.delta", { text: "x" }]));
+  const footer = stage.find(".ak-footer");
+  expect(stage.button("Retry").disabled).toBe(true);
+  stage.grow(entry, more(turnOf("t"), ["text.delta", { text: "x" }], over()));
+  expect(stage.find(".ak-footer")).toBe(footer);
+  expect(stage.button("Retry").disabled).toBe(false);
+});
+
+test("Edit gives the turn to the composer", async () => {
+  const [entry] = stage.show(more(turnOf("t"), over()));
+  await stage.click("Edit");
+  expect(stage.conversation.editing.value).toBe(entry);
+});
+
+test("the arrows of a version go to the branch of the one beside it", async () => {
+  const version = { branch: "b2", number: 2, count: 3, replaces: "a", kept_on: "main", later: 0, changed: false };
+  stage.show(more(turnOf("t"), ["turn.version", version], over()));
+  stage.conversation.session.value = { id: "s" } as never;
+  const versions = ["a", "t", "z"].map((turn, n) => ({ turn, branch: `b${n + 1}` }));
+  stage.answer = ({ path }) => (path.includes("versions") ? { versions } : { turns: [], older: false });
+  await stage.click("Version before");
+  await expect
+    .poll(() => stage.asked.find((one) => one.method === "PUT"))
+    .toEqual({
+      method: "PUT",
+      path: "sessions/s/branch",
+      body: { name: "b1" },
+    });
+});
+
+test("files of a turn are named as they are and have their download", () => {
+  const file = { id: "f1", name: "a\u202egnp.exe", bytes: 2_000 };
+  stage.show(more(turnOf("t"), call("c"), ["file.produced", { call: "c", file }], finished("c")));
+  expect(stage.find(".ak-file-name").tagName).toBe("BDI");
+  expect(stage.find(".ak-files").textContent).toContain("2.0 kB");
+});
