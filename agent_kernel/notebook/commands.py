@@ -17,8 +17,10 @@ from agent_kernel.notebook.conversation import HELP as CONVERSATION
 from agent_kernel.notebook.conversation import Conversation, Say, Show, Words
 from agent_kernel.notebook.exchange import HELP as EXCHANGE
 from agent_kernel.notebook.exchange import Exchange
+from agent_kernel.notebook.freeze import HELP as FREEZE
 from agent_kernel.notebook.models import HELP as MODELS
 from agent_kernel.notebook.models import Models
+from agent_kernel.notebook.next_turn import HELP as CONTEXT
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted
 from agent_kernel.notebook.options import usage
 from agent_kernel.notebook.own_server import HELP as START
@@ -55,6 +57,8 @@ HELP = {
     **PYTHON,
     **CONVERSATION,
     **EXCHANGE,
+    "freeze": FREEZE,
+    "context": CONTEXT,
     "compact": "the model goes on from a summary of the older turns, which stay; compact undo",
     "usage": "what this session has cost: tokens and seconds by model and day, and its tools; --json",
     "skills": "the skills there are, for %%agent --skill NAME",
@@ -86,17 +90,17 @@ class Commands:
     ) -> None:
         self._shell = shell
         self._server = server
-        self._own = OwnServer(shell, self._say, self._adopted)
+        self._own = OwnServer(shell, self.say, self._adopted)
         self._person = person
         self._consent = consent
-        self._conversation = Conversation(lambda: self.server, person, self._say, show)
-        self._exchange = Exchange(lambda: self.server, person, self._say)
-        self._python = python(lambda: self.server, self._say)
-        self._models = Models(shell, lambda: self.server, person, self._say, self._await_confirmation)
+        self._conversation = Conversation(lambda: self.server, person, self.say, show)
+        self._exchange = Exchange(lambda: self.server, person, self.say)
+        self._python = python(lambda: self.server, self.say)
+        self._models = Models(shell, lambda: self.server, person, self.say, self._await_confirmation)
         self._declared = declared
         self._running = running
         self._turns = turns(self)
-        self._rights = Permissions(lambda: self.server, consent, self._say, self.bound, self.begin)
+        self._rights = Permissions(lambda: self.server, consent, self.say, self.bound, self.begin)
 
     @property
     def last_turn(self) -> str:
@@ -140,7 +144,7 @@ class Commands:
         self._shell.display_pub.publish(panel._repr_mimebundle_()[0])
 
     def _tools(self, rest: str) -> None:
-        tell_tools(rest, self.server, self._declared, self._say)
+        tell_tools(rest, self.server, self._declared, self.say)
 
     def _export(self, rest: str) -> None:
         self._exchange.export(rest)
@@ -175,7 +179,7 @@ class Commands:
         binding = self.server.call("GET", "binding")
         session, model, server = binding["session"], binding["model"], binding["server"]
         live = session is not None and self._consent.allows(session["id"])
-        self._say(
+        self.say(
             table_bundle(
                 ("agent", ""),
                 [
@@ -212,13 +216,13 @@ class Commands:
             for entry in found
         ]
         if "--json" in words.flags:
-            self._say(json_bundle(found))
+            self.say(json_bundle(found))
         elif rows:
-            self._say(table_bundle(("id", "title", "tags", "turns", "last used", ""), rows))
+            self.say(table_bundle(("id", "title", "tags", "turns", "last used", ""), rows))
         elif query:
-            self._say(line_bundle(f"There is no session with {words.text!r} in its title, tags or id."))
+            self.say(line_bundle(f"There is no session with {words.text!r} in its title, tags or id."))
         else:
-            self._say(line_bundle("There is no session yet; the first %%agent cell begins one."))
+            self.say(line_bundle("There is no session yet; the first %%agent cell begins one."))
 
     def _search(self, rest: str) -> None:
         search = Search.of(rest)
@@ -226,7 +230,7 @@ class Commands:
             answer = self.server.call("POST", "search/access", {})
             if "pending" in answer:
                 self._await_confirmation(answer, *ASKED)
-        self._say(search.bundle(search.run(self.server)))
+        self.say(search.bundle(search.run(self.server)))
 
     def _use(self, rest: str) -> None:
         if not rest:
@@ -234,13 +238,13 @@ class Commands:
         answer = self.server.call("PUT", "binding", {"session": rest})
         if "pending" in answer:
             self._await_confirmation(answer, "That session belongs to another notebook.", "Let this notebook use it")
-        self._say(line_bundle(f"This notebook goes on with the session {rest}."))
+        self.say(line_bundle(f"This notebook goes on with the session {rest}."))
 
     def _skills(self, rest: str) -> None:
         found = self.server.call("GET", "skills")["data"]
         rows = [(skill["name"], skill["description"], skill["latest_version"], skill["id"]) for skill in found]
         none = "There is no skill yet; agent-kernel skills add DIR brings one."
-        self._say(table_bundle(("name", "description", "version", "id"), rows) if rows else line_bundle(none))
+        self.say(table_bundle(("name", "description", "version", "id"), rows) if rows else line_bundle(none))
 
     def _trust(self, rest: str) -> None:
         if rest not in ("", "remove"):
@@ -248,17 +252,17 @@ class Commands:
         if rest == "remove":
             removed = self.server.call("DELETE", "trust")
             was = "is not trusted any more" if removed["removed"] else "was not trusted by itself"
-            self._say(line_bundle(f"{removed['folder']} {was}."))
+            self.say(line_bundle(f"{removed['folder']} {was}."))
             return
         answer = self.server.call("POST", "trust", {})
         if "pending" in answer:
             self._await_confirmation(answer, "Skills and MCP servers of this folder are not used yet.", "Trust it")
-        self._say(line_bundle("This notebook's folder is trusted: its skills and MCP servers are used from now on."))
+        self.say(line_bundle("This notebook's folder is trusted: its skills and MCP servers are used from now on."))
 
     def _await_confirmation(self, answer: Mapping[str, Any], why: str, what: str) -> None:
         """What a kernel may not do by itself: the person confirms it in the browser, where the kernel has no hand."""
         url = html.escape(answer["url"], quote=True)
-        self._say(
+        self.say(
             {
                 "text/html": f"<div>{html.escape(why)} "
                 f"<a href='{url}' target='_blank' rel='noopener'>{html.escape(what)}</a>; "
@@ -275,7 +279,7 @@ class Commands:
             time.sleep(POLL_S)
 
     def _new(self, rest: str) -> None:
-        self._say(
+        self.say(
             line_bundle(
                 f"This notebook begins a new session, {self.begin(rest)}. %agent sessions has the earlier ones."
             )
@@ -283,7 +287,7 @@ class Commands:
 
     def _start(self, rest: str) -> None:
         if self._server is not None:
-            self._say(line_bundle(f"This kernel has a server already: {self._server.url}"))
+            self.say(line_bundle(f"This kernel has a server already: {self._server.url}"))
         else:
             self._own.start()
 
@@ -299,7 +303,7 @@ class Commands:
         if rest:
             raise AgentError("%agent stop ends turns, %agent stop server the server that %agent start began.")
         stopped = sum(self._stopped(turn) for turn in self._open_turns())
-        self._say(line_bundle(f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."))
+        self.say(line_bundle(f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."))
 
     def _open_turns(self) -> list[str]:
         """Those that wait come first, so that none begins because another was stopped."""
@@ -330,18 +334,18 @@ class Commands:
             told = (
                 "The newest summary is gone; the model reads those turns again." if undone else "There was no summary."
             )
-            self._say(line_bundle(told))
+            self.say(line_bundle(told))
             return
         made = self.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
         if made is None:
-            self._say(line_bundle("There is nothing old enough to summarise."))
+            self.say(line_bundle("There is nothing old enough to summarise."))
             return
-        self._say(line_bundle(f"The model goes on from this summary; every turn is kept.\n\n{made['text']}"))
+        self.say(line_bundle(f"The model goes on from this summary; every turn is kept.\n\n{made['text']}"))
 
     def _usage(self, rest: str) -> None:
         usage = self.server.call("GET", f"sessions/{quoted(self._conversation.bound()['id'])}/usage")
         if "--json" in Words(rest).flags:
-            self._say(json_bundle(usage))
+            self.say(json_bundle(usage))
             return
         rows = [("all", *_cost(usage["total"]))]
         for part in ("models", "days", "branches"):
@@ -349,19 +353,19 @@ class Commands:
                 (f"{part.removesuffix('es').removesuffix('s')} {name}", *_cost(cost))
                 for name, cost in usage[part].items()
             ]
-        self._say(table_bundle(("", "turns", "tokens read", "of them reused", "tokens written", "seconds"), rows))
+        self.say(table_bundle(("", "turns", "tokens read", "of them reused", "tokens written", "seconds"), rows))
         tools = [
             (name, tool["count"], ", ".join(f"{n} {status}" for status, n in tool["outcomes"].items()), tool["seconds"])
             for name, tool in usage["tools"].items()
         ]
         if tools:
-            self._say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
+            self.say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
 
     def _help(self, rest: str) -> None:
         lines = [f"  %agent {name:<10}{text}" for name, text in HELP.items()]
-        self._say({"text/plain": "\n".join([*lines, "", usage()])})
+        self.say({"text/plain": "\n".join([*lines, "", usage()])})
 
-    def _say(self, bundle: Bundle) -> None:
+    def say(self, bundle: Bundle) -> None:
         if getattr(self._shell, "kernel", None) is None:  # titles and names are words of others
             bundle = {**bundle, "text/plain": printable(str(bundle["text/plain"]))}
         self._shell.display_pub.publish(bundle)

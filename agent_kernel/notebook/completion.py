@@ -30,6 +30,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "rebuild": ("--yes",),
     "trust": ("remove",),
     "stop": ("server",),
+    "freeze": ("--in-place", "--yes"),
+    "context": ("--json",),
     "ask": tuple(BY_FLAG),
     "fix": tuple(BY_FLAG),
 }

@@ -22,9 +22,11 @@ from agent_kernel.notebook.conversation import Say
 from agent_kernel.notebook.draft import Drafts
 from agent_kernel.notebook.executions import Executions
 from agent_kernel.notebook.form import FORMS, code_of
+from agent_kernel.notebook.freeze import Freeze
 from agent_kernel.notebook.functions import Functions
 from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.live import LiveCode
+from agent_kernel.notebook.next_turn import NextTurn
 from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.options import Request, parsed, usage
 from agent_kernel.notebook.order import Note, Orders, session_of
@@ -219,7 +221,9 @@ class AgentMagics(Magics):
             show=self._show,
             last_turn=lambda: commands.last_turn,
         )
-        return TurnCommands(here).table
+        freeze = Freeze(self._shell, here.server, commands.needed, commands.say)
+        following = NextTurn(self._shell, here.server, commands.needed, self._orders.declared, commands.say)
+        return {**TurnCommands(here).table, "freeze": freeze.freeze, "context": following.tell}
 
     def _live_is_denied(self) -> str:
         """Why what a draft made may not be run for real, by this person or by the server."""

@@ -80,6 +80,7 @@ class BindingHandler(AgentHandler):
                 "server": {"version": __version__, "url": self.app.url()},
                 "model": await current_engine(self.app, self.caller, key),
                 "notes": await self._notes(key, place),
+                "open": bool(kernel and self.app.serving.tools(self.caller.namespace, kernel.id)),
                 "environment": self.app.told_to_kernels() if kernel and kernel.own else {},
             }
         )

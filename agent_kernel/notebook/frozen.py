@@ -1,0 +1,153 @@
+"""A notebook without its agent: what was asked and answered as text, the code that ran as plain cells. Pure: a document
+and turns in, a document out; it runs where nobody has this package.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.notebook.imports import missing_imports
+from agent_kernel.notebook.markdown import safe_markdown
+
+CELL = re.compile(r"\s*%%agent\b")
+LINE = re.compile(r"^(?P<indent>[ \t]*)(?P<line>%agent\b.*|%(?:re)?load_ext[ \t]+agent_kernel\b.*)$", re.MULTILINE)
+NEEDS_US = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:agent_kernel|jupyter_ext)\b", re.MULTILINE)
+PLACES = {"sandbox": "# Ran in the sandbox, on copies of the variables.", "draft": "# Ran in a draft of the kernel."}
+WITHOUT_CELL = "Asked in the panel, or in cells that are not in this notebook any more:"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is kept of one. ``ran``: (code, where) of its python, as far as it did not fail."""
+
+    cell: str
+    prompt: str
+    answer: str
+    ran: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Frozen:
+    """``unknown``: agent cells of which no turn is kept, which stay as text. ``bound``: cells that import us, so that
+    they do not run elsewhere."""
+
+    document: Json
+    turns: int = 0
+    cells: int = 0
+    unknown: int = 0
+    bound: int = 0
+    names: set[str] = field(default_factory=set)
+
+
+def frozen(document: Mapping[str, Any], turns: Sequence[Turn], transformed: Callable[[str], str]) -> Frozen:
+    """``transformed`` makes plain Python of IPython's. The newest turn of a cell counts; ``document`` is left alone."""
+    told = {turn.cell: turn for turn in turns if turn.cell}
+    result = Frozen({**copy.deepcopy(dict(document)), "cells": []})
+    cells: list[Json] = result.document["cells"]
+    met: set[str] = set()
+    for cell in document.get("cells", ()):
+        source = _joined(cell.get("source"))
+        if cell.get("cell_type") != "code" or not CELL.match(source):
+            cells.append(_plain(cell, source, result, transformed))
+            continue
+        turn = told.get(str(cell.get("id", "")))
+        met.add(turn.cell if turn else "")
+        cells += _of_turn(turn, cell, result, transformed) if turn else [_unknown(source, result)]
+    rest = [turn for turn in turns if turn.ran and turn.cell not in met]
+    if rest:
+        cells.append(_text(WITHOUT_CELL))
+        for turn in rest:
+            cells += _of_turn(turn, {}, result, transformed)
+    _with_ids(cells, document)
+    return result
+
+
+def _of_turn(turn: Turn, cell: Mapping[str, Any], result: Frozen, transformed: Callable[[str], str]) -> list[Json]:
+    """Question, code, answer; pictures that the cell shows stay with the last of its code."""
+    result.turns += 1
+    made = [_text(_quoted(turn.prompt))]
+    made += [_code(code, where, result, transformed) for code, where in turn.ran]
+    pictures = [output for output in cell.get("outputs", ()) if _is_picture(output)]
+    if turn.ran:
+        made[-1]["outputs"] = pictures
+    if turn.answer.strip():
+        made.append(_text(safe_markdown(turn.answer)))
+    return made
+
+
+def _code(code: str, where: str, result: Frozen, transformed: Callable[[str], str]) -> Json:
+    plain = transformed(code)
+    imports = missing_imports(plain, dict.fromkeys(result.names))
+    result.names |= _bound("\n".join([*imports, plain]))
+    result.cells += 1
+    lines = [*([PLACES[where]] if where in PLACES else []), *imports, code]
+    empty: Json = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    return {**empty, "source": "\n".join(lines)}
+
+
+def _plain(cell: Mapping[str, Any], source: str, result: Frozen, transformed: Callable[[str], str]) -> Json:
+    kept = copy.deepcopy(dict(cell))
+    if kept.get("cell_type") == "code":
+        kept["source"] = LINE.sub(_comment, source)
+        result.bound += bool(NEEDS_US.search(source))
+        result.names |= _bound(transformed(str(kept["source"])))
+    return kept
+
+
+def _comment(match: re.Match[str]) -> str:
+    """An indented line may be all that a block has."""
+    return f"{match['indent']}{'pass  ' if match['indent'] else ''}# {match['line']}"
+
+
+def _unknown(source: str, result: Frozen) -> Json:
+    result.unknown += 1
+    return _text(_quoted(source))
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in safe_markdown(text).splitlines())
+
+
+def _text(source: str) -> Json:
+    return {"cell_type": "markdown", "metadata": {}, "source": source}
+
+
+def _is_picture(output: Any) -> bool:
+    data = output.get("data") if isinstance(output, Mapping) else None
+    return isinstance(data, Mapping) and any(str(mime).startswith("image/") for mime in data)
+
+
+def _bound(code: str) -> set[str]:
+    """Names that the code makes, in any scope: one too many costs an import that somebody has to write."""
+    try:
+        nodes: Iterable[ast.AST] = ast.walk(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    names: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=asname):
+                names.add(asname or name.partition(".")[0])
+    return names
+
+
+def _joined(source: Any) -> str:
+    return "".join(map(str, source)) if isinstance(source, list) else str(source or "")
+
+
+def _with_ids(cells: Sequence[Json], document: Mapping[str, Any]) -> None:
+    """nbformat 4.5 wants one for each cell, older ones want none."""
+    has_ids = (document.get("nbformat", 4), document.get("nbformat_minor", 0)) >= (4, 5)
+    for cell in cells:
+        if has_ids:
+            cell.setdefault("id", secrets.token_hex(4))
