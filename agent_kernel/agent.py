@@ -53,6 +53,7 @@ from agent_kernel.request import Note, TurnRequest
 from agent_kernel.running_turn import Running
 from agent_kernel.sessions.admission import ORIGIN
 from agent_kernel.sessions.afterwards import Afterwards, Answered
+from agent_kernel.sessions.asides import Asides
 from agent_kernel.sessions.changed_cells import ChangedCells
 from agent_kernel.sessions.input_hook import InputHook
 from agent_kernel.sessions.ledger import Ledger, OpenTurn, settled
@@ -71,6 +72,9 @@ log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16
 CHECKED_AT_ONCE = 20_000
 """Characters whose numbers are looked at on the event loop; more are looked at beside it."""
+MAX_NOTES = 100
+"""Of a turn, whose titles are kept with it."""
+NOTE_CHARS = 200
 IMPORTED = "this conversation was imported"
 __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
 
@@ -175,7 +179,8 @@ class Agent:
         await self._afterwards.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
         redactor = self._ledger.redactor
-        turn = Running(request, opened, RedactedEvents(redactor, emit), changes=ChangedCells(redactor))
+        shown, changes, asides = RedactedEvents(redactor, emit), ChangedCells(redactor), Asides(redactor)
+        turn = Running(request, opened, shown, changes=changes, asides=asides)
         try:
             async with opened:
                 await self._rounds(turn)
@@ -196,6 +201,11 @@ class Agent:
         await self._titled(request)
         info = self._engine.info()
         record = self._metadata | {"permission": request.permission, "local": info.local, "host": info.host}
+        if request.notes:
+            titles = [self._ledger.redactor.text(note.title)[:NOTE_CHARS] for note in request.notes[:MAX_NOTES]]
+            record |= {"notes": titles}
+        if request.inputs:
+            record |= {"inputs": list(request.inputs[:MAX_NOTES])}
         model = info.model
         turn = Turn(
             turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=model, record=record
@@ -359,12 +369,13 @@ class Agent:
     async def _finish(
         self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
-        unsaved = await turn.opened.close(state, reason, turn.usage, turn.record)
+        fault = error.to_json() if error is not None else None
+        failure = {"error": self._ledger.redactor.value(fault)} if fault else {}
+        unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)
         if unsaved is not None:
             turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
         if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
-        fault = error.to_json() if error is not None else None
         turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault))
         await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)

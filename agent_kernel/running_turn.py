@@ -13,6 +13,7 @@ from agent_kernel.numbers import kept
 from agent_kernel.numbers.checked import Number
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.account import CallTally
+from agent_kernel.sessions.asides import Asides
 from agent_kernel.sessions.changed_cells import ChangedCells
 from agent_kernel.sessions.ledger import OpenTurn
 
@@ -26,6 +27,7 @@ class Running:
     announce: Emit
     calls: CallTally = field(default_factory=CallTally)
     changes: ChangedCells = field(default_factory=ChangedCells)
+    asides: Asides = field(default_factory=Asides)
     share: float = 0.0
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
@@ -41,12 +43,13 @@ class Running:
     @property
     def record(self) -> dict[str, Any]:
         """What is known of the turn at its end."""
-        known = {"tools": list(self.tools), **self.calls.record, **self.changes.record}
+        known = {"tools": list(self.tools), **self.calls.record, **self.changes.record, **self.asides.record}
         return known | kept.record(self.numbers)
 
     def emit(self, body: Body) -> None:
         self.calls.note(body)
         self.changes.note(body)
+        self.asides.note(body)
         self.announce(body)
 
     async def begin(self, prepared: Prepared) -> None:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from agent_kernel.errors import TurnNotFound
 from agent_kernel.events import (
     AnswerChecked,
+    ApprovalRequired,
+    ApprovalResolved,
     Body,
     CallFinished,
     CallStarted,
+    ContextBuilt,
     Event,
     FileProduced,
     Notice,
     ReasoningDelta,
     Stamp,
+    StateLost,
     TextDelta,
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.messages import Media, Message
+from agent_kernel.messages import Media, Message, ToolCall
 from agent_kernel.numbers.kept import of_record
+from agent_kernel.sessions.asides import MAX_CALLS, KeptAsides
 from agent_kernel.sessions.changed_cells import change_of
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.sessions.store import FileStore, SessionStore
@@ -46,10 +51,16 @@ async def find_turn(store: SessionStore, namespace: str, turn: str, session: str
 
 
 async def replay(
-    store: SessionStore, turn: Turn, after: int, poll_s: float = POLL_S, *, media: bool = False
+    store: SessionStore,
+    turn: Turn,
+    after: int,
+    poll_s: float = POLL_S,
+    *,
+    media: bool = False,
+    whole: bool = False,
 ) -> AsyncIterator[Event]:
     """Ends with TurnFinished; a turn that another server still runs is awaited. ``media``: with the data of what calls
-    have shown.
+    have shown; ``whole`` as of ``bodies``.
 
     These events have numbers of their own. A reader that comes with a number (``after``) has a part of the first log,
     which can not be matched: it gets a notice and the end, and the whole when it asks again from 0.
@@ -65,7 +76,7 @@ async def replay(
         return
     versions = Versions(store)
     told, messages = await versions.told(turn), await versions.said(turn)
-    for body in bodies(turn, messages):
+    for body in bodies(turn, messages, whole=whole):
         for file in await _files(store, turn) if isinstance(body, TurnFinished) else ():
             yield stamp(file)
         yield stamp(await _filled(store, turn.key, body) if media and isinstance(body, CallFinished) else body)
@@ -92,30 +103,87 @@ async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> C
     return replace(body, media=tuple(filled))
 
 
-def bodies(turn: Turn, messages: Sequence[Message]) -> Iterator[Body]:
-    """What a person would have seen; times of calls are not stored."""
+def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> Iterator[Body]:
+    """What a person would have seen, but for output while it came. ``whole``: with what was asked of a person and told
+    beside the answer, for a reader that shows it; one that acts on events would ask again."""
+    asides, blocks, rounds = KeptAsides(turn.record), 0, 0
+
+    def told(before: int | None) -> Iterator[Body]:
+        return (_notice(*notice) for notice in asides.notices(before) if whole)
+
     yield TurnStarted(turn.model, bool(turn.record.get("local", True)), turn.where, str(turn.record.get("host", "")))
-    rounds = 0
+    if whole and asides.context:
+        yield ContextBuilt(**asides.context)
     for message in messages:
         if message.role == "assistant":
-            if message.reasoning:
-                yield ReasoningDelta(message.reasoning)
-            if message.text:
-                yield TextDelta(message.text)
-            for call in message.calls:
-                yield CallStarted(call.id, call.name, call.arguments, turn.where)
+            for delta in _deltas(message):
+                yield from told(blocks)
+                yield delta
+                blocks += 1
+            for call in sorted(message.calls, key=lambda call: asides.began(call.id).get("at", blocks + MAX_CALLS)):
+                yield from told(blocks)
+                known = asides.began(call.id)
+                yield CallStarted(call.id, call.name, call.arguments, str(known.get("where", turn.where)))
+                yield from _decision(call, known) if whole else ()
+                blocks += 1
             rounds += bool(message.calls)
         elif message.role == "tool":
-            media = tuple(_medium(medium) for medium in message.media)
-            call, name, status = message.call_id or "", message.name or "", message.status or "success"
-            yield CallFinished(call, name, status, message.text, 0.0, media, change_of(turn.record, call))
+            yield _ended(turn, message, asides.ended(message.call_id or ""))
+    yield from told(None)
     if checked := of_record(turn.record, messages):
         yield AnswerChecked(tuple(number.to_json() for number in checked))
     yield finished(turn, rounds)
 
 
+def _deltas(message: Message) -> Iterator[Body]:
+    if message.reasoning:
+        yield ReasoningDelta(message.reasoning)
+    if message.text:
+        yield TextDelta(message.text)
+
+
+def _ended(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinished:
+    call = message.call_id or ""
+    return CallFinished(
+        call,
+        message.name or "",
+        message.status or "success",
+        message.text,
+        float(known.get("seconds", 0.0)),
+        tuple(_medium(medium) for medium in message.media),
+        {**known.get("details", {}), **change_of(turn.record, call)},
+        tuple(known.get("files", ())),
+    )
+
+
+def _decision(call: ToolCall, known: Mapping[str, Any]) -> Iterator[Body]:
+    """What a person was asked about a call, and said. Nothing waits for an answer any more."""
+    asked = known.get("approval")
+    if not isinstance(asked, Mapping) or "kind" not in asked:
+        return
+    id, code = str(asked.get("approval", "")), call.arguments.get("code")
+    yield ApprovalRequired(
+        id,
+        call.id,
+        str(asked.get("name", "")),
+        str(asked.get("kind", "")),
+        str(asked.get("target", "")),
+        code if isinstance(code, str) else "",
+        call.arguments,
+        str(asked.get("source", "")),
+        str(asked.get("label", "")),
+        again=str(asked.get("again", "")),
+    )
+    if "decision" in asked:
+        yield ApprovalResolved(id, call.id, str(asked["decision"]), str(asked.get("reason", "")))
+
+
+def _notice(level: str, text: str) -> Body:
+    return StateLost(text) if level == "lost" else Notice(level, text)
+
+
 def finished(turn: Turn, rounds: int) -> TurnFinished:
-    error = {"code": "engine_error", "message": turn.reason, "hint": "", "details": {}}
+    error = turn.record.get("error") or {"code": "engine_error", "message": turn.reason, "hint": "", "details": {}}
     return TurnFinished(turn.state, turn.reason, rounds, turn.usage, error if turn.state == "failed" else None)
 
 

@@ -1,16 +1,22 @@
-"""A window into the turns of a session, newest at its end, with what a person saw of each."""
+"""A window into the turns of a session, newest at its end, with what a person saw of each. What it costs depends on the
+window, not on the session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
-from agent_kernel.errors import TurnNotFound
-from agent_kernel.events import Stamp, TurnVersion
+from agent_kernel.events import Body, CallFinished, Event, FileProduced, Stamp, TurnFinished
+from agent_kernel.files import File
+from agent_kernel.messages import Message
 from agent_kernel.sessions.model import SessionKey, Turn
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store import FileStore, SessionStore
 from jupyter_ext.archive import bodies
 from jupyter_ext.versions import Versions
+
+RECORDED = ("permission", "error")
+"""Of the record of a turn, beside what its events tell."""
 
 
 async def window(
@@ -18,41 +24,81 @@ async def window(
 ) -> dict[str, Any]:
     """The last ``limit`` turns of the current branch, or those before the turn ``before``; ``older``: there are more.
     Media without data (``sessions/{id}/blobs/{hash}``). Raises TurnNotFound for a ``before`` that is not there."""
-    turns = await store.turns(key)
-    if before:
-        place = next((index for index, turn in enumerate(turns) if turn.id == before), None)
-        if place is None:
-            raise TurnNotFound("There is no such turn on this branch.")
-        turns = turns[:place]
-    shown = turns[-limit:] if limit else []
-    versions = Versions(store)
-    listed = [await _told(store, versions, turn, running(turn.id)) for turn in shown]
-    return {"turns": listed, "older": len(turns) > len(shown)}
-
-
-async def _told(store: SessionStore, versions: Versions, turn: Turn, runs: bool) -> dict[str, Any]:
-    messages = await versions.said(turn)
-    asked = next((message for message in await _asked(store, turn)), None)
-    stamp = Stamp(turn.id, turn.key.id)
-    version: TurnVersion | None = await versions.told(turn)
-    told = [] if runs else [*bodies(turn, messages)]
-    if version is not None and told:
-        told.insert(1, version)
+    found = await store.turns(key, limit + 1, before=before)
+    shown = found[-limit:] if limit else []
+    history = _History(store, Versions(store), await _files(store, key) if shown else {})
     return {
-        "turn": turn.id,
-        "session": turn.key.id,
-        "state": turn.state,
-        "running": runs,
-        "prompt": asked.text if asked else "",
-        "cell": turn.cell,
-        "context": [],
-        "media": [{"mime": one.mime, "hash": one.hash, "size": one.size} for one in asked.media] if asked else [],
-        "created": turn.opened,
-        "closed": turn.closed,
-        "events": [stamp(body).to_json() for body in told],
+        "turns": [await history.told(turn, running(turn.id)) for turn in shown],
+        "older": len(found) > len(shown),
     }
 
 
-async def _asked(store: SessionStore, turn: Turn) -> list[Any]:
-    messages = [item.message for item in await store.of_turn(turn)]
-    return [message for message in messages if message.role == "user" and not message.hidden]
+async def _files(store: SessionStore, key: SessionKey) -> dict[str, File]:
+    """Of the session, without bodies."""
+    if not hasattr(store, "files"):
+        return {}
+    return {file.id: file for file in await cast(FileStore, store).files(key)}
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    store: SessionStore
+    versions: Versions
+    files: Mapping[str, File]
+
+    async def told(self, turn: Turn, runs: bool) -> dict[str, Any]:
+        """Of a turn that ``runs`` here, or at another server, there are no events yet: they can be followed."""
+        runs = runs or turn.state == "open"
+        messages = await self.versions.said(turn)
+        asked = next((message for message in messages if message.role == "user" and not message.hidden), None)
+        inputs = [self.files[id] for id in turn.record.get("inputs", ()) if id in self.files]
+        return {
+            "turn": turn.id,
+            "session": turn.key.id,
+            "state": turn.state,
+            "running": runs,
+            "prompt": asked.text if asked else "",
+            "cell": turn.cell,
+            "context": [str(title) for title in turn.record.get("notes", ())],
+            "inputs": [{"id": file.id, "name": file.name, "mime": file.mime, "size": file.size} for file in inputs],
+            "media": [{"mime": one.mime, "hash": one.hash, "size": one.size} for one in asked.media] if asked else [],
+            "model": turn.model,
+            "where": turn.where,
+            "usage": dict(turn.usage),
+            "record": {name: turn.record[name] for name in RECORDED if name in turn.record},
+            "created": turn.opened,
+            "closed": turn.closed,
+            "events": []
+            if runs or turn.state == "open"
+            else [event.to_json() for event in await self._events(turn, messages)],
+        }
+
+    async def _events(self, turn: Turn, messages: list[Message]) -> list[Event]:
+        """With the times at which the turn began and ended; those between are not kept."""
+        version = await self.versions.told(turn)
+        told = [*self._with_files(turn, messages)]
+        if version is not None:
+            told.insert(1, version)
+        closed = turn.closed or turn.opened
+        times = iter([turn.opened] * (len(told) - 1) + [closed])
+        stamp = Stamp(turn.id, turn.key.id, lambda: next(times))
+        return [stamp(body) for body in told]
+
+    def _with_files(self, turn: Turn, messages: list[Message]) -> Iterator[Body]:
+        """Files stand before the end of the call that made them; those of no call before the end of the turn."""
+        told: set[str] = set()
+        for body in bodies(turn, messages, whole=True):
+            if isinstance(body, CallFinished):
+                for id in body.files:
+                    if file := self.files.get(id):
+                        told.add(id)
+                        yield FileProduced(body.call, file.to_json())
+            elif isinstance(body, TurnFinished):
+                for file in self._made(turn):
+                    if file.id not in told:
+                        yield FileProduced("", file.to_json())
+            yield body
+
+    def _made(self, turn: Turn) -> list[File]:
+        files = self.files.values()
+        return [file for file in files if file.purpose == "agent_output" and file.turn == turn.ordinal - 1]

@@ -9,9 +9,10 @@ import pytest
 from agent_kernel.contracts.talk import KEY, PNG, Talk, calls, result
 from agent_kernel.errors import (
     InvalidRequest,
+    TurnNotFound,
 )
 from agent_kernel.messages import Media, assistant, user
-from agent_kernel.sessions.model import Owner
+from agent_kernel.sessions.model import Owner, SessionKey
 from agent_kernel.sessions.store import SessionStore
 
 
@@ -55,6 +56,36 @@ async def test_turns_come_newest_last(store: SessionStore, owner: Owner) -> None
     assert [turn.id for turn in await store.turns(KEY)] == ["t1", "t2", "t3"]
     assert [turn.id for turn in await store.turns(KEY, 2)] == ["t2", "t3"]
     assert await store.turns(KEY, 0) == []
+
+
+async def test_turns_before_one_are_those_that_its_branch_shows_before_it(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    for id in ("t2", "t3", "t4"):
+        await talk.say(user(talk.turn.id))
+        await talk.close()
+        talk = await talk.again(id)
+    await talk.say(user("t4"))
+    await talk.close()
+
+    async def before(turn: str, limit: int | None = None, branch: str | None = None) -> list[str]:
+        return [found.id for found in await store.turns(KEY, limit, branch=branch, before=turn)]
+
+    assert await before("t4") == ["t1", "t2", "t3"]
+    assert await before("t4", 2) == ["t2", "t3"]
+    assert await before("t4", 0) == await before("t1") == []
+    await store.branch(KEY, before="t3", name="other")
+    talk = await talk.again("t5")
+    await talk.say(user("t5"))
+    await talk.close()
+    assert await before("t5") == ["t1", "t2"]
+    assert await before("t5", 1) == ["t2"]
+    assert await before("t2", 5) == ["t1"]
+    assert await before("t4", 2, "main") == ["t2", "t3"]
+    for turn, branch in (("t3", None), ("none", None), ("t5", "main")):
+        with pytest.raises(TurnNotFound):
+            await before(turn, 1, branch)
+    with pytest.raises(TurnNotFound):
+        await store.turns(SessionKey("local", "no such session"), before="t1")
 
 
 async def test_media_come_without_data_and_by_hash(store: SessionStore, owner: Owner) -> None:

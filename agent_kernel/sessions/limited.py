@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 
-from agent_kernel.errors import InvalidRequest, SessionNotFound
+from agent_kernel.errors import InvalidRequest, SessionNotFound, TurnNotFound
 from agent_kernel.files import File
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.limits import Limits
@@ -163,13 +163,22 @@ class LimitedStore:
         ids = {turn.id for turn in seen}
         return [item for item in items if item.turn in ids]
 
-    async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> Turns:
+    async def turns(
+        self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
+    ) -> Turns:
         stored.checked_limit(limit)
         if await self.info(key) is None:
+            if before:
+                raise _not_there(before)
             return []
         if not self._turns or limit == 0:
-            return await self._store.turns(key, limit, branch=branch)
+            return await self._store.turns(key, limit, branch=branch, before=before)
         seen = await self._seen(key, branch)
+        if before:
+            place = next((at for at, turn in enumerate(seen) if turn.id == before), None)
+            if place is None:
+                raise _not_there(before)
+            seen = seen[:place]
         return seen if limit is None else seen[-limit:]
 
     async def _seen(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> Turns:
@@ -292,6 +301,10 @@ def _key_of(first: Any) -> SessionKey:
         return first
     key: SessionKey = first.session.key if isinstance(first, Whole) else first.key
     return key
+
+
+def _not_there(turn: str) -> TurnNotFound:
+    return TurnNotFound(f"There is no turn {turn!r} on this branch.", details={"turn": turn})
 
 
 def _gone(key: SessionKey) -> SessionNotFound:

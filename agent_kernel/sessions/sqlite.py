@@ -233,9 +233,13 @@ class SqliteStore(SqliteFiles, SqliteGrants):
             lambda db: items.latest(db, key, segments.of_branch(db, key, branch), limit, failed=failed)
         )
 
-    async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> Turns:
+    async def turns(
+        self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
+    ) -> Turns:
         stored.checked_limit(limit)
-        return await self._database.read(lambda db: turns.listed(db, key, segments.of_branch(db, key, branch), limit))
+        return await self._database.read(
+            lambda db: turns.listed(db, key, segments.of_branch(db, key, branch), limit, before)
+        )
 
     async def everything(self, key: SessionKey) -> tuple[Turns, Items]:
         return await self._database.read(lambda db: (turns.everything(db, key), items.everything(db, key)))

@@ -165,8 +165,11 @@ class History(Protocol):
         data. An unknown session or branch has no items."""
         ...
 
-    async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> list[Turn]:
-        """The newest ``limit`` turns of a branch, in order."""
+    async def turns(
+        self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
+    ) -> list[Turn]:
+        """The newest ``limit`` turns of a branch, in order; of those before the turn ``before``, if one is named.
+        Raises TurnNotFound for one that is not on that branch."""
         ...
 
     async def everything(self, key: SessionKey) -> tuple[list[Turn], list[Item]]:

@@ -162,7 +162,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
                 self.page.unfollow(asked.turn)
                 await self.page.outbox.send({"type": "unknown.turn", "turn": asked.turn})
                 return
-            events = replay(app.runtime.store, stored, asked.after)
+            events = replay(app.runtime.store, stored, asked.after, whole=True)
         self.page.follow(asked.turn, events, about)
 
     async def _watch(self, asked: Watch) -> None:

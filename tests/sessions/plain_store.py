@@ -198,10 +198,16 @@ class PlainStore:
         seen = [item for item in line.items if failed or kept.turns[item.turn].state != "failed"] if kept else []
         return pairs.whole(_newest(seen, limit))
 
-    async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> Turns:
+    async def turns(
+        self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
+    ) -> Turns:
         stored.checked_limit(limit)
         kept, line = self._line(key, branch)
-        return _newest([kept.turns[id] for id in line.turns], limit) if kept else []
+        ids = list(line.turns) if kept else []
+        if before and before not in ids:
+            raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
+        ids = ids[: ids.index(before)] if before else ids
+        return _newest([kept.turns[id] for id in ids], limit) if kept else []
 
     async def everything(self, key: SessionKey) -> tuple[Turns, Items]:
         kept = self._all().get(key)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from agent_kernel.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict
+from agent_kernel.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict, TurnNotFound
 from agent_kernel.events import TurnState
 from agent_kernel.messages import Message
 from agent_kernel.sessions import pairs, stored
@@ -226,20 +226,33 @@ def by_id(db: sqlite3.Connection, namespace: str, id: str) -> Turn | None:
     return turn_of(row) if row else None
 
 
-def listed(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None) -> list[Turn]:
-    """The newest of a way, in order."""
+def listed(
+    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, before: str = ""
+) -> list[Turn]:
+    """The newest of a way, in order; of those before a turn on it."""
+    at, end = _stands(db, key, way, before) if before else (0, (segments.END, 0))
     newest: list[Turn] = []
-    for piece in way:
+    for piece in way[at:]:
         left = None if limit is None else limit - len(newest)
         rows = db.execute(
-            f"SELECT {TURN} FROM turns WHERE {HERE} AND segment = ? AND since < ?"
+            f"SELECT {TURN} FROM turns WHERE {HERE} AND segment = ? AND since < ? AND (since, ordinal) < (?, ?)"
             " ORDER BY since DESC, ordinal DESC LIMIT ?",
-            (*pair(key), piece.segment, piece.until, sql_limit(left)),
+            (*pair(key), piece.segment, piece.until, *end, sql_limit(left)),
         )
+        end = (segments.END, 0)
         newest += [turn_of(row) for row in rows]
         if len(newest) == limit:
             break
     return newest[::-1]
+
+
+def _stands(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], id: str) -> tuple[int, tuple[int, int]]:
+    """On which piece of the way a turn is, and its (since, ordinal) there."""
+    row = db.execute(f"SELECT segment, since, ordinal FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
+    for at, piece in enumerate(way):
+        if row is not None and row[0] == piece.segment and row[1] < piece.until:
+            return at, (row[1], row[2])
+    raise TurnNotFound(f"There is no turn {id!r} on this branch.", details={"turn": id})
 
 
 def everything(db: sqlite3.Connection, key: SessionKey) -> list[Turn]:

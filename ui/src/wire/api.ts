@@ -1,5 +1,5 @@
 /** Bodies of `agent/v1` that the panel reads, as the handlers of `jupyter_ext` write them. */
-import type { Facts, Medium, TurnEvent } from "./events";
+import type { ErrorBody, Facts, Medium, TurnEvent } from "./events";
 
 export interface Session {
   id: string;
@@ -36,8 +36,15 @@ export interface StoredTurn {
   running: boolean;
   prompt: string;
   cell: string;
+  /** Titles of what went along. */
   context: string[];
+  /** Files that went along. */
+  inputs: { id: string; name: string; mime: string; size: number }[];
   media: Medium[];
+  model: string;
+  where: string;
+  usage: Record<string, number>;
+  record: { permission?: string; error?: ErrorBody };
   created: number;
   closed: number | null;
   events: TurnEvent[];
