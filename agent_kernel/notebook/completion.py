@@ -30,6 +30,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "rebuild": ("--yes",),
     "trust": ("remove",),
     "stop": ("server",),
+    "replay": ("--verify", "--live", "--turn", "--json"),
     "freeze": ("--in-place", "--yes"),
     "context": ("--json",),
     "ask": tuple(BY_FLAG),
@@ -66,11 +67,13 @@ class Completion:
     def _option(self, before: list[str]) -> list[str]:
         option = BY_FLAG.get(before[-1]) if before else None
         if option is not None and option.constant is None:
-            return {
-                "where": list(option.choices),
-                "session": self._sessions(),
-                "model": self._models() + self._engines(),
-            }.get(option.sets, [])
+            asked: dict[str, Callable[[], list[str]]] = {
+                "session": self._sessions,
+                "branch": self._branches,
+                "model": lambda: self._models() + self._engines(),
+                "page": lambda: ["above", "none"],
+            }
+            return asked[option.sets]() if option.sets in asked else list(option.choices)
         return list(BY_FLAG)
 
     def _command(self, before: list[str]) -> list[str]:

@@ -193,8 +193,11 @@ class CellTurn:
 
     def _ask(self, asked: ApprovalRequired) -> None:
         """The card shows exactly what will run, also where the call only named it; the question stands under it."""
-        if (card := self._cards.get(asked.call)) and "code" in asked.arguments:
-            card.code = self._shown(asked.name, asked.target, asked.arguments)
+        if card := self._cards.get(asked.call):
+            if "code" in asked.arguments:
+                card.code = self._shown(asked.name, asked.target, asked.arguments)
+            elif "diff" in asked.arguments:
+                card.code = asked.code
         around = self._around
         if around.waiting is not None:
             around.waiting.add(asked, self._summary.session, self._cards.get(asked.call))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from agent_kernel.errors import Conflict, NotFound
-from agent_kernel.notebook import fixing
+from agent_kernel.notebook import fixing, replaying
 from agent_kernel.notebook.asking import Asking
 from agent_kernel.notebook.background import Background
 from agent_kernel.notebook.cell import Cells
@@ -25,7 +25,7 @@ HELP = {
     "ask": "[options] WORDS: a turn of one line; the options are those of %%agent",
     "fix": "[options] [WORDS]: what is wrong with the cell that failed last; proposes it corrected, as a cell below",
     "show": "[N|TURN]: the last answer once more, or turn N of this conversation, from what was stored",
-    "replay": "[N|TURN]: the same as show; agent-kernel replay NAME.agent.json --verify runs recorded turns again",
+    "replay": "FILE [--verify] [--live] [--turn N]: which answers of NAME.agent.json still hold; N or TURN: as show",
     "approve": "answer what turns in the background ask",
 }
 QUOTES = "\"'"
@@ -60,7 +60,7 @@ class TurnCommands:
             "ask": self.ask,
             "fix": self.fix,
             "show": self.show,
-            "replay": self.show,
+            "replay": self.replay,
             "approve": self.approve,
         }
 
@@ -85,6 +85,12 @@ class TurnCommands:
         several = {"number": told["version"], "count": len(found), "replaces": ""}
         answered = told["closed"] or told["opened"]
         self._here.show({**told, **several, "session": answer["session"], "answered": answered})
+
+    def replay(self, rest: str) -> None:
+        if replaying.names_a_file(rest):
+            replaying.replay(rest)
+        else:
+            self.show(rest)
 
     def approve(self, rest: str) -> None:
         if rest:

@@ -88,6 +88,16 @@ async def test_the_last_answer_and_an_earlier_one_are_shown_again_without_a_mode
     assert "there is no turn 7; there are 1 to 2." in (await notebook.run("%agent show 7")).error
 
 
+async def test_a_recorded_conversation_is_replayed_in_the_cell(notebook: Notebook) -> None:
+    await notebook.run('%agent ask "to be recorded"')
+    assert (await notebook.run("%agent export told.agent.json --yes")).status == "ok"
+    ran = await notebook.run("%agent replay told.agent.json")
+    assert "to be recorded" in ran.printed, ran.all
+    assert ran.status == "ok", ran.error
+    assert "nowhere.agent.json is not there." in (await notebook.run("%agent replay nowhere.agent.json --verify")).error
+    assert (await notebook.run("%agent replay 1")).plain.startswith("Stored answer of 20")
+
+
 async def test_fix_proposes_the_failed_cell_corrected(fresh_notebook: Notebook) -> None:
     assert "no cell has failed" in (await fresh_notebook.run("%agent fix")).error
     await fresh_notebook.run("wrong = 1\nprint(wrong / 0)", cell="broken")
