@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from agent_kernel.errors import NotFound
+from agent_kernel.notebook import help
 from agent_kernel.notebook.client import NO_SERVER, Server, quoted
 from agent_kernel.notebook.consent import Consent
 from agent_kernel.notebook.conversation import HELP as CONVERSATION
@@ -63,7 +64,7 @@ HELP = {
     "usage": "what this session has cost: tokens and seconds by model and day, and its tools; --json",
     "skills": "the skills there are, for %%agent --skill NAME",
     "trust": "use the skills and MCP servers of this notebook's folder (.agents/skills, .mcp.json); trust remove",
-    "help": "this list",
+    "help": "[COMMAND]: this list, or one command",
 }
 POLL_S = 0.5
 COMPACT_TIMEOUT_S = 900.0
@@ -133,9 +134,7 @@ class Commands:
             command = owned or next((table[name] for table in tables if name in table), None)
             command = command or (getattr(self._conversation, name) if name in CONVERSATION else None)
         if command is None:
-            near = difflib.get_close_matches(name, HELP, 1)
-            meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
-            raise AgentError(f"%agent has no {name!r}. {meant}")
+            raise self._no_command(name)
         command(rest.strip())
 
     def _panel(self, rest: str) -> None:
@@ -362,8 +361,16 @@ class Commands:
             self.say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
 
     def _help(self, rest: str) -> None:
-        lines = [f"  %agent {name:<10}{text}" for name, text in HELP.items()]
-        self.say({"text/plain": "\n".join([*lines, "", usage()])})
+        """All of it, or one command."""
+        if rest and rest not in HELP:
+            raise self._no_command(rest)
+        text = help.one(rest, HELP[rest]) if rest else f"{help.told(HELP)}\n\n{usage()}"
+        self.say({"text/plain": text})
+
+    def _no_command(self, name: str) -> AgentError:
+        near = difflib.get_close_matches(name, HELP, 1)
+        meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
+        return AgentError(f"%agent has no {name!r}. {meant}")
 
     def say(self, bundle: Bundle) -> None:
         if getattr(self._shell, "kernel", None) is None:  # titles and names are words of others

@@ -10,7 +10,7 @@ from agent_kernel.notebook.conversation import Say, Words
 from agent_kernel.notebook.inspection import OWN
 from agent_kernel.notebook.render import json_bundle, table_bundle
 
-HELP = "what the next turn tells the model: conversation, notes, variables, tools, and how much of its window is used"
+HELP = "what the next turn tells the model: conversation, variables, tools, and how much of its window is used"
 BAR = 24
 NAMES = 12
 

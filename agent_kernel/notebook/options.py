@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,8 @@ class Request:
     sampling: dict[str, Any] = field(default_factory=dict)
 
 
+WIDTH = 100
+LEFT = 28
 FORMS = ("md", "code", "json", "text")
 EDITS = ("notebook.edit",)
 ACTS = ("python.live", "notebook.edit", "notebook.run")
@@ -163,5 +166,8 @@ def usage() -> str:
     ]
     for option in OPTIONS:
         left = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
-        lines.append(f"  {left:<24} {option.help}")
+        text = textwrap.wrap(option.help, WIDTH - LEFT)
+        beside = len(left) <= LEFT - 4
+        lines.append(f"  {left:<{LEFT - 2}}{text[0]}" if beside else f"  {left}")
+        lines += [" " * LEFT + line for line in (text[1:] if beside else text)]
     return "\n".join(lines)

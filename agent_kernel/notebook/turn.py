@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +118,13 @@ class CellTurn:
         assert self._end is not None
         self._close(self._end.state)
         return self._end
+
+    def show(self, events: Iterable[Event]) -> None:
+        """What a turn that has ended left, from its events: nobody is asked, nothing runs."""
+        for event in events:
+            if not isinstance(event.body, ApprovalRequired | ApprovalResolved | CallOffered):
+                self._show(event)
+        self._close(self._end.state if self._end else "lost")
 
     def _show(self, event: Event) -> None:
         body = event.body

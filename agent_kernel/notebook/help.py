@@ -1,0 +1,43 @@
+"""``%agent help``: every command under what a person wants to do, then the options of ``%%agent``."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+WIDTH = 100
+LEFT = 14
+GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Ask": ("ask", "fix", "stop", "approve", "show", "panel"),
+        "What is going on": ("status", "context", "usage", "help"),
+        "What the agent may do, and where": ("allow", "deny", "permissions", "in", "where", "keep", "take", "rebuild"),
+        "What the agent can use": ("tools", "skills", "trust", "model", "unload", "start"),
+        "Versions and branches": ("undo", "versions", "branch", "branches", "switch", "drop", "compact"),
+        "Conversations": ("new", "sessions", "search", "use", "unbind", "fork", "title", "tags", "note", "private"),
+        "Keep, pass on, forget": ("export", "import", "freeze", "replay", "clear", "delete"),
+    }
+)
+
+
+def told(commands: Mapping[str, str]) -> str:
+    """Those of ``commands``; one that no group knows comes last."""
+    known = {name for group in GROUPS.values() for name in group}
+    more = tuple(name for name in commands if name not in known)
+    groups = {**GROUPS, **({"More": more} if more else {})}
+    return "\n\n".join("\n".join([title, *_lines(commands, names)]) for title, names in groups.items())
+
+
+def one(name: str, text: str) -> str:
+    return "\n".join(_lines({name: text}, (name,)))
+
+
+def _lines(commands: Mapping[str, str], names: tuple[str, ...]) -> Iterator[str]:
+    for name in names:
+        if name in commands:
+            yield from _line(f"  %agent {name:<{LEFT - 2}}", commands[name])
+
+
+def _line(left: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=left, subsequent_indent=" " * len(left), break_on_hyphens=False)
