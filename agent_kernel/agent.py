@@ -231,7 +231,7 @@ class Agent:
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
         offered = await self._offered(turn)
         noted = replace(turn.request, notes=(*turn.request.notes, *offered.notes))
-        prepared = await self._conversation.prepare(noted, turn.opened.head)
+        prepared = await self._conversation.prepare(noted, turn.opened.head, offered.page)
         await self._observers.loaded(turn.opened.turn.id, self.key.id, len(prepared.history))
         for news in self._afterwards.news(self.key):
             turn.emit(news)
@@ -266,14 +266,18 @@ class Agent:
 
     async def _offered(self, turn: Running) -> Offered:
         """The agent's own tools and those of its sources; none where none may be called."""
-        if self._cap(turn.request) == 0:
+        silent = self._cap(turn.request) == 0
+        if silent and not turn.request.page:
             return Offered()
-        occasion = Occasion(self.key, turn.request, turn.emit, self._notebook_dir, self._trusted, self._notebook)
-        offered = await source.gather(self._sources, occasion)
+        request = replace(turn.request, tools=()) if silent else turn.request
+        about = (self._notebook_dir, self._trusted, self._notebook, turn.opened.turn.id)
+        offered = await source.gather(self._sources, Occasion(self.key, request, turn.emit, *about))
+        if silent:
+            return Offered(page=offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
         turn.tools = tuple(tool.spec.name for tool in tools)
-        return Offered(tools, offered.notes)
+        return Offered(tools, offered.notes, offered.page)
 
     def _asked(self, turn: Running, view: View, tools: tuple[ToolSpec, ...]) -> EngineRequest:
         request = turn.request

@@ -79,7 +79,7 @@ class TurnsHandler(AgentHandler):
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
         if body.replaces:
             request = await asked_again(self.app.runtime.store, key, request, body.replaces)
-        if body.rerun == "show" and await self._shown(key, request, body.alive, notebook):
+        if body.rerun == "show" and body.page in ("", "none") and await self._shown(key, request, body.alive, notebook):
             return
         order = Order(
             key,
