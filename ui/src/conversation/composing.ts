@@ -73,7 +73,9 @@ export class Composing {
 
   /** Of what was sent last, into the composer; what is sent then stands in its place, on a branch. */
   editLast(): boolean {
-    const last = this.conversation.entries.value.filter((entry) => entry.prompt && !entry.cell).at(-1);
+    const last = this.conversation.entries.value
+      .filter((entry) => entry.prompt && !entry.cell && entry.view.value.model)
+      .at(-1);
     if (!last || this.text.value) return false;
     this.conversation.editing.value = last;
     return true;

@@ -193,10 +193,11 @@ export class Conversation {
     await this.open(session.id);
   }
 
-  /** One that runs, or waits for its place. */
+  /** One that runs, or waits for its place; of one that never began nothing is left. */
   async cancel(turn: string): Promise<void> {
     await this.#try(async () => {
       await this.#transport.request("POST", `turns/${turn}/cancel`, {});
+      this.entries.value = this.entries.value.filter(({ id, view }) => id !== turn || view.value.model);
     });
   }
 

@@ -1,16 +1,24 @@
 /** The notebook in front, in JupyterLab and Notebook 7. It makes its signals with the panel's own function: those of
  * another copy of the library would not be heard. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import { NotebookActions, type INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
+import type { Cell } from "@jupyterlab/cells";
+import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
 import { LabChanges } from "./changes";
+import { isCode, outputsOf, words } from "./outputs";
+
+/** After the last letter that is typed: what goes along with a message is the cell as it is. */
+const SETTLED_MS = 150;
 
 export class LabNotebook implements NotebookHost {
   readonly bound: Signal<Bound | null>;
   readonly activeCell: Signal<CellView | null>;
   readonly selectedCells: Signal<readonly CellView[]>;
+  readonly lastError: Signal<CellView | null>;
   readonly changes: LabChanges;
+
+  #settling: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -20,10 +28,13 @@ export class LabNotebook implements NotebookHost {
     this.bound = signal<Bound | null>(null);
     this.activeCell = signal<CellView | null>(null);
     this.selectedCells = signal<readonly CellView[]>([]);
+    this.lastError = signal<CellView | null>(null);
     this.changes = new LabChanges(tracker, signal);
     tracker.currentChanged.connect(() => this.#attach());
     tracker.activeCellChanged.connect(() => this.#cells());
     tracker.selectionChanged.connect(() => this.#cells());
+    tracker.widgetAdded.connect((_, panel) => panel.content.modelContentChanged.connect(this.#changed));
+    tracker.forEach((panel) => panel.content.modelContentChanged.connect(this.#changed));
     this.#attach();
   }
 
@@ -79,24 +90,48 @@ export class LabNotebook implements NotebookHost {
     this.#cells();
   }
 
+  readonly #changed = (content: Notebook): void => {
+    if (content !== this.#panel?.content) return;
+    clearTimeout(this.#settling);
+    this.#settling = setTimeout(() => this.#cells(), SETTLED_MS);
+  };
+
   #cells(): void {
     const content = this.#panel?.content;
-    const views = (content?.widgets ?? []).flatMap((cell, index) =>
-      content?.isSelectedOrActive(cell)
-        ? [
-            {
-              id: cell.model.id,
-              index,
-              type: cell.model.type as CellView["type"],
-              source: cell.model.sharedModel.getSource(),
-              output: "",
-            },
-          ]
-        : [],
-    );
-    this.selectedCells.value = views;
-    this.activeCell.value = views.find((view) => view.index === content?.activeCellIndex) ?? null;
+    const cells = content?.widgets ?? [];
+    const chosen = cells.flatMap((cell, index) => (content?.isSelectedOrActive(cell) ? [view(cell, index)] : []));
+    this.selectedCells.value = chosen;
+    this.activeCell.value = chosen.find(({ index }) => index === content?.activeCellIndex) ?? null;
+    const failed = lastFailed(cells);
+    this.lastError.value = failed < 0 ? null : view(cells[failed] as Cell, failed);
   }
+}
+
+function view(cell: Cell, index: number): CellView {
+  const { id, type, sharedModel } = cell.model;
+  return {
+    id,
+    index,
+    type: type as CellView["type"],
+    source: sharedModel.getSource(),
+    output: words(outputsOf(cell)),
+  };
+}
+
+/** Of the cells that show an error the one that ran last; -1 without one. */
+function lastFailed(cells: readonly Cell[]): number {
+  let found = -1;
+  let newest = -1;
+  cells.forEach((cell, index) => {
+    if (!isCode(cell)) return;
+    const { outputs, executionCount } = cell.model;
+    const failed = Array.from({ length: outputs.length }, (_, at) => outputs.get(at).type).includes("error");
+    if (failed && (executionCount ?? 0) >= newest) {
+      newest = executionCount ?? 0;
+      found = index;
+    }
+  });
+  return found;
 }
 
 function state(status: string | undefined): Bound["kernelState"] {

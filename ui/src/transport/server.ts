@@ -45,6 +45,7 @@ export class ServerTransport implements Transport {
     this.#token = settings.token ?? "";
     this.#open();
     globalThis.addEventListener("online", this.#atOnce);
+    globalThis.addEventListener("offline", this.#doubted);
   }
 
   async request<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
@@ -114,6 +115,7 @@ export class ServerTransport implements Transport {
   close(): void {
     this.#closed = true;
     globalThis.removeEventListener("online", this.#atOnce);
+    globalThis.removeEventListener("offline", this.#doubted);
     clearTimeout(this.#again);
     clearInterval(this.#pings);
     this.#socket?.close();
@@ -188,6 +190,14 @@ export class ServerTransport implements Transport {
 
   readonly #atOnce = (): void => {
     if (this.#socket === null && !this.#closed) this.#open();
+  };
+
+  /** The network went: a socket over it would notice much later. One to this machine is open again at once. */
+  readonly #doubted = (): void => {
+    const socket = this.#socket;
+    if (socket === null || this.#closed) return;
+    this.#lost();
+    socket.close();
   };
 
   /** A connection that is silent though it was asked is gone, whatever the browser thinks. */

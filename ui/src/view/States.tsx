@@ -52,7 +52,7 @@ function Connection() {
   if (connection === "connecting") return <StateCard tone="info">The connection was lost. Reconnecting...</StateCard>;
   return (
     <StateCard tone="warning">
-      <p>The Jupyter server does not answer. A turn that runs goes on there; what you type here stays.</p>
+      <p>The Jupyter server does not answer. A turn that runs goes on there. What you type here stays.</p>
       {transport.retry && (
         <button type="button" onClick={() => transport.retry?.()}>
           Try now
