@@ -45,6 +45,8 @@ SCRIPT = [
     call("run them", "run_cells", cells="cell-0, cell-1"),
     {"when": "run them", "text": "It ran."},
     call("wait for it", "run_cells", cells="cell-3"),
+    call("add one below", "insert_cell", source="two = 1 + 1"),
+    {"when": "add one below", "text": "There."},
     call("run again", "run_cells", cells="cell-1"),
     {"text": "ok", "loop": True},
 ]
@@ -58,6 +60,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentServ
     asyncio.run(server.start())
     write_notebook(server.root, "rain.ipynb", ["df = 1", "df", "print('third')", SLEEPING])
     write_notebook(server.root, "other.ipynb", ["df = 1", "df"])
+    write_notebook(server.root, "asks.ipynb", ["%%agent\nadd one below", "df"])
     yield server
     server.sweep()
 
@@ -234,3 +237,18 @@ def test_cells_run_in_the_notebook_and_stop_reaches_only_those(lab: Lab, server:
     lab.page.wait_for_timeout(500)
     expect(lab.cell(0).locator(".jp-InputPrompt")).to_have_text("[*]:")
     expect(lab.output(0)).not_to_contain_text("KeyboardInterrupt")
+
+
+def test_a_cell_that_asks_gets_a_cell_below_it_while_its_kernel_is_busy(lab: Lab, server: AgentServer) -> None:
+    lab.open("asks.ipynb")
+    lab.page.get_by_role("tab", name="Agent").click()
+    lab.page.get_by_role("region", name="Agent").wait_for()
+    lab.run(0, wait=False)
+    lab.page.locator(".jp-Stdin-input").wait_for(timeout=SLOW)
+    expect(lab.cell(0)).to_contain_text("a new code cell below cell 0 (cell-0)")
+    expect(lab.cell(0)).to_contain_text("+two = 1 + 1")
+    lab.picture("edits-asked-in-a-cell")
+    lab.answer("y")
+    expect(lab.cell(0)).to_contain_text("There.", timeout=SLOW)
+    lab.wait_idle()
+    assert sources(lab)[1:] == ["two = 1 + 1", "df"]
