@@ -165,7 +165,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.tool_sources": ((*PARTS, "agent_kernel"), set()),
     "agent_kernel.places": (CORE, set()),
     "agent_kernel.__main__": (("agent_kernel.cli",), set()),
-    "agent_kernel.cli": ((*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places"), set()),
+    "agent_kernel.cli": (
+        (*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places", "agent_kernel.replay"),
+        set(),
+    ),
+    "agent_kernel.replay": (PARTS, set()),
     # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     # The same kernel's end of a widget; loaded when one is made.
@@ -182,6 +186,9 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             # Sent into kernels as they are.
             "agent_kernel.notebook.inspection",
             "agent_kernel.notebook.variables",
+            # What a cell would show of a turn that ended without one.
+            "agent_kernel.notebook.left_outputs",
+            "agent_kernel.notebook.render",
         ),
         {"filelock", "jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado"}
         | {"python_multipart", "traitlets"},
@@ -225,6 +232,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/tools/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     "agent_kernel/skills/front.py": {"yaml"},
     "jupyter_ext/mcp_endpoint.py": {"mcp", "mcp_types"},
+    "jupyter_ext/handlers/outputs.py": {"agent_kernel"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
 

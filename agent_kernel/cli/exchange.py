@@ -97,7 +97,7 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sessions_import(args: argparse.Namespace) -> int:
     try:
-        document, files = _read(args.file)
+        document, files = read_document(args.file)
     except OSError as error:
         raise InvalidRequest(f"{args.file} can not be read: {error.strerror}.") from error
     if args.dry_run:
@@ -120,7 +120,8 @@ def sessions_import(args: argparse.Namespace) -> int:
     return _tell(args, found, id)
 
 
-def _read(path: Path) -> tuple[bytes, dict[str, bytes]]:
+def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
+    """With the media beside it, by name. Raises InvalidRequest for too much, OSError."""
     if path.stat().st_size > MAX_BYTES:
         raise InvalidRequest(f"{path} has more than {MAX_BYTES} bytes.")
     files: dict[str, bytes] = {}

@@ -1,0 +1,53 @@
+"""What a replay needs of a server: its engine, its sandbox and the tools that run in it. Loaded only for that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from agent_kernel.assembly import Runtime
+from agent_kernel.exits import Exits
+from agent_kernel.protocols import Engine, Sandbox
+from agent_kernel.replay.notebook import Cells
+from agent_kernel.replay.run import Laboratory, Replay
+from agent_kernel.sandbox.policy import SandboxPolicy
+from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sessions.whole import Transcript
+from agent_kernel.settings import Settings
+from agent_kernel.tools.offers import Offers
+from agent_kernel.tools.python import PythonTools
+from agent_kernel.tools.shell import ShellTools
+from agent_kernel.tools.workplace import Workplaces
+
+__all__ = ["Replay", "opened"]
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, document: Transcript, *, ask: str | None, live: bool, cells: Cells | None
+) -> AsyncIterator[tuple[Engine | None, Laboratory | None]]:
+    """``ask`` names the model (empty: the configured one), None: no model. Raises InvalidRequest, UnknownModel."""
+    runtime = Runtime.build(settings) if ask is not None else None
+    sandbox = runtime.sandbox if runtime else _sandbox(settings)
+    try:
+        engine = runtime.engines.get(ask or "") if runtime else None
+        yield engine, _laboratory(settings, sandbox, document, cells) if live else None
+    finally:
+        await (runtime.aclose() if runtime else sandbox.aclose())
+
+
+def _sandbox(settings: Settings) -> Sandbox:
+    policy, exits = SandboxPolicy.of(settings), Exits(settings.local_only)
+    return LinuxSandbox(settings.data_dir / "work", policy, hidden=[settings.data_dir], exits=exits)
+
+
+def _laboratory(settings: Settings, sandbox: Sandbox, document: Transcript, cells: Cells | None) -> Laboratory:
+    """With the files that the person had given to the conversation."""
+    workplaces = Workplaces(sandbox, surface=False, network=settings.sandbox_network or "none")
+    sources = (
+        PythonTools(workplaces, Offers(), settings.run_timeout_s),
+        ShellTools(workplaces, settings.shell_timeout_s),
+    )
+    given = [file for file in document.files if file.purpose == "user_data"]
+    files = [(file, None if file.error else document.blobs.get(file.hash)) for file in given]
+    return Laboratory(sandbox, sources, files, cells)

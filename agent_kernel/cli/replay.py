@@ -1,0 +1,123 @@
+"""``agent-kernel replay NAME.agent.json``: which answers of a recorded conversation still hold."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from agent_kernel.cli.command import Command, data_argument, settings_of
+from agent_kernel.cli.exchange import read_document
+from agent_kernel.cli.table import Column, printable, show
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.replay.notebook import Cells
+from agent_kernel.replay.recorded import RecordedTurn, recorded
+from agent_kernel.replay.verdict import Now, Verdict, verdict
+from agent_kernel.sessions.transcript import parse
+from agent_kernel.sessions.whole import Transcript
+
+SUFFIX = ".agent.json"
+SHOWN = 48
+"""Characters of a prompt in a table."""
+TABLE = {
+    "number": Column("TURN", right=True),
+    "prompt": Column("ASKED", lambda text: text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."),
+    "result": Column("RESULT"),
+    "told": Column(""),
+}
+
+
+def replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="NAME.agent.json, or the notebook that it lies beside")
+    parser.add_argument("--verify", action="store_true", help="ask the model again; without --live tools are recorded")
+    parser.add_argument("--live", action="store_true", help="run the recorded code again, in the sandbox")
+    parser.add_argument("--turn", default="", help="only this one: its number or id")
+    parser.add_argument("--against", default="", metavar="MODEL", help="another model than the configured one")
+    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    data_argument(parser)
+
+
+def replay(args: argparse.Namespace) -> int:
+    """0: all that ran holds, or has drifted in its words; 1: other numbers, or code that does not run."""
+    path = args.file.with_suffix(SUFFIX) if args.file.suffix == ".ipynb" else args.file
+    document = _document(path)
+    turns = recorded(document)
+    only = _turn(turns, args.turn) if args.turn else ""
+    if not turns:
+        raise InvalidRequest(f"{path.name} has no turn that was answered.")
+    found = asyncio.run(_verdicts(args, document, turns, only, path))
+    if args.json:
+        body = {"file": str(path), "model": _asked(args), "tools": "live" if args.live else "recorded"}
+        print(json.dumps({**body, "turns": [one.to_json() for one in found]}, indent=2, ensure_ascii=False))
+    else:
+        rows = [{**one.to_json(), "prompt": " ".join(one.prompt.split()), "told": told(one)} for one in found]
+        show(rows, TABLE, as_json=False)
+    return 1 if any(one.failed for one in found) else 0
+
+
+def told(found: Verdict) -> str:
+    """What a person should know beside the result."""
+    parts = [found.why] if found.why else []
+    if found.files:
+        parts.append(f"not here: {', '.join(found.files)}")
+    if found.numbers:
+        now = f", now {', '.join(found.instead)}" if found.instead else ""
+        parts.append(f"no longer hold: {', '.join(found.numbers)}{now}")
+    if found.outputs:
+        parts.append(f"{found.outputs} output(s) are not the same")
+    if found.open:
+        parts.append(f"not computed: {', '.join(found.open)}")
+    return "; ".join(parts)
+
+
+async def _verdicts(
+    args: argparse.Namespace, document: Transcript, turns: list[RecordedTurn], only: str, path: Path
+) -> list[Verdict]:
+    if not (_model(args) or args.live):
+        return [
+            verdict(turn, Now(turn.messages, turn.earlier), model=False, tools=False)
+            for turn in turns
+            if only in ("", turn.turn.id)
+        ]
+
+    def progress(turn: RecordedTurn) -> None:
+        asked = printable(" ".join(turn.prompt.split())[:SHOWN])
+        print(f"turn {turn.number} of {len(turns)}: {asked}", file=sys.stderr, flush=True)
+
+    settings = replace(settings_of(args), store="memory", observers="", transcripts="off", titles="off")
+    cells = Cells.read(path.with_name(path.name.removesuffix(SUFFIX) + ".ipynb"))
+    laboratory = importlib.import_module("agent_kernel.cli.laboratory")
+    ask = args.against if _model(args) else None
+    async with laboratory.opened(settings, document, ask=ask, live=args.live, cells=cells) as parts:
+        return [one async for one in laboratory.Replay(turns, *parts).verdicts(only, progress)]
+
+
+def _model(args: argparse.Namespace) -> bool:
+    return bool(args.verify or args.against)
+
+
+def _document(path: Path) -> Transcript:
+    try:
+        body, files = read_document(path)
+    except OSError as error:
+        raise InvalidRequest(f"{path} can not be read: {error.strerror}.") from error
+    return parse(body).with_files(files)
+
+
+def _turn(turns: list[RecordedTurn], named: str) -> str:
+    """The id of the turn with this id or number. Raises InvalidRequest."""
+    for turn in turns:
+        if named in (turn.turn.id, str(turn.number)):
+            return turn.turn.id
+    raise InvalidRequest(f"There is no turn {named[:80]!r}; there are 1 to {len(turns)}.")
+
+
+def _asked(args: argparse.Namespace) -> str:
+    return (args.against or "configured") if _model(args) else "recorded"
+
+
+REPLAY = Command("replay", "which answers of NAME.agent.json still hold", replay_arguments, replay)

@@ -1,0 +1,1 @@
+"""Recorded turns run again, to see which answers still hold."""
