@@ -7,14 +7,15 @@ from dataclasses import replace
 from agent_kernel.conversation import LOST
 from agent_kernel.errors import TurnNotFound
 from agent_kernel.messages import Media, Message
+from agent_kernel.permissions.policy import STRICTNESS
 from agent_kernel.request import Note, TurnRequest
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.store import SessionStore
 
 
 async def asked_again(store: SessionStore, key: SessionKey, request: TurnRequest, replaces: str) -> TurnRequest:
-    """With prompt, pictures and hidden notes of the turn ``replaces``, unless the request has words of its own. Raises
-    TurnNotFound where the session has no such turn, or one that was asked nothing."""
+    """With prompt, pictures and hidden notes of the turn ``replaces``, and no freer than it was, unless the request has
+    words of its own. Raises TurnNotFound where the session has no such turn, or one that was asked nothing."""
     turn = await store.turn(key.namespace, replaces)
     if turn is None or turn.key != key:
         raise TurnNotFound("There is no such turn in this session.")
@@ -26,7 +27,11 @@ async def asked_again(store: SessionStore, key: SessionKey, request: TurnRequest
         raise TurnNotFound("What this turn was asked is not kept.", hint="Ask again in words.")
     media = [await _filled(store, key, medium) for medium in asked.media]
     notes = tuple(Note("", text) for message in said if message.hidden and (text := _lasting(message)))
-    return replace(request, prompt=asked.text, media=tuple(media), notes=(*notes, *request.notes))
+    permissions = (request.permission, turn.record.get("permission"))
+    permission = next(one for one in reversed(STRICTNESS) if one in permissions)
+    return replace(
+        request, prompt=asked.text, media=tuple(media), notes=(*notes, *request.notes), permission=permission
+    )
 
 
 async def _filled(store: SessionStore, key: SessionKey, medium: Media) -> Media:

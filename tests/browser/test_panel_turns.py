@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab, write_notebook
-from tests.server import AgentServer
+from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
 
@@ -27,7 +27,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "add them", "text": ANSWER},
     {"when": "add them", "text": "Forty-two, again."},
     {"when": "subtract", "text": "It is *zero*."},
-    {"when": "a long story", "text": "word " * 600, "deltas": 300, "delay": 0.02},
+    {"when": "a long story", "text": "word " * 600, "deltas": 150, "delay": 0.02},
     {"text": "ok", "loop": True},
 ]
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "JupyterLab Dark High Contrast"}
@@ -54,19 +54,19 @@ def ask(panel: Locator, words: str) -> None:
     panel.get_by_label("Message to the agent").press("Enter")
 
 
-def pictures(lab: Lab, panel: Locator, name: str) -> None:
+def pictures(lab: Lab, name: str) -> None:
+    """In each theme; Lab's side bar is 250 pixels wide at first."""
     for short, theme in THEMES.items():
         lab.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
-        lab.page.wait_for_function(
-            "dark => document.body.dataset.jpThemeLight === (dark ? 'false' : 'true')", arg=short != "light"
-        )
-        lab.page.wait_for_timeout(400)
+        lab.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        lab.page.wait_for_timeout(300)
         lab.picture(f"turns-{name}-{short}")
     lab.page.evaluate("() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
-    panel.evaluate("panel => { panel.style.width = '280px'; }")
-    lab.page.wait_for_timeout(300)
-    lab.picture(f"turns-{name}-narrow")
-    panel.evaluate("panel => { panel.style.width = ''; }")
+
+
+def is_at_end(panel: Locator) -> bool:
+    distance = "log => log.scrollHeight - log.scrollTop - log.clientHeight"
+    return float(panel.get_by_role("log").evaluate(distance)) < 5
 
 
 def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
@@ -75,7 +75,7 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     card = panel.get_by_role("group", name="Run in your kernel?")
     expect(card).to_contain_text("rain.ipynb", timeout=30_000)
     expect(card).to_contain_text("total = 6 * 7")
-    pictures(lab, panel, "question")
+    pictures(lab, "question")
     panel.get_by_label("Message to the agent").press("Alt+Enter")
     expect(card).to_be_focused()
     lab.page.wait_for_timeout(600)
@@ -88,4 +88,88 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     expect(turn).to_contain_text("no rain")
     turn.locator("[data-status=success] > .ak-row").last.click()
     expect(turn).to_contain_text("sum 42")
-    pictures(lab, panel, "finished")
+    pictures(lab, "finished")
+
+    turn.get_by_role("button", name="Retry").click()
+    expect(turn).to_contain_text("Forty-two, again.", timeout=30_000)
+    expect(panel.locator(".ak-turn")).to_have_count(1)
+    turn.get_by_role("button", name="Version before").click()
+    expect(turn).to_contain_text("no rain", timeout=30_000)
+    turn.get_by_role("button", name="Edit").click()
+    expect(panel.get_by_label("Message to the agent")).to_have_value("add them")
+    ask(panel, "subtract them")
+    expect(turn).to_contain_text("It is zero.", timeout=30_000)
+    expect(turn.get_by_role("group", name="Version 3 of 3")).to_be_visible()
+    lab.page.reload()
+    expect(turn).to_contain_text("It is zero.", timeout=60_000)
+    expect(turn.get_by_role("group", name="Version 3 of 3")).to_be_visible()
+    pictures(lab, "versions")
+
+
+def test_a_long_answer_stays_where_the_person_reads(lab: Lab) -> None:
+    panel = opened(lab)
+    ask(panel, "a long story")
+    log = panel.get_by_role("log")
+    below = panel.get_by_role("button", name="New below")
+    expect(log).to_contain_text("word word", timeout=30_000)
+    log.evaluate(WATCH_SHIFTS)
+    lab.page.wait_for_function("() => document.querySelector('.ak-turns').scrollTop > 50", timeout=30_000)
+    assert is_at_end(panel)
+    log.hover()
+    lab.page.mouse.wheel(0, -10_000)
+    expect(below).to_be_visible(timeout=10_000)
+    top = log.evaluate("log => log.scrollTop")
+    lab.page.wait_for_timeout(500)
+    assert log.evaluate("log => log.scrollTop") == top
+    lab.picture("turns-new-below")
+    below.click()
+    expect(below).to_be_hidden()
+    turn = panel.locator(".ak-turn")
+    expect(turn).to_have_attribute("data-state", "committed", timeout=60_000)
+    assert is_at_end(panel)
+    assert log.evaluate("() => window.endShift") < 2
+    spoken = panel.locator(".ak-aloud[role=status]")
+    expect(spoken).to_contain_text("Done")
+
+
+WATCH_SHIFTS = """log => {
+  const prompt = log.querySelector('.ak-footer');
+  window.endShift = 0;
+  const turn = log.querySelector('.ak-turn');
+  new MutationObserver(() => {
+    if (turn.dataset.state === 'open') window.footerHeight = prompt.getBoundingClientRect().height;
+    else requestAnimationFrame(() => {
+      window.endShift = Math.abs(log.querySelector('.ak-footer').getBoundingClientRect().height - window.footerHeight);
+    });
+  }).observe(turn, { attributes: true, childList: true, subtree: true, characterData: true });
+}"""
+
+
+def test_a_session_of_many_turns_opens_at_its_end_and_shows_earlier_ones_in_their_place(
+    lab: Lab, server: AgentServer
+) -> None:
+    talked(server, 60)
+    panel = opened(lab)
+    turns = panel.locator(".ak-turn")
+    expect(turns.last).to_contain_text("ask 59", timeout=30_000)
+    expect(turns).to_have_count(20)
+    assert is_at_end(panel)
+    first = turns.first
+    first.scroll_into_view_if_needed()
+    expect(turns).to_have_count(40, timeout=30_000)
+    expect(panel.get_by_text("ask 40", exact=True)).to_be_in_viewport()
+    panel.get_by_role("log").focus()
+    lab.page.keyboard.press("Alt+ArrowUp")
+    expect(turns.last).to_be_focused()
+    lab.page.keyboard.press("Alt+ArrowUp")
+    expect(turns.nth(38)).to_be_focused()
+    expect(panel.get_by_text("ask 58", exact=True)).to_be_in_viewport()
+
+
+def talked(server: AgentServer, count: int) -> None:
+    """Turns of the notebook's session, before any page is there."""
+    with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
+        made = client.post("agent/v1/sessions", params={"path": "rain.ipynb"}, json={"bind": True}).json()["id"]
+        for number in range(count):
+            turn = client.post("agent/v1/turns", json={"prompt": f"ask {number}", "session": made}).json()["turn"]
+        client.get(f"agent/v1/turns/{turn}/events")

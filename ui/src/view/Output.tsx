@@ -29,7 +29,7 @@ export function Output({ text, cut = 0, label, line = 0 }: Shown) {
         </button>
       )}
       {!long && cut > 0 && <p class="ak-quiet">{cut.toLocaleString("en")} characters before are not kept here.</p>}
-      <pre tabIndex={0} aria-label={label}>
+      <pre role="group" tabIndex={0} aria-label={label}>
         {line > 0 ? (
           <Lines text={shown} line={line} place={place} />
         ) : (

@@ -31,7 +31,7 @@ export function Prompt({ entry }: { entry: Entry }) {
         </p>
       )}
       <div class={`ak-asked-text ${whole.value ? "" : "ak-clamped"}`} dir="auto" ref={body}>
-        {entry.prompt}
+        {entry.prompt || <span class="ak-quiet">Asked elsewhere</span>}
       </div>
       {entry.media && entry.media.length > 0 && (
         <Gallery media={entry.media} session={entry.view.value.session} alt="Sent along" />

@@ -11,7 +11,7 @@ export const hides = (code: string): boolean => code.search(UNSEEN) >= 0;
 
 export function Source({ code, language, label }: { code: string; language: string; label: string }) {
   return (
-    <pre class="ak-source" tabIndex={0} aria-label={label}>
+    <pre class="ak-source" role="group" tabIndex={0} aria-label={label}>
       {hides(code) ? <code>{marked(code)}</code> : <Code code={code} language={language} />}
     </pre>
   );
