@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jupyter_ext.handlers.approvals import ApprovalHandler, ApprovalsHandler, PermissionsHandler, PolicyHandler
 from jupyter_ext.handlers.base import AgentHandler
+from jupyter_ext.handlers.beside import BesideHandler
 from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
 from jupyter_ext.handlers.branches import (
     BranchesHandler,
@@ -24,6 +25,7 @@ from jupyter_ext.handlers.files import (
 )
 from jupyter_ext.handlers.kernel_variables import KernelVariablesHandler
 from jupyter_ext.handlers.mcp import McpHandler
+from jupyter_ext.handlers.meanwhile import MeanwhileHandler
 from jupyter_ext.handlers.models import (
     EngineHandler,
     EngineUnloadHandler,
@@ -32,6 +34,7 @@ from jupyter_ext.handlers.models import (
     ModelPullHandler,
     ModelsHandler,
 )
+from jupyter_ext.handlers.outputs import TurnOutputsHandler
 from jupyter_ext.handlers.search import SearchAccessHandler, SearchHandler
 from jupyter_ext.handlers.sessions import (
     BlobHandler,
@@ -62,6 +65,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/turns", TurnsHandler),
     (rf"{PREFIX}/turns/{ID}", TurnHandler),
     (rf"{PREFIX}/turns/{ID}/events", TurnEventsHandler),
+    (rf"{PREFIX}/turns/{ID}/outputs", TurnOutputsHandler),
     (rf"{PREFIX}/turns/{ID}/cancel", TurnCancelHandler),
     (rf"{PREFIX}/turns/{ID}/versions", TurnVersionsHandler),
     (rf"{PREFIX}/turns/{ID}/claims", ClaimsHandler),
@@ -77,6 +81,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}/clear-outputs", ClearOutputsHandler),
     (rf"{PREFIX}/sessions/{ID}", SessionHandler),
     (rf"{PREFIX}/sessions/{ID}/turns", TurnsHandler),
+    (rf"{PREFIX}/sessions/{ID}/meanwhile", MeanwhileHandler),
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
     (rf"{PREFIX}/sessions/{ID}/compact", CompactHandler),
     (rf"{PREFIX}/sessions/{ID}/usage", UsageHandler),
@@ -98,6 +103,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/containers/{ID}/files/{ID}", ContainerFileHandler),
     (rf"{PREFIX}/containers/{ID}/files/{ID}/content", ContainerFileContentHandler),
     (rf"{PREFIX}/binding", BindingHandler),
+    (rf"{PREFIX}/beside", BesideHandler),
     (rf"{PREFIX}/binding/variables", KernelVariablesHandler),
     (rf"{PREFIX}/binds/{ID}", BindHandler),
     (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),

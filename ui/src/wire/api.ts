@@ -1,5 +1,6 @@
 /** Bodies of `agent/v1` that the panel reads, as the handlers of `jupyter_ext` write them. */
 import type { ErrorBody, Facts, Medium, TurnEvent } from "./events";
+import type { WaitingApproval } from "./socket";
 
 export interface Session {
   id: string;
@@ -60,4 +61,17 @@ export interface StoredTurns {
 export interface TurnOutputs {
   turn: string;
   outputs: Facts[];
+}
+
+/** `sessions/{id}/meanwhile?since=SECONDS&kernel=ID`: what happened while nobody looked. `lost.sandbox` and
+ * `lost.kernel` say why variables are gone (empty: they are there); `lost.pieces` of code would make the sandbox's again
+ * (`POST sessions/{id}/rebuild`). */
+export interface Meanwhile {
+  session: string;
+  since: number;
+  turns: { turn: string; cell: string; state: string; reason: string; closed: number; prompt: string }[];
+  running: string[];
+  approvals: WaitingApproval[];
+  lost: { sandbox: string; pieces: number; kernel: string };
+  problems: string[];
 }

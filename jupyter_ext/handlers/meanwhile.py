@@ -1,0 +1,15 @@
+"""``sessions/{id}/meanwhile``: what a person missed."""
+
+from __future__ import annotations
+
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.meanwhile import meanwhile
+
+
+class MeanwhileHandler(AgentHandler):
+    @guarded("read")
+    async def get(self, session_id: str) -> None:
+        """``since`` in whole seconds since the epoch, ``kernel``: the one that the notebook has now."""
+        session = await self.app.access.session(self.caller, session_id)
+        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
+        self.reply(await meanwhile(self.app, session.key, float(self.number("since") or 0), kernel))
