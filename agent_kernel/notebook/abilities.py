@@ -33,6 +33,7 @@ class Abilities:
         self._live = code
         self._executions = executions
         self._functions = functions
+        self._declared: set[str] = set()
         runs_code = Ability(self._run, code=self._prepared)
         self._table: dict[str, Ability] = {
             "python": runs_code,
@@ -42,10 +43,15 @@ class Abilities:
             "executions": Ability(self._looking(self._ran), looks=True),
         }
 
-    @property
-    def names(self) -> list[str]:
+    def declare(self) -> list[str]:
         """What a turn declares as ``client_tools``."""
-        return [*self._table, *(name for name in self._functions.registered if name not in self._table)]
+        names = [*self._table, *(name for name in self._functions.registered if name not in self._table)]
+        self._declared.update(names)
+        return names
+
+    def knows(self, name: str) -> bool:
+        """Whether a turn of this kernel has ever declared it; what none has is for a page of the notebook to run."""
+        return name in self._declared
 
     def find(self, name: str) -> Ability | None:
         if name in self._table:

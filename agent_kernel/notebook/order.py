@@ -116,7 +116,7 @@ class Orders:
         """What this kernel can run of a turn's calls; nothing of one that goes on when its cell is over."""
         if request.background:
             return {"client_tools": [], "functions": []}
-        return {"client_tools": self._abilities.names, "functions": self._functions.to_json()}
+        return {"client_tools": self._abilities.declare(), "functions": self._functions.to_json()}
 
     def _given(self, request: Request, prompt: str, named: list[str], place: str) -> Given:
         """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""

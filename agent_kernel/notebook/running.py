@@ -32,6 +32,8 @@ class Running:
         runs it, or nobody here can."""
         ability = self.abilities.find(name) if card.where != "draft" else self._drafted(turn, card)
         if ability is None:
+            if not self.abilities.knows(name):
+                return None
             Claim.decline(self.server, turn, card.call, f"this kernel has no {name}")
             return None
         claim = Claim.take(self.server, turn, card.call)

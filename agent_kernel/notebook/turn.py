@@ -30,7 +30,6 @@ from agent_kernel.events import (
 )
 from agent_kernel.notebook.abilities import Abilities
 from agent_kernel.notebook.asking import Asking
-from agent_kernel.notebook.claim import Claim
 from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.consent import Consent
 from agent_kernel.notebook.follow import Following
@@ -226,7 +225,6 @@ class CellTurn:
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
         """What it said while it ran is in its card already; what it only tells comes with the end of the call."""
         if call not in self._cards:  # asked of a page before the first round
-            Claim.decline(self._around.server, self._summary.turn, call, f"this kernel has no {name}")
             return
         ability = self._around.abilities.find(name)
         if ability and not ability.looks:
