@@ -1,7 +1,7 @@
 /** Text of a model or a person, as Markdown. `done`: it does not grow any more; until then it is shown at most as often
  * as the page keeps up with. */
-import { createContext } from "preact";
-import { useContext, useMemo, useRef, useState } from "preact/hooks";
+import { Component, createContext } from "preact";
+import { useRef, useState } from "preact/hooks";
 import { Document, type Piece } from "./document";
 import { elements, type Words } from "./elements";
 import "./markdown.css";
@@ -38,11 +38,24 @@ export function Markdown({ text, done }: { text: string; done: boolean }) {
   );
 }
 
-function Block({ piece: { source, open }, references }: { piece: Piece; references: References }) {
-  const words = useContext(WordsContext);
-  const named = source.includes("[") ? references : undefined;
-  return useMemo(() => {
+interface BlockProps {
+  piece: Piece;
+  references: References;
+}
+
+/** Drawn again when its source is another. It is a class since elements that a hook keeps would keep the whole answer
+ * as it was when they were made. */
+class Block extends Component<BlockProps> {
+  static override contextType = WordsContext;
+
+  override shouldComponentUpdate({ piece, references }: BlockProps): boolean {
+    const { source, open } = this.props.piece;
+    if (piece.source !== source || piece.open !== open) return true;
+    return references !== this.props.references && source.includes("[");
+  }
+
+  override render({ piece: { source, open }, references }: BlockProps) {
     if (source.length > MAX_PIECE && !FENCED.test(source)) return <div class="ak-plain">{source}</div>;
-    return <>{elements(parse(source, named ?? {}, open), words, open)}</>;
-  }, [source, open, named, words]);
+    return <>{elements(parse(source, references, open), this.context as Words | null, open)}</>;
+  }
 }

@@ -48,7 +48,7 @@ export class Document {
   }
 
   #settle(source: string): void {
-    this.#settled.push({ key: this.#settled.length, source, open: false });
+    this.#settled.push({ key: this.#settled.length, source: own(source), open: false });
     this.#settledAt += source.length;
     if (source.includes("]:")) parseBlocks(source, this.#defined, false);
   }
@@ -74,6 +74,9 @@ export class Document {
     this.#references = NONE;
   }
 }
+
+/** A part of a text keeps all of that text in memory, in the browsers that there are; this one stands alone. */
+const own = (part: string): string => ` ${part}`.slice(1);
 
 /** Offsets at which top-level blocks begin. */
 function starts(source: string, tokens: ReturnType<typeof parseBlocks>): number[] {

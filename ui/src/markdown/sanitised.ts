@@ -43,7 +43,9 @@ const purifiers = new Map<Kind, DOMPurify>();
 
 /** What of it is allowed; the rest is left out, its text stays. Raises nothing. */
 export function sanitised(html: string, kind: Kind): DocumentFragment {
-  return purifier(kind).sanitize(html, CONFIGS[kind]) as unknown as DocumentFragment;
+  const clean = purifier(kind).sanitize(html, CONFIGS[kind]) as unknown as DocumentFragment;
+  // Else each would keep the document that it was read in.
+  return document.adoptNode(clean);
 }
 
 function purifier(kind: Kind): DOMPurify {
