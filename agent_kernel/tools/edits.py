@@ -323,4 +323,4 @@ def _where(seen: Seen, below: str) -> str:
 
 def _diff(what: str, before: str, after: str) -> str:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    return "\n".join([what, *list(lines)[2:]])
+    return "\n".join([what, *list(lines)[2 if before and after else 3 :]])  # one hunk needs no name

@@ -118,7 +118,8 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
   const version = keeper?.version.value;
   const open = useMemo(() => (keeper ? unsaid(keeper, turn) : []), [keeper, turn, version]);
   const undoable = useMemo(() => canUndo(host.notebook, turn), [host.notebook, turn, version]);
-  if (!keeper || turn.state === "open" || !changesOf(turn).length) return null;
+  const all = useMemo(() => changesOf(turn).filter((change) => !later(turn, change)).length, [turn]);
+  if (!keeper || turn.state === "open" || all === 0) return null;
   return (
     <div class="ak-review-turn" role="group" aria-label="All changes of this turn">
       {open.length > 1 && (
@@ -128,7 +129,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
       )}
       {undoable && (
         <button type="button" onClick={() => (said.value = undoTurn(host.notebook, turn).words)}>
-          {open.length > 1 ? "Reject all" : "Undo changes"}
+          {open.length > 1 && open.length === all ? "Reject all" : "Undo changes"}
         </button>
       )}
       <div role="status">
@@ -172,6 +173,7 @@ function summary(change: Change): string {
 function words(standing: Standing, change: Change, isOpen: boolean): string {
   switch (standing) {
     case "open":
+      if (change.do === "delete" || change.do === "move") return "";
       return isOpen ? "keep it?" : "in the notebook";
     case "accepted":
       return "accepted";

@@ -7,8 +7,9 @@ import type { Facts } from "../../src/wire/events";
 const origin = { turn: "t", call: "c" };
 let notebook: YNotebook;
 
-beforeEach(() => {
-  notebook = YNotebook.create({
+function made(disableDocumentWideUndoRedo: boolean): YNotebook {
+  return YNotebook.create({
+    disableDocumentWideUndoRedo,
     data: {
       cells: ["one", "two", "three"].map((id) => ({
         id,
@@ -23,6 +24,10 @@ beforeEach(() => {
       nbformat_minor: 5,
     },
   });
+}
+
+beforeEach(() => {
+  notebook = made(false);
 });
 
 const ids = () => notebook.cells.map((cell) => cell.id);
@@ -165,6 +170,23 @@ describe("undo of a turn", () => {
       change({ cell: "two", after: "two = 1", lost: "its text held a key or a password, which is not kept" }),
     ];
     expect(undo(notebook, turn)).toMatchObject([{ done: false, why: turn[0]?.lost }]);
+    expect(source("two")).toBe("two = 1");
+  });
+});
+
+describe("in a notebook whose cells have an undo each, as is usual", () => {
+  beforeEach(() => {
+    notebook = made(true);
+  });
+
+  it("an edit is undone in its cell, and an undo of a turn in the notebook", () => {
+    const turn = [edited("two", "two = 2"), inserted("two", "between"), deleted("three")];
+    const changed = notebook.toJSON();
+    undo(notebook, turn);
+    expect(notebook.cells.map((cell) => cell.getSource())).toEqual(["one = 1", "two = 1", "three = 1"]);
+    notebook.undo();
+    expect(notebook.toJSON()).toEqual(changed);
+    notebook.cells[1]?.undo();
     expect(source("two")).toBe("two = 1");
   });
 });
