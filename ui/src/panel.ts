@@ -5,6 +5,7 @@ import { Conversation } from "./conversation/conversation";
 import type { NotebookHost } from "./notebook/notebook";
 import type { Transport } from "./transport/transport";
 import { Panel } from "./view/Panel";
+import "./lab/lab.css"; // the side bar's own few rules travel with the panel's
 import "./view/panel.css";
 
 export { signal } from "@preact/signals";

@@ -17,6 +17,7 @@ const FIX = "agent-kernel:fix";
 const FIX_LAST = "agent-kernel:fix-last-error";
 const ASK = "agent-kernel:ask-about-selection";
 
+const SHOW_KEYS = "Accel Shift L";
 const CELL = ".jp-Notebook .jp-Cell";
 const BEHIND_OWN_ITEMS = 100;
 
@@ -63,10 +64,27 @@ export class Commands {
     for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK]) palette?.addItem({ command, category: "Agent" });
   }
 
+  /** In notebooks and the panel; elsewhere these keys open Lab's launcher. An editor has a use of its own for them and
+   * is asked first: there they are taken on their way to it. */
   #keys(): void {
     const { commands } = this.app;
-    commands.addKeyBinding({ command: SHOW, keys: ["Accel Shift L"], selector: "body" });
-    commands.addKeyBinding({ command: STOP, keys: ["Accel ."], selector: ".agent-kernel-side" });
+    for (const selector of [".jp-NotebookPanel", ".agent-kernel-side"]) {
+      commands.addKeyBinding({ command: SHOW, keys: [SHOW_KEYS], selector });
+    }
+    document.addEventListener(
+      "keydown",
+      (event) => {
+        const inEditor = event.target instanceof Element && event.target.closest(".cm-editor") !== null;
+        const asked = event.shiftKey && (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "l";
+        const bound = () =>
+          commands.keyBindings.some((one) => one.command === SHOW && /^(Ctrl|Cmd) Shift L$/.test(one.keys[0] ?? ""));
+        if (!inEditor || !asked || !bound()) return;
+        event.preventDefault();
+        event.stopPropagation();
+        void commands.execute(SHOW);
+      },
+      { capture: true },
+    );
   }
 
   #menus(): void {

@@ -36,7 +36,12 @@ export class Side extends Widget {
   async reveal(): Promise<void> {
     this.app.shell.activateById(this.id);
     await this.start();
-    this.node.querySelector("textarea")?.focus();
+    this.#focus();
+  }
+
+  /** Also when a person opens the side bar by its tab. */
+  protected override onActivateRequest(): void {
+    this.#focus();
   }
 
   async send(draft: Draft): Promise<void> {
@@ -94,6 +99,10 @@ export class Side extends Widget {
     if (this.isDisposed) for (const end of ends) end();
     else this.#ends = ends;
     return mounted;
+  }
+
+  #focus(): void {
+    this.node.querySelector("textarea")?.focus();
   }
 
   #style(): void {

@@ -1,0 +1,142 @@
+"""The panel wherever it is: beside a notebook in JupyterLab and Notebook 7, and in a cell's output. Screenshots are
+kept in build/screenshots."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.browser.lab import Lab, write_notebook
+from tests.server import LABEXTENSIONS, TOKEN, AgentServer
+
+pytestmark = pytest.mark.browser
+
+SCRIPT: list[dict[str, Any]] = [
+    {"when": "Fix the error", "text": "Divide by **one**."},
+    {"when": "a long story", "text": "word " * 2_000, "deltas": 2_000, "delay": 0.02},
+    {"when": "another story", "text": "tale " * 2_000, "deltas": 2_000, "delay": 0.02},
+    {"when": "by the kernel", "text": "Said by way of the kernel."},
+    {"when": "by the server", "text": "Said by way of the server."},
+    {"when": "in Notebook 7", "text": "Here as well."},
+    {"text": "ok", "loop": True},
+]
+CELLS = [
+    "1 / 0",
+    "%agent panel",
+    "from agent_kernel import ChatPanel\nChatPanel(way='kernel', height=400)",
+    "import pathlib, time\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.1)",
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[AgentServer]:
+    options = ("--LabApp.news_url=None", f"--JupyterNotebookApp.extra_labextensions_path={LABEXTENSIONS}")
+    server = AgentServer(tmp_path, SCRIPT, options=options, lab=True, extensions=("notebook",))
+    asyncio.run(server.start())
+    write_notebook(server.root, "hosts.ipynb", CELLS)
+    yield server
+    server.sweep()
+
+
+def ask(panel: Locator, prompt: str) -> None:
+    panel.get_by_label("Message to the agent").fill(prompt)
+    panel.get_by_label("Message to the agent").press("Enter")
+
+
+def side(page: Page) -> Locator:
+    return page.locator(".agent-kernel-side").get_by_role("region", name="Agent", exact=True)
+
+
+def test_a_panel_in_a_cell_talks_while_the_kernel_is_busy_or_by_way_of_the_kernel(
+    lab: Lab, server: AgentServer
+) -> None:
+    lab.open("hosts.ipynb")
+    lab.run(1)
+    panel = lab.cell(1).get_by_role("region", name="Agent", exact=True)
+    ask(panel, "by the server")
+    expect(panel.get_by_role("log")).to_contain_text("Said by way of the server.", timeout=30_000)
+
+    lab.run(2)
+    through_kernel = lab.cell(2).get_by_role("region", name="Agent", exact=True)
+    expect(through_kernel.get_by_role("log")).to_contain_text("Said by way of the server.", timeout=30_000)
+    ask(through_kernel, "by the kernel")
+    expect(through_kernel.get_by_role("log")).to_contain_text("Said by way of the kernel.", timeout=30_000)
+    expect(panel.get_by_role("log")).to_contain_text("Said by way of the kernel.", timeout=30_000)
+    lab.picture("panel-in-a-cell")
+
+    ask(through_kernel, "a long story")
+    expect(through_kernel.get_by_role("log")).to_contain_text("word word", timeout=30_000)
+    lab.run(3, wait=False)
+    lab.page.wait_for_timeout(500)
+    said = through_kernel.get_by_role("log").inner_text().count("word")
+    expect(panel.get_by_role("log")).to_contain_text("word " * (said + 5))
+    panel.get_by_role("button", name="Stop").first.click()
+    for one in (panel, through_kernel):
+        expect(one.locator(".ak-turn").last).to_have_attribute("data-state", "cancelled", timeout=10_000)
+    (server.root / "go").touch()
+
+
+def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kernel_is_busy(
+    lab: Lab, server: AgentServer
+) -> None:
+    page = lab.page
+    lab.open("hosts.ipynb")
+    lab.run(0)
+    lab.output(0).click(button="right")
+    page.get_by_text("Agent: Fix").click()
+    log = side(page).get_by_role("log")
+    expect(log).to_contain_text("Fix the error of this cell.", timeout=30_000)
+    expect(log).to_contain_text(re.compile("output of cell 0", re.IGNORECASE))
+    expect(log).to_contain_text("Divide by one.")
+    lab.picture("panel-fixes-an-error")
+
+    lab.run(3, wait=False)
+    page.keyboard.press("Control+Shift+L")
+    expect(side(page).get_by_label("Message to the agent")).to_be_focused()
+    ask(side(page), "a long story")
+    expect(log).to_contain_text("word word", timeout=30_000)
+    status = page.locator(".ak-status")
+    expect(status).to_have_text("Agent: working")
+    lab.picture("panel-while-the-kernel-is-busy")
+    page.locator(".jp-SideBar .lm-TabBar-tab[data-id='agent-kernel-panel']").click()
+    expect(side(page)).not_to_be_visible()
+    status.click()
+    expect(side(page)).to_be_visible()
+    page.keyboard.press("Control+.")
+    expect(side(page).locator(".ak-turn").last).to_have_attribute("data-state", "cancelled", timeout=10_000)
+    expect(status).not_to_be_visible()
+
+    lab.cell(0).locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Control+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill("Ask about the Selection")
+    page.keyboard.press("Enter")
+    expect(side(page)).to_contain_text("Selected in cell 0")
+    (server.root / "go").touch()
+
+
+def test_notebook_7_has_the_panel_too_and_it_says_what_a_server_lacks(lab: Lab, server: AgentServer) -> None:
+    page = lab.page
+
+    def lacking(route: Route) -> None:
+        route.fulfill(status=404, content_type="text/html", body="<title>404</title>")
+
+    page.route("**/agent/v1/health*", lacking)
+    page.set_viewport_size({"width": 1200, "height": 800})
+    page.goto(f"{server.url}notebooks/hosts.ipynb?token={TOKEN}")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    page.keyboard.press("Control+Shift+L")
+    expect(page.get_by_role("heading", name="The agent is not on this server")).to_be_visible(timeout=30_000)
+    lab.picture("notebook-7-without-the-server-extension")
+    page.unroute("**/agent/v1/health*", lacking)
+    page.get_by_role("button", name="Look again").click()
+    ask(side(page), "in Notebook 7")
+    expect(side(page).get_by_role("log")).to_contain_text("Here as well.", timeout=30_000)
+    expect(side(page)).to_contain_text("hosts.ipynb")
+    lab.picture("notebook-7-panel")
