@@ -181,6 +181,9 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
 
     async def _serve(self, asked: Serve) -> None:
         self.app.access.kernel(self.caller, asked.kernel)
+        if not await self._still(("read",)):
+            self._send_away()
+            return
         if not await self._still(("read", "execute")):
             raise Forbidden("You may not execute agents on this server, so this page runs no calls.")
         namespace, serving = self.caller.namespace, self.app.serving
@@ -190,8 +193,11 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
             if not await self._still(("read",)):
-                self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
+                self._send_away()
                 return
+
+    def _send_away(self) -> None:
+        self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
 
     async def _still(self, actions: tuple[Action, ...]) -> bool:
         """Whether this handshake, if it came now, would be of the same person, who may do that."""

@@ -283,3 +283,16 @@ async def test_nothing_of_a_turn_is_lost_on_a_page_that_reads_late(agent_server:
                 heard += [json.loads(payload)] if opcode == 1 else []
         await raw.close()
     assert text_of(heard) == text_of(whole) == words
+
+
+async def test_a_login_that_counts_no_more_ends_what_a_page_may_do(agent_server: ServerFactory) -> None:
+    server = await agent_server(extensions=("tests.jupyter_ext.probe_login",))
+    kernel = await server.start_kernel("left.ipynb")
+    async with server.client() as client, page(server) as mine:
+        await mine.ask("serve", kernel=kernel, tools=["insert_cell"])
+        await mine.ask("ping")
+        assert await mine.hear() == {"type": "pong"}
+        (await client.post("probe/change-login")).raise_for_status()
+        await mine.ask("serve", kernel=kernel, tools=["insert_cell"])
+        assert await mine.closed() == 4003
+        assert [said["type"] for said in mine.said] == ["pong"]
