@@ -1,5 +1,6 @@
 /** Calls and turns in a person's words. Names of tools that are not known here stay as the server calls them. */
 import type { CallBlock, TurnView } from "./turn";
+import { without } from "./unseen";
 
 export type Kind = "read" | "run" | "edit" | "file" | "web" | "tool";
 
@@ -129,7 +130,7 @@ function firstOf(values: readonly unknown[]): string {
   for (const value of values) {
     const text = Array.isArray(value) ? value.map(plain).join(", ") : plain(value);
     const line = text.split("\n").find((one) => one.trim());
-    if (line) return line.trim().slice(0, TARGET);
+    if (line) return without(line).trim().slice(0, TARGET);
   }
   return "";
 }

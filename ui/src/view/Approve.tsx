@@ -4,12 +4,13 @@ import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { ApiError } from "../transport/transport";
 import type { Approval } from "../turn/turn";
+import { hides } from "../turn/unseen";
 import { verbOf } from "../turn/words";
 import { askedChange } from "../notebook/changes";
 import { useHandedOn } from "./handedOn";
 import { Diff } from "./Review";
 import { Left } from "./Elapsed";
-import { hides, Source } from "./Source";
+import { Source } from "./Source";
 import { useSurroundings } from "./surroundings";
 
 /** Until keys count. */

@@ -37,7 +37,7 @@ export function Ended({ entry, turn }: { entry: Entry; turn: TurnView }) {
 }
 
 function reason({ state, error, reason: why }: TurnView): string {
-  if (state === "cancelled") return why && why !== "stopped" ? `Stopped: ${why}.` : "Stopped.";
+  if (state === "cancelled") return why.startsWith("stopped") ? `S${why.slice(1)}.` : `Stopped: ${why || "no reason"}.`;
   if (state === "interrupted") return `Broken off: ${why || "its server ended"}. What it had is kept.`;
   return error?.message ?? (why || "It failed.");
 }

@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import type { Facts } from "../wire/events";
 import { bytes } from "../turn/words";
 import { Icon } from "./Icon";
+import { marked } from "./Source";
 import { useSurroundings } from "./surroundings";
 
 export function Files({ files }: { files: readonly Facts[] }) {
@@ -32,7 +33,7 @@ function File({ file }: { file: Facts }) {
   return (
     <li>
       <Icon name="file" />
-      <bdi class="ak-file-name">{name}</bdi> <span class="ak-quiet">{size}</span>
+      <bdi class="ak-file-name">{marked(name)}</bdi> <span class="ak-quiet">{size}</span>
       {!file["code"] && (
         <button type="button" class="ak-tool" onClick={() => void fetched()} aria-label={`Download ${name}`}>
           <Icon name="download" />

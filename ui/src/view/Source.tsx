@@ -2,12 +2,7 @@
  * are shown by their numbers. */
 import type { ComponentChild } from "preact";
 import { Code } from "../markdown/Code";
-
-// Zero width, soft hyphen, marks of direction, and all below a space but tabs and newlines.
-const UNSEEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
-
-export const hides = (code: string): boolean => code.search(UNSEEN) >= 0;
+import { hides, UNSEEN } from "../turn/unseen";
 
 export function Source({ code, language, label }: { code: string; language: string; label: string }) {
   return (

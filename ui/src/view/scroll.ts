@@ -10,6 +10,7 @@ export class Scroll {
   readonly below = signal(false);
   #window: HTMLElement | null = null;
   #atEnd = true;
+  #top = 0;
   #held: { element: Element; top: number } | null = null;
   #sizes: ResizeObserver | null = null;
 
@@ -17,8 +18,11 @@ export class Scroll {
   attach(window: HTMLElement, content: HTMLElement): () => void {
     this.#window = window;
     const scrolled = () => {
-      this.#atEnd = distance(window) <= NEAR;
+      // Only who goes up leaves the end: it also gets out of reach when much comes at once.
+      if (distance(window) <= NEAR) this.#atEnd = true;
+      else if (window.scrollTop < this.#top) this.#atEnd = false;
       if (this.#atEnd) this.below.value = false;
+      this.#top = window.scrollTop;
     };
     window.addEventListener("scroll", scrolled, { passive: true });
     this.#sizes = new ResizeObserver(() => this.settle());
@@ -36,7 +40,7 @@ export class Scroll {
   settle(): void {
     const window = this.#window;
     if (!window || window.clientHeight === 0) return;
-    if (this.#atEnd) window.scrollTop = window.scrollHeight;
+    if (this.#atEnd) this.#move(window, window.scrollHeight);
     else if (distance(window) > NEAR) this.below.value = true;
   }
 
@@ -58,8 +62,14 @@ export class Scroll {
   release(): void {
     const held = this.#held;
     this.#held = null;
-    if (held?.element.isConnected && this.#window)
-      this.#window.scrollTop += held.element.getBoundingClientRect().top - held.top;
+    const window = this.#window;
+    if (!held?.element.isConnected || !window) return;
+    this.#move(window, window.scrollTop + held.element.getBoundingClientRect().top - held.top);
+  }
+
+  #move(window: HTMLElement, top: number): void {
+    window.scrollTop = top;
+    this.#top = window.scrollTop;
   }
 }
 

@@ -29,6 +29,10 @@ test("a target of one very long line is cut", () => {
   expect(phrase(block(call("c", "python", { code: "x".repeat(10_000) }))).target).toHaveLength(200);
 });
 
+test("a target is not turned around or hidden in", () => {
+  expect(phrase(block(call("c", "python", { code: "\u202eprint(1)\u200b" }))).target).toBe("print(1)");
+});
+
 test("a deed says where it is done", () => {
   expect(deed(block(call("c", "python", { code: "x = 1" })))).toBe("Run x = 1 in your kernel");
 });
