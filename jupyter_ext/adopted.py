@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 KERNEL = "AGENT_KERNEL_ADOPTS"
 TOKEN = "AGENT_KERNEL_ADOPTS_TOKEN"
+LOGIN = "JUPYTER_TOKEN"
 NOTEBOOK = "AGENT_KERNEL_ADOPTS_NOTEBOOK"
 """Below the contents root; empty for a kernel without a notebook."""
 
@@ -27,6 +28,9 @@ def adopt(app: AgentKernel, environment: MutableMapping[str, str] = os.environ) 
     kernel, token, notebook = (environment.pop(name, "") for name in (KERNEL, TOKEN, NOTEBOOK))
     if not kernel or not token:
         return
+    assert app.serverapp is not None
+    if app.serverapp.identity_provider.token:  # read from there already
+        environment.pop(LOGIN, None)
     app.kernels.adopt(kernel, token)
     if is_notebook(notebook):
         app.notebooks.adopted[kernel] = Path(notebook).as_posix()

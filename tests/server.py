@@ -40,7 +40,7 @@ Json = dict[str, Any]
 class AgentServer:
     """``directory`` holds everything of it; ``traits`` are of AgentKernel, ``server`` of ServerApp and others by full
     name. Servers that share ``data_dir`` share one session store. ``lab``: with JupyterLab (a second slower).
-    ``extensions`` are loaded after ours."""
+    ``extensions`` are loaded after ours, ``input`` is its stdin as Popen wants it."""
 
     directory: Path
     script: Sequence[Json] = ()
@@ -50,6 +50,7 @@ class AgentServer:
     data_dir: Path | None = None
     lab: bool = False
     extensions: Sequence[str] = ()
+    input: int | None = None
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
 
@@ -90,7 +91,12 @@ class AgentServer:
         self.port = free_port()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*self._command(script)], stdout=output, stderr=output, env=self._environment(), start_new_session=True
+                [*self._command(script)],
+                stdin=self.input,
+                stdout=output,
+                stderr=output,
+                env=self._environment(),
+                start_new_session=True,
             )
         await self._until_up()
         return self

@@ -45,6 +45,7 @@ class NextTurn:
             self._say(json_bundle({**told, "notes": session["metadata"], "variables": self._variables()}))
             return
         names = self._variables()
+        kept = [("not told", f"your notes: {', '.join(session['metadata'])}")] if session["metadata"] else []
         more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
         self._say(
             table_bundle(
@@ -55,10 +56,7 @@ class NextTurn:
                     ("window", _bar(used, window)),
                     ("variables", f"those you name, as {{name}} or -v: {', '.join(names[:NAMES])}{more}" * bool(names)),
                     ("tools", ", ".join(tools) or "none"),
-                    (
-                        "not told",
-                        f"your notes: {', '.join(session['metadata'])}" if session["metadata"] else "your notes",
-                    ),
+                    *kept,
                     ("instead", "-c above: the cells above in the order of the page; -c none; -c 3,5-8"),
                 ],
             )
