@@ -21,7 +21,7 @@ SEED ?=
 PYTHON ?= $(shell packaging/find-python)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo lab test bench soak lowest lint format clean
+.PHONY: help demo lab test bench soak lowest lint ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,12 +57,15 @@ lint: $(VENV)/.test ## ruff, mypy and the layers
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layers.py
 
+ui: ui/node_modules/.stamp ## The panel: check, test and build ui/ into what is committed (needs node 20 or later)
+	cd ui && npm run --silent check && npx vitest run && npm run --silent build
+
 format: $(VENV)/.test ## Let ruff format and repair what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 clean: ## Remove the environment and everything built; models in the user's cache stay
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist ui/node_modules .mypy_cache .pytest_cache .ruff_cache
 
 .PHONY: chromium
 chromium:
@@ -75,6 +78,12 @@ $(BIN)/python:
 
 $(VENV)/.demo $(VENV)/.lab $(VENV)/.test: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
 	$(PIP) install --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# What the lock names, no more and no less.
+ui/node_modules/.stamp: ui/package-lock.json
+	@command -v npm >/dev/null || { echo "The panel is built with node 20 or later; what is committed works without."; exit 1; }
+	cd ui && npm ci --no-audit --no-fund
 	@touch $@
 
 # Beside the environment: what `transformers serve` needs, and an older transformers for the contract of the grammar hook.

@@ -32,8 +32,17 @@ SHARED = '{"InteractiveShellApp": {"exec_lines": ["mine = 1"]}}\n'
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     # --no-isolation: hatchling is a test requirement, so nothing is downloaded here.
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    run(*build, PATH=f"{without_node(tmp_path_factory.mktemp('bin'))}{os.pathsep}{os.environ['PATH']}")
     return next(folder.glob("agent_kernel-*.whl"))
+
+
+def without_node(folder: Path) -> Path:
+    """What is asked for node there gets an error: a package that is built or installed needs none."""
+    for name in ("node", "npm", "npx", "jlpm", "yarn"):
+        (folder / name).write_text("#!/bin/sh\nexit 127\n")
+        (folder / name).chmod(0o755)
+    return folder
 
 
 def run(*command: str, **more: str) -> str:
@@ -66,6 +75,24 @@ def test_the_wheel_enables_the_server_extension_and_leaves_ipython_alone(wheel: 
         enabled = json.loads(archive.read(data["etc/jupyter/jupyter_server_config.d/agent_kernel.json"]))
     assert enabled == {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}}
     assert not [name for name in data if "ipython" in name]
+
+
+def test_the_wheel_has_the_panel_and_lab_finds_it_enabled(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        shared = [name for name in names if ".data/data/share/jupyter/labextensions/agent-kernel/" in name]
+        for name in shared:
+            target = tmp_path / name.partition(".data/data/share/jupyter/")[2]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(name))
+    assert {"agent_kernel/panel/static/widget.js", "agent_kernel/panel/static/widget.css"} <= set(names)
+    committed = [path for path in (ROOT / "jupyter_ext" / "labextensions").rglob("*") if path.is_file()]
+    assert len(shared) == len(committed) >= 4
+    jupyter = str(Path(sys.executable).parent / "jupyter")
+    listed = run(jupyter, "labextension", "list", JUPYTER_PATH=str(tmp_path))
+    line = next(line for line in listed.splitlines() if "agent-kernel" in line)
+    assert "enabled" in line
+    assert "OK" in line
 
 
 def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) -> None:
@@ -138,6 +165,9 @@ class Environment:
         self.prefix = folder / "venv"
         self.home = folder / "home"
         self.home.mkdir()
+        self.no_node = folder / "no-node"
+        self.no_node.mkdir()
+        without_node(self.no_node)
         venv.create(self.prefix, with_pip=True)
         self.python = str(self.prefix / "bin" / "python")
         self.empty = size(self.prefix)
@@ -145,7 +175,7 @@ class Environment:
     @property
     def variables(self) -> dict[str, str]:
         folders = {name: str(self.home / name.lower()) for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "IPYTHONDIR")}
-        path = f"{self.prefix / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join([str(self.prefix / "bin"), str(self.no_node), os.environ["PATH"]])
         return {"HOME": str(self.home), "PATH": path, **folders}
 
     def __call__(self, command: str, *arguments: str) -> str:
