@@ -22,6 +22,8 @@ from jupyter_ext.sidecar import Sidecars, origin_of
 
 log = logging.getLogger(__name__)
 Kind: TypeAlias = Literal["nothing", "own", "moved", "copied", "ahead", "foreign", "unreadable"]
+ARRIVING: tuple[Kind, ...] = ("foreign", "ahead")
+"""What may be brought in."""
 REMEMBERED = 64
 
 

@@ -50,6 +50,14 @@ class Mark:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """``time`` in seconds since the epoch, ``size`` in bytes, without media beside it."""
+
+    time: float
+    size: int
+
+
 class Overtaken(Exception):
     """Another server of this store has written a later revision meanwhile."""
 
@@ -164,6 +172,19 @@ class Sidecars:
     def file(self, path: str) -> SidecarFile | None:
         """Of a notebook, where sidecars are written."""
         return None if self._export == "off" else self._file(path)
+
+    async def saved(self, path: str) -> Saved | None:
+        """When the document beside a notebook was written, by whomever; None where there is none."""
+        file = self.file(path)
+
+        def look() -> Saved | None:
+            try:
+                facts = file.main.stat() if file else None
+            except OSError:
+                return None
+            return Saved(facts.st_mtime, facts.st_size) if facts else None
+
+        return await asyncio.to_thread(look)
 
     def parsed(self, path: Path) -> tuple[Transcript | None, str]:
         """(what a sidecar says, the hash of its bytes); None for what is no document of ours. Blocking."""

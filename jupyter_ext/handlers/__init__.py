@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jupyter_ext.handlers.approvals import ApprovalHandler, ApprovalsHandler, PermissionsHandler, PolicyHandler
 from jupyter_ext.handlers.base import AgentHandler
+from jupyter_ext.handlers.beside import BesideHandler
 from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
 from jupyter_ext.handlers.branches import (
     BranchesHandler,
@@ -102,6 +103,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/containers/{ID}/files/{ID}", ContainerFileHandler),
     (rf"{PREFIX}/containers/{ID}/files/{ID}/content", ContainerFileContentHandler),
     (rf"{PREFIX}/binding", BindingHandler),
+    (rf"{PREFIX}/beside", BesideHandler),
     (rf"{PREFIX}/binding/variables", KernelVariablesHandler),
     (rf"{PREFIX}/binds/{ID}", BindHandler),
     (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),

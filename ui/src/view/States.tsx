@@ -1,6 +1,7 @@
 /** What has to be known before one goes on, each with the next thing to do: connection, kernel, model, what failed. */
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
+import { Arrivals, toldBeside } from "./Arrivals";
 import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";
 import { Missing } from "./Model";
@@ -14,6 +15,7 @@ export function States() {
       <Asking />
       <Kernel />
       <Engine />
+      <Arrivals />
       <Notes />
       <Said />
     </div>
@@ -171,7 +173,7 @@ function Notes() {
   return (
     <>
       {notes
-        .filter((note) => !read.value.has(note))
+        .filter((note) => !read.value.has(note) && !toldBeside.value.includes(note))
         .map((note) => (
           <StateCard
             key={note}

@@ -1,0 +1,180 @@
+/** What lies beside the notebook: a conversation from elsewhere that may come in, shown before it does, and whether
+ * this one is saved there. Its words are a stranger's: nothing of them is more than text. */
+import { signal, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { ApiError } from "../transport/transport";
+import type { Arrival, Beside } from "../wire/beside";
+import "./arrivals.css";
+import { useSurroundings } from "./surroundings";
+
+/** What is told here already, of what the server says about the files of the notebook. */
+export const toldBeside = signal<readonly string[]>([]);
+
+/** Documents that a person did not want now, by hash; until the page is closed. */
+const refused = new Set<string>();
+
+export function Arrivals() {
+  const { conversation, host } = useSurroundings();
+  const beside = useSignal<Beside | null>(null);
+  const hidden = useSignal("");
+  const bound = host.notebook?.bound.value ?? null;
+  const path = bound?.path ?? "";
+  const session = conversation.session.value?.id;
+  const idle = conversation.running.value.length === 0;
+  useEffect(() => {
+    beside.value = null;
+    if (!path || !idle) return;
+    let gone = false;
+    host.transport.request<Beside>("GET", `beside?path=${encodeURIComponent(path)}`).then(
+      (found) => {
+        if (gone) return;
+        beside.value = found;
+        toldBeside.value = [found.told, found.problem].filter(Boolean);
+      },
+      () => undefined, // the panel says itself that the server does not answer
+    );
+    return () => {
+      gone = true;
+    };
+  }, [path, session, idle]);
+  const found = beside.value;
+  if (!found) return null;
+  const arrival = found.arrival;
+  const offered = arrival && hidden.value !== arrival.sha256 && !refused.has(arrival.sha256) ? arrival : null;
+  return (
+    <>
+      {offered && (
+        <Offer
+          beside={found}
+          arrival={offered}
+          bring={async () => {
+            const query = `path=${encodeURIComponent(path)}`;
+            await host.transport.request("POST", `beside?${query}`, { sha256: offered.sha256 });
+            await conversation.bind(bound?.kernel ?? "", path);
+          }}
+          close={() => {
+            refused.add(offered.sha256);
+            hidden.value = offered.sha256;
+          }}
+        />
+      )}
+      <Saved beside={found} />
+    </>
+  );
+}
+
+interface Offered {
+  beside: Beside;
+  arrival: Arrival;
+  bring: () => Promise<void>;
+  close: () => void;
+}
+
+function Offer({ beside, arrival, bring, close }: Offered) {
+  const open = useSignal(false);
+  const busy = useSignal(false);
+  const problem = useSignal("");
+  const come = () => {
+    busy.value = true;
+    problem.value = "";
+    bring()
+      .catch((error: unknown) => {
+        problem.value = error instanceof ApiError ? error.message : "It could not be brought in.";
+      })
+      .finally(() => {
+        busy.value = false;
+      });
+  };
+  const ahead = beside.kind === "ahead";
+  return (
+    <section class="ak-arrival" aria-label="A conversation beside this notebook">
+      <p>
+        <strong>{beside.name}</strong>{" "}
+        {ahead ? "holds more of this conversation than is kept here." : "came along with this notebook."}
+      </p>
+      {arrival.refused ? (
+        <p class="ak-problem">It can not come in: {arrival.refused}</p>
+      ) : (
+        <p class="ak-quiet">
+          {counted(arrival.turns, "turn")}
+          {arrival.title && `, “${arrival.title}”`}. It becomes a conversation of its own; yours stays as it is. What
+          comes in counts as words of a stranger: code asks again before it runs in your kernel.
+        </p>
+      )}
+      {open.value && !arrival.refused && <Facts arrival={arrival} size={beside.size} />}
+      {problem.value && (
+        <p class="ak-problem" role="alert">
+          {problem.value}
+        </p>
+      )}
+      <div class="ak-arrival-actions">
+        {!arrival.refused && (
+          <>
+            <button type="button" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+              {open.value ? "Hide what comes in" : "Show what comes in"}
+            </button>
+            <button type="button" class="ak-primary" disabled={busy.value} onClick={come}>
+              {busy.value ? "Importing" : "Import"}
+            </button>
+          </>
+        )}
+        <button type="button" onClick={close}>
+          Not now
+        </button>
+      </div>
+    </section>
+  );
+}
+
+function Facts({ arrival, size }: { arrival: Arrival; size: number }) {
+  const out = Object.entries(arrival.left_out).map(([what, count]) => `${count} ${what}`);
+  const facts: [string, string][] = [
+    ["begins", arrival.begins],
+    ["last used", arrival.updated ? moment(arrival.updated) : ""],
+    ["models", arrival.models.join(", ")],
+    ["messages", `${arrival.messages} on ${counted(arrival.branches, "branch", "branches")}`],
+    ["pictures", arrival.media ? `${arrival.media}, ${bytes(arrival.media_bytes)}` : "none"],
+    ["files", arrival.files ? String(arrival.files) : "none"],
+    ["size", bytes(size)],
+    ["stays out", out.join(", ") || "nothing"],
+  ];
+  return (
+    <dl class="ak-arrival-facts" aria-label="What would come in">
+      {facts
+        .filter(([, value]) => value)
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  );
+}
+
+function Saved({ beside }: { beside: Beside }) {
+  if (beside.problem) {
+    return (
+      <p class="ak-saved ak-problem" role="status">
+        {beside.problem}
+      </p>
+    );
+  }
+  if (beside.kind === "unreadable") return <p class="ak-saved ak-problem">{beside.told}</p>;
+  if (beside.kind !== "own" || beside.saved === null) return null;
+  return (
+    <p class="ak-saved ak-quiet" title={`${beside.name}, ${bytes(beside.size)}`}>
+      Saved in {beside.name} at {moment(beside.saved)}
+    </p>
+  );
+}
+
+const moment = (seconds: number): string =>
+  new Date(seconds * 1_000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+const counted = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
+
+function bytes(count: number): string {
+  if (count < 1_000) return `${count} bytes`;
+  return count < 1_000_000 ? `${(count / 1_000).toFixed(0)} kB` : `${(count / 1_000_000).toFixed(1)} MB`;
+}
