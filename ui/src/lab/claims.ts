@@ -5,7 +5,7 @@ import { isApiError, type Close, type Transport } from "../transport/transport";
 import type { Facts, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
 import { isWritable, liveDocument } from "./document";
-import { edit, insert, type Made, move, Refused, remove } from "./edits";
+import { edit, insert, type Made, move, type Origin, Refused, remove } from "./edits";
 import { type Answer, runCells } from "./run";
 
 export const TOOLS = ["live_document", "insert_cell", "edit_cell", "delete_cell", "move_cell", "run_cells"];
@@ -22,6 +22,8 @@ interface Grant {
 interface Followed {
   kernel: string;
   cell: string;
+  /** Calls that a person has said yes to. */
+  approved: Set<string>;
   stop: AbortController;
   close: Close;
 }
@@ -82,7 +84,13 @@ export class Claims {
   #heard(kernel: string, news: News): void {
     if (news.type !== "turn.opened" || this.#turns.has(news.turn)) return;
     const { turn, session, cell } = news;
-    const followed: Followed = { kernel, cell, stop: new AbortController(), close: () => undefined };
+    const followed: Followed = {
+      kernel,
+      cell,
+      approved: new Set(),
+      stop: new AbortController(),
+      close: () => undefined,
+    };
     this.#turns.set(turn, followed);
     followed.close = this.transport.follow(turn, session, 0, (event) => this.#event(followed, event));
   }
@@ -92,6 +100,8 @@ export class Claims {
       followed.stop.abort();
       followed.close();
       this.#turns.delete(event.turn);
+    } else if (event.type === "approval.resolved") {
+      if (event.data.decision === "approve") followed.approved.add(event.data.call);
     } else if (event.type === "call.offered" && TOOLS.includes(event.data.name)) {
       void this.#take(followed, event.turn, event.data.call);
     }
@@ -100,20 +110,16 @@ export class Claims {
   async #take(followed: Followed, turn: string, call: string): Promise<void> {
     const claims = `turns/${turn}/claims`;
     const claim = { call, client: this.#client };
-    const panel = await this.#panelOf(followed);
+    const origin = { turn, call, ...(followed.approved.has(call) ? { accepted: true } : {}) };
     try {
+      const panel = await this.#panelOf(followed);
       if (!panel) {
         const declined = "the notebook is not open here (any more), or has another kernel now";
         await this.transport.request("POST", claims, { ...claim, declined });
         return;
       }
       const grant = await this.transport.request<Grant>("POST", claims, claim);
-      await this.#run(
-        panel,
-        { turn, call, path: `${claims}/${encodeURIComponent(call)}` },
-        grant,
-        followed.stop.signal,
-      );
+      await this.#run(panel, `${claims}/${encodeURIComponent(call)}`, origin, grant, followed.stop.signal);
     } catch (error) {
       if (!isApiError(error)) throw error; // another page has it, or nobody waits for it
     }
@@ -121,7 +127,8 @@ export class Claims {
 
   async #run(
     panel: NotebookPanel,
-    { turn, call, path }: { turn: string; call: string; path: string },
+    path: string,
+    origin: Origin,
     { token, renew_s, name, arguments: given }: Grant,
     stop: AbortSignal,
   ): Promise<void> {
@@ -134,7 +141,7 @@ export class Claims {
       if ((room -= text.length) >= 0) aside("output", { stream: "stdout", text });
     };
     try {
-      const answer = await answerTo(panel, name, given, { turn, call }, { stop, output });
+      const answer = await answerTo(panel, name, given, origin, { stop, output });
       await this.#finish(say, answer, stop);
     } finally {
       clearInterval(renewal);
@@ -181,7 +188,7 @@ async function answerTo(
   panel: NotebookPanel,
   name: string,
   given: Facts,
-  origin: { turn: string; call: string },
+  origin: Origin,
   telling: Parameters<typeof runCells>[2],
 ): Promise<Answer> {
   try {
@@ -196,7 +203,7 @@ async function answerTo(
   }
 }
 
-function changed(panel: NotebookPanel, name: string, given: Facts, origin: { turn: string; call: string }): Facts {
+function changed(panel: NotebookPanel, name: string, given: Facts, origin: Origin): Facts {
   const notebook = panel.content.model?.sharedModel;
   if (!notebook) throw new Refused("The notebook was closed.");
   if (!isWritable(panel)) throw new Refused("The notebook is read-only; propose the change in your answer instead.");

@@ -16,15 +16,19 @@ export interface Made {
   kept?: Facts;
 }
 
-interface Tag {
+/** `accepted`: a person has said yes to exactly this. */
+export interface Origin {
   turn: string;
   call: string;
-  made?: boolean;
-  edited?: boolean;
   accepted?: boolean;
 }
 
-export function insert(notebook: ISharedNotebook, given: Facts, origin: { turn: string; call: string }): Made {
+interface Tag extends Origin {
+  made?: boolean;
+  edited?: boolean;
+}
+
+export function insert(notebook: ISharedNotebook, given: Facts, origin: Origin): Made {
   const index = placeBelow(notebook, word(given["below"]));
   const tag = { ...origin, made: true };
   const cell = { cell_type: word(given["type"]) || "code", source: word(given["after"]), metadata: { [TAG]: tag } };
@@ -32,7 +36,7 @@ export function insert(notebook: ISharedNotebook, given: Facts, origin: { turn: 
   return { cell: notebook.getCell(index).id, index };
 }
 
-export function edit(notebook: ISharedNotebook, given: Facts, origin: { turn: string; call: string }): Made {
+export function edit(notebook: ISharedNotebook, given: Facts, origin: Origin): Made {
   const { cell, index } = unchanged(notebook, given);
   mayBe(cell, "editable", "edited");
   const tag = tagOf(cell);

@@ -45,11 +45,13 @@ class Server {
     return () => undefined;
   }
 
-  offer(name: string, given: Facts = {}): void {
+  offer(name: string, given: Facts = {}, approved = false): void {
     this.grant = { name, arguments: given };
     this.tell({ type: "turn.opened", turn: "turn", session: "s", kernel: "k", cell: "" });
-    const data = { call: "c 1", name, arguments: given };
-    this.happen({ seq: 1, turn: "turn", session: "s", round: 1, time: 0, type: "call.offered", data });
+    const envelope = { seq: 1, turn: "turn", session: "s", round: 1, time: 0 };
+    const resolved = { approval: "a", call: "c 1", decision: "approve", reason: "" };
+    if (approved) this.happen({ ...envelope, type: "approval.resolved", data: resolved });
+    this.happen({ ...envelope, type: "call.offered", data: { call: "c 1", name, arguments: given } });
   }
 
   of(path: string): Facts[] {
@@ -105,6 +107,15 @@ describe("a page with a notebook open", () => {
     expect(server.served).toEqual([]);
   });
 
+  it.each([true, false])("marks what a person has said yes to (%s) as accepted", async (yes) => {
+    const open = panel("a.ipynb");
+    const { server } = await page([open]);
+    server.offer("insert_cell", insert, yes);
+    await vi.waitFor(() => expect(open.content.model.sharedModel.cells).toHaveLength(2));
+    const tag = open.content.model.sharedModel.cells[1]?.getMetadata("agent_kernel");
+    expect(tag).toEqual({ turn: "turn", call: "c 1", made: true, ...(yes ? { accepted: true } : {}) });
+  });
+
   it("answers with the reason what it will not do", async () => {
     const { server } = await page([panel("a.ipynb")]);
     server.offer("edit_cell", { cell: "one", before: "other", after: "y" });
@@ -116,7 +127,7 @@ describe("a page with a notebook open", () => {
     const open = panel("a.ipynb");
     const { server } = await page([open]);
     server.request = (_, path, body) => {
-      server.sent.push({ path, body });
+      server.sent.push({ path, body: body ?? {} });
       return Promise.reject(new ApiError(409, { code: "conflict", message: "Another client runs this call." }));
     };
     server.offer("insert_cell", insert);
