@@ -24,6 +24,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "by the kernel", "text": "Said by way of the kernel."},
     {"when": "by the server", "text": "Said by way of the server."},
     {"when": "in Notebook 7", "text": "Here as well."},
+    {"when": "nobody looks", "text": "word " * 60 + "The end.", "deltas": 60, "delay": 0.05},
     {"text": "ok", "loop": True},
 ]
 CELLS = [
@@ -140,3 +141,25 @@ def test_notebook_7_has_the_panel_too_and_it_says_what_a_server_lacks(lab: Lab, 
     expect(side(page).get_by_role("log")).to_contain_text("Here as well.", timeout=30_000)
     expect(side(page)).to_contain_text("hosts.ipynb")
     lab.picture("notebook-7-panel")
+
+
+def test_a_turn_that_ended_with_nobody_there_is_in_its_cell_when_the_notebook_is_opened(
+    lab: Lab, server: AgentServer
+) -> None:
+    page = lab.page
+    write_notebook(server.root, "left.ipynb", ["%%agent\nwhile nobody looks", "1 + 1", "%%agent\nwhile nobody looks"])
+    lab.open("left.ipynb")
+    lab.run(1)
+    lab.save()
+    lab.run(0, wait=False)
+    expect(lab.cell(0)).to_contain_text("word word", timeout=30_000)
+    page.goto("about:blank")
+    page.wait_for_timeout(3_000)
+    lab.open("left.ipynb")
+    expect(lab.cell(0)).to_contain_text("The end.", timeout=30_000)
+    expect(lab.cell(0)).to_contain_text("tokens read")
+    expect(lab.cell(2).locator(".jp-OutputArea-output")).to_have_count(0)
+    lab.picture("a-turn-that-ended-with-nobody-there")
+    lab.cell(1).locator(".jp-InputPrompt").click()
+    page.keyboard.press("z")
+    expect(lab.cell(0)).not_to_contain_text("The end.")
