@@ -159,12 +159,15 @@ async def test_a_mistake_is_answered_in_one_line(notebook: Notebook, code: str, 
 async def test_completion_offers_commands_options_sessions_and_models_alone(notebook: Notebook) -> None:
     await notebook.run(PATIENT)
     session = (await notebook.run("%%agent\nhello")).turn["session"]
-    assert await notebook.complete("%agent st") == ["status", "stop"]
+    assert await notebook.complete("%agent st") == ["start", "status", "stop"]
     assert {"ask", "live", "web"} <= set(await notebook.complete("%agent allow "))
     assert await notebook.complete("%agent model pull ") == ["coder-1.5b", "default", "tiny"]
     assert session in await notebook.complete("%agent use ")
     assert await notebook.complete("%%agent --in ") == ["draft", "live", "sandbox"]
-    assert "--max-tokens" in await notebook.complete("%%agent --")
+    assert await notebook.complete("%%agent -f ") == ["code", "json", "md", "text"]
+    assert await notebook.complete("%%agent --branch ") == ["main"]
+    assert {"--background", "--max-tokens"} <= set(await notebook.complete("%%agent --"))
+    assert "--auto" in await notebook.complete("%agent ask ")
     assert "%agent" in await notebook.complete("%age")
 
 
@@ -175,7 +178,8 @@ async def test_a_kernel_without_our_server_says_what_to_do_in_one_line(fresh_not
     )
     ran = await fresh_notebook.run("%%agent\nhello")
     assert ran.error.startswith("Agent: This kernel was not started by a Jupyter server with agent-kernel.")
-    assert "restart the server" in ran.error
+    assert "%agent start begins one for this kernel alone." in ran.error
+    assert "install agent-kernel where the Jupyter server runs" in ran.error
 
 
 async def test_loading_twice_and_unloading_are_harmless(fresh_notebook: Notebook) -> None:
