@@ -23,21 +23,29 @@ class Target:
     id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    page: object
+    told: Told
+
+
 @dataclass(slots=True)
 class News:
-    """Belongs to one event loop. A listener must not block and not raise."""
+    """Belongs to one event loop. A listener must not block and not raise. A page that watches a session and the kernel
+    that it belongs to hears of a turn once."""
 
-    _listeners: dict[Target, list[Told]] = field(default_factory=dict)
+    _listeners: dict[Target, list[Listener]] = field(default_factory=dict)
 
-    def watch(self, target: Target, told: Told) -> Callable[[], None]:
+    def watch(self, target: Target, page: object, told: Told) -> Callable[[], None]:
         """Returns what ends it."""
-        self._listeners.setdefault(target, []).append(told)
+        listener = Listener(page, told)
+        self._listeners.setdefault(target, []).append(listener)
 
         def end() -> None:
-            left = self._listeners.get(target, [])
-            if told in left:
-                left.remove(told)
-            if not left:
+            left = [other for other in self._listeners.get(target, ()) if other is not listener]
+            if left:
+                self._listeners[target] = left
+            else:
                 self._listeners.pop(target, None)
 
         return end
@@ -63,21 +71,20 @@ class News:
     def changed(self, key: SessionKey, what: str) -> None:
         """``what``: title, described, branch, undone, cleared, outputs, compacted, deleted."""
         told = {"type": "session.changed", "session": key.id, "what": what}
-        for listener in [*self._listeners.get(Target(key.namespace, "session", key.id), ())]:
-            listener(told)
+        for listener in self._listeners.get(Target(key.namespace, "session", key.id), ()):
+            listener.told(told)
 
     def bound(self, namespace: str, kernel: str, session: str | None) -> None:
         """The notebook of a kernel has another session now, or none."""
-        for listener in [*self._listeners.get(Target(namespace, "kernel", kernel), ())]:
-            listener({"type": "binding.changed", "kernel": kernel, "session": session})
+        for listener in self._listeners.get(Target(namespace, "kernel", kernel), ()):
+            listener.told({"type": "binding.changed", "kernel": kernel, "session": session})
 
     def _tell(self, turn: LiveTurn, told: Mapping[str, Any]) -> None:
-        listeners = [*_of(self._listeners, turn)]
-        for listener in dict.fromkeys(listeners):
-            listener(told)
+        for listener in {listener.page: listener for listener in _of(self._listeners, turn)}.values():
+            listener.told(told)
 
 
-def _of(listeners: Mapping[Target, list[Told]], turn: LiveTurn) -> Iterator[Told]:
+def _of(listeners: Mapping[Target, list[Listener]], turn: LiveTurn) -> Iterator[Listener]:
     key = turn.order.key
     yield from listeners.get(Target(key.namespace, "session", key.id), ())
     if turn.order.kernel:

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.sessions.model import SessionKey
-from jupyter_ext.news import Target, concerns, opened, waiting
+from jupyter_ext.news import Target, Told, concerns, opened, waiting
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
+
+
+class Standing:
+    """What one begins to watch, from the first moment on: news that come before the page knows how it stands wait
+    until it does."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._early: list[Mapping[str, Any]] | None = []
+
+    def hear(self, said: Mapping[str, Any]) -> None:
+        if self._early is None:
+            self._told(said)
+        else:
+            self._early.append(said)
+
+    def known(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """The page was told that; the rest follows."""
+        early, self._early = self._early or [], None
+        for said in early:
+            if said not in state:
+                self._told(said)
 
 
 async def state_of(app: AgentKernel, target: Target) -> list[Mapping[str, Any]]:

@@ -22,7 +22,7 @@ from jupyter_ext.handshake import seen_again
 from jupyter_ext.news import Target
 from jupyter_ext.outbox import Outbox, PageGone
 from jupyter_ext.page import Page
-from jupyter_ext.watching import state_of
+from jupyter_ext.watching import Standing, state_of
 
 MAX_MESSAGE = 64 << 10
 """Bytes of one message of a page."""
@@ -175,9 +175,12 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         if kind == "kernel":
             self.app.access.kernel(self.caller, id)
         target = Target(self.caller.namespace, kind, id)
-        self.page.hold((kind, id), lambda: self.app.news.watch(target, self.page.outbox.tell))
-        for said in await state_of(self.app, target):
-            await self.page.outbox.send(said)
+        page, standing = self.page, Standing(self.page.outbox.tell)
+        page.hold((kind, id), lambda: self.app.news.watch(target, page, standing.hear))
+        state = await state_of(self.app, target)
+        for said in state:
+            await page.outbox.send(said)
+        standing.known(state)
 
     async def _serve(self, asked: Serve) -> None:
         self.app.access.kernel(self.caller, asked.kernel)
