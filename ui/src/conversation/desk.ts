@@ -3,6 +3,7 @@
 import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { KernelVariable, Usage } from "../wire/sessions";
+import { Away, type Piece } from "./away";
 import { commanded } from "./completion";
 import { COMMANDS, type Command } from "./commands";
 import { Composing } from "./composing";
@@ -23,6 +24,7 @@ export class Desk {
   readonly composing: Composing;
   readonly sessions: Sessions;
   readonly engine: Engine;
+  readonly away: Away;
   readonly sheet = signal<Sheet>("");
   readonly asking = signal<Question | null>(null);
   readonly usage = signal<Usage | null>(null);
@@ -40,8 +42,10 @@ export class Desk {
     this.composing = new Composing(transport, conversation);
     this.sessions = new Sessions(transport, conversation);
     this.engine = new Engine(transport, conversation);
+    this.away = new Away(transport, conversation);
     this.#ends = [
       () => this.composing.close(),
+      () => this.away.close(),
       effect(() => {
         const id = conversation.session.value?.id ?? "";
         const atRest = conversation.running.value.length === 0;
@@ -124,6 +128,22 @@ export class Desk {
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   }
 
+  /** Variables of the sandbox, made again by the code that made them, once the person has said yes. */
+  async askToRebuild(): Promise<void> {
+    const { session } = this;
+    await this.trying(async () => {
+      const { pieces } = await this.away.rebuild(session, true);
+      this.asking.value = { text: rebuilding(pieces), yes: "Run it again", run: () => this.#rebuild(session) };
+    });
+  }
+
+  async #rebuild(session: string): Promise<void> {
+    this.away.dismiss();
+    this.say("The code runs again in the sandbox.");
+    const { ran, error } = await this.away.rebuild(session, false);
+    this.say(error ? `${ran} pieces ran, then one failed: ${error}` : "The variables of the sandbox are there again.");
+  }
+
   /** Those of the notebook's kernel, as of now if it is idle. */
   async lookAtVariables(): Promise<void> {
     const { query } = this.conversation;
@@ -169,4 +189,13 @@ export class Desk {
       if (!(error instanceof ApiError)) throw error;
     }
   }
+}
+
+/** What a person agrees to when code runs again. */
+function rebuilding(pieces: readonly Piece[]): string {
+  const seconds = Math.ceil(pieces.reduce((sum, piece) => sum + piece.seconds, 0));
+  const pieceWords = pieces.length === 1 ? "One piece of code runs" : `${pieces.length} pieces of code run`;
+  const effects = pieces.filter((piece) => piece.effects.length > 0).length;
+  const beside = effects > 0 ? ` ${effects} of them did more than compute, such as writing files.` : "";
+  return `${pieceWords} again in the sandbox; that took about ${seconds} s.${beside}`;
 }

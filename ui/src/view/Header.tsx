@@ -54,7 +54,7 @@ function Title() {
         title={session ? `${title || "Without a title"} (click to rename)` : ""}
         onClick={() => desk.open("rename")}
       >
-        {title || (session ? "Without a title" : "New conversation")}
+        {title || (session?.turns ? "Without a title" : "New conversation")}
       </button>
       {session?.private && <span class="ak-chip ak-private">private</span>}
     </h2>

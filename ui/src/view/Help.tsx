@@ -12,30 +12,30 @@ export function Help() {
     ["@", "Variables, cells and the last error, to go along"],
     ["Escape", "Back to the notebook"],
     ["Escape twice, Ctrl+. or Cmd+.", "Stop what runs"],
-    ["Ctrl+Shift+L or Cmd+Shift+L", "From anywhere to the message"],
+    ["Ctrl+Shift+L or Cmd+Shift+L", "From the notebook to the message"],
     ["A, R", "On a card that asks: allow, refuse"],
   ];
   return (
     <>
       <h3>Keys</h3>
-      <dl class="ak-facts">
+      <dl class="ak-facts ak-keys">
         {keys.map(([key, does]) => (
           <div key={key}>
             <dt>
               <kbd>{key}</kbd>
             </dt>
-            <dd>{does}</dd>
+            <dd class="ak-does">{does}</dd>
           </div>
         ))}
       </dl>
       <h3>Commands</h3>
-      <dl class="ak-facts">
+      <dl class="ak-facts ak-keys">
         {COMMANDS.map(({ name, label, help }) => (
           <div key={name}>
             <dt>
               <kbd>/{name}</kbd>
             </dt>
-            <dd>
+            <dd class="ak-does">
               {label.replace("...", "")}. {help}
             </dd>
           </div>

@@ -2,8 +2,19 @@
 import type { Permission, Where } from "../conversation/composing";
 import { useDesk } from "./desk";
 
-const ASKS: Record<Permission, string> = { auto: "By the rules", ask: "Ask always", deny: "Run nothing" };
-const PLACES: Record<Where, string> = { live: "In the kernel", draft: "On a copy", sandbox: "In the sandbox" };
+/** In a word, and in words. */
+type Words<Value extends string> = Record<Value, [string, string]>;
+
+const ASKS: Words<Permission> = {
+  auto: ["Rules", "What may run: as the rules of the server say"],
+  ask: ["Ask", "What may run: nothing without a question"],
+  deny: ["Deny", "What may run: nothing"],
+};
+const PLACES: Words<Where> = {
+  live: ["Live", "Where code runs: in the notebook's kernel"],
+  draft: ["Copy", "Where code runs: on a copy of the kernel; you keep what you want of it"],
+  sandbox: ["Sandbox", "Where code runs: in the sandbox, which has none of your variables"],
+};
 
 export function Mode() {
   const { composing, conversation } = useDesk();
@@ -33,7 +44,7 @@ export function Mode() {
 
 interface Choosing<Value extends string> {
   label: string;
-  options: Record<Value, string>;
+  options: Words<Value>;
   value: Value;
   choose: (value: Value) => void;
 }
@@ -43,13 +54,13 @@ function Choice<Value extends string>({ label, options, value, choose }: Choosin
     <select
       class="ak-mode"
       aria-label={label}
-      title={label}
+      title={options[value][1]}
       value={value}
       onChange={(event) => choose(event.currentTarget.value as Value)}
     >
-      {Object.entries<string>(options).map(([name, words]) => (
-        <option key={name} value={name}>
-          {words}
+      {Object.entries<[string, string]>(options).map(([name, [word, words]]) => (
+        <option key={name} value={name} title={words}>
+          {word}
         </option>
       ))}
     </select>

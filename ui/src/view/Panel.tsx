@@ -41,15 +41,17 @@ export function Panel(surroundings: Surroundings) {
       <OnDesk.Provider value={desk}>
         <section class="ak-panel" aria-label="Agent" onKeyDown={keys}>
           <Header />
-          <div class="ak-middle" inert={covered}>
-            <States />
-            {empty && <Beginning />}
-            <div class={empty ? "ak-log ak-log-empty" : "ak-log"}>
-              <Turns />
+          <div class="ak-body">
+            <div class="ak-middle" inert={covered}>
+              <States />
+              {empty && <Beginning />}
+              <div class={empty ? "ak-log ak-log-empty" : "ak-log"}>
+                <Turns />
+              </div>
+              <Composer />
             </div>
-            <Composer />
+            {covered && <SheetView />}
           </div>
-          {covered && <SheetView />}
         </section>
       </OnDesk.Provider>
     </Around.Provider>

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { Arrivals, toldBeside } from "./Arrivals";
+import { AwayCard } from "./AwayCard";
 import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";
 import { Missing } from "./Model";
@@ -16,6 +17,7 @@ export function States() {
       <Kernel />
       <Engine />
       <Arrivals />
+      <AwayCard />
       <Notes />
       <Said />
     </div>
@@ -107,7 +109,7 @@ function Asking() {
           {question.yes}
         </button>
         <button type="button" autoFocus onClick={close}>
-          Keep them
+          Leave it
         </button>
       </div>
     </div>

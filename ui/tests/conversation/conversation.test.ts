@@ -7,6 +7,14 @@ import { REGRET_MS, Sessions } from "../../src/conversation/sessions";
 import { vi } from "vitest";
 import { recorded, Replayed } from "./replayed";
 
+const OFFER = {
+  title: "Tiny",
+  licence: "apache-2.0",
+  publisher: "P",
+  source: "hub",
+  download_bytes: 100,
+  disk_bytes: 200,
+};
 const KERNEL = { kernel: "k1", path: "rain.ipynb" };
 
 function opened(server = new Replayed()): { server: Replayed; conversation: Conversation } {
@@ -204,6 +212,60 @@ describe("a message that is written", () => {
     desk.composing.text.value = "/home/me/data.csv has gaps";
     await desk.submit();
     expect(server.bodies.at(-1)).toMatchObject({ prompt: "/home/me/data.csv has gaps" });
+  });
+});
+
+describe("what happened meanwhile", () => {
+  test("is told once to who saw the session before, and to nobody else", async () => {
+    const { server, conversation } = opened();
+    server.meanwhile.turns.push({ turn: "t8", cell: "", state: "failed", reason: "", closed: 9, prompt: "overnight" });
+    const first = new Desk(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await server.settled();
+    expect(first.away.news.value).toBeNull();
+    first.close();
+    const again = opened(server).conversation;
+    const second = new Desk(server, again);
+    await again.bind(KERNEL.kernel, KERNEL.path);
+    await server.settled();
+    expect(second.away.news.value?.turns.map(({ prompt }) => prompt)).toEqual(["overnight"]);
+  });
+
+  test("offers to make lost variables again, and runs nothing before the person has said yes", async () => {
+    const { server, conversation } = opened();
+    const desk = new Desk(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await desk.askToRebuild();
+    expect(desk.asking.value?.text).toContain("2 pieces of code run again");
+    expect(server.rebuilt).toEqual([{ dry_run: true }]);
+    await desk.asking.value?.run();
+    expect(server.rebuilt).toEqual([{ dry_run: true }, { dry_run: false }]);
+    expect(conversation.said.value).toContain("there again");
+  });
+});
+
+describe("a model that is not here", () => {
+  test("is downloaded when the person asks for it, and says how far it is and why it failed", async () => {
+    const { server, conversation } = opened();
+    server.offered = [{ ...OFFER, name: "scripted", state: "missing" }];
+    const { engine } = new Desk(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await server.settled();
+    expect(engine.missing.value?.title).toBe("Tiny");
+    const seen: (number | null)[] = [];
+    engine.pulling.subscribe((pulling) => pulling && seen.push(pulling.fraction));
+    server.pull = [
+      { stage: "download", done: 50, total: 100 },
+      { stage: "failed", error: { code: "pull_failed", message: "The disk is full.", hint: "Make room." } },
+    ];
+    await engine.pull("scripted");
+    expect(seen).toContain(0.5);
+    expect(engine.pulling.value?.failure).toBe("The disk is full. Make room.");
+    server.pull = [{ stage: "done" }];
+    server.offered = [{ ...OFFER, name: "scripted", state: "ready" }];
+    await engine.pull("scripted");
+    expect(engine.pulling.value).toBeNull();
+    expect(engine.missing.value).toBeNull();
   });
 });
 

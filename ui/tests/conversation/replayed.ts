@@ -1,12 +1,15 @@
 /** A server for tests: it keeps one session, answers as the real one does, and plays events that a real turn had. */
 import { signal } from "@preact/signals";
 import { ApiError, type Close, type Connection, type Transport } from "../../src/transport/transport";
-import type { Session, StoredTurn } from "../../src/wire/api";
+import type { Meanwhile, Session, StoredTurn } from "../../src/wire/api";
+import type { ModelOffer, PullLine } from "../../src/wire/engine";
 import type { TurnEvent } from "../../src/wire/events";
 import type { News } from "../../src/wire/socket";
 import record from "./recorded.json";
 
 export const recorded = record as unknown as TurnEvent[];
+
+const MODEL = { model: "scripted", local: true, host: "", state: "ready", context_length: 1000, vision: false };
 
 export class Replayed implements Transport {
   readonly connection = signal<Connection>("online");
@@ -23,6 +26,18 @@ export class Replayed implements Transport {
   turns: StoredTurn[] = [];
   bound = true;
   refuses = false;
+  readonly meanwhile: Meanwhile = {
+    session: "s1",
+    since: 0,
+    turns: [],
+    running: [],
+    approvals: [],
+    lost: { sandbox: "", pieces: 0, kernel: "" },
+    problems: [],
+  };
+  readonly rebuilt: unknown[] = [];
+  offered: ModelOffer[] = [];
+  pull: PullLine[] = [];
   /** Of `POST turns`. */
   readonly bodies: unknown[] = [];
   readonly #asked: string[] = [];
@@ -65,6 +80,11 @@ export class Replayed implements Transport {
       return Promise.reject(new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." }));
     }
     return Promise.resolve(this.#answer(method, path, body) as Answer);
+  }
+
+  lines(_path: string, _body: unknown, listener: (line: unknown) => void): Promise<void> {
+    for (const line of this.pull) listener(line);
+    return Promise.resolve();
   }
 
   bytes(): Promise<Blob> {
@@ -113,12 +133,18 @@ export class Replayed implements Transport {
       return { turn: `sent-${this.bodies.length}`, session: this.session.id, title: "", created: false, stored: false };
     }
     if (route === "binding") {
-      const model = { model: "scripted", local: true, host: "", state: "ready", context_length: 1000, vision: false };
-      return { notebook: "rain.ipynb", session: this.bound ? this.session : null, model, server: {}, notes: [] };
+      const session = this.bound ? this.session : null;
+      return { notebook: "rain.ipynb", session, model: MODEL, server: {}, notes: [] };
     }
     if (route?.endsWith("/turns")) return { turns: this.turns, older: false };
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
-    if (route === "models") return { models: [], engines: [], current: null };
+    if (route === "models") return { models: this.offered, engines: [], current: MODEL };
+    if (route?.endsWith("/meanwhile")) return this.meanwhile;
+    if (route?.endsWith("/rebuild")) {
+      this.rebuilt.push(body);
+      const piece = { code: "x = 1", seconds: 0.4, effects: [] };
+      return { pieces: [piece, piece], ran: 2, status: "success", error: "" };
+    }
     return route?.startsWith("sessions") ? this.session : {};
   }
 }

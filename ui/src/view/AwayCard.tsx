@@ -1,0 +1,41 @@
+/** One card that says what happened meanwhile, with what can be done about it. */
+import { useDesk } from "./desk";
+import { StateCard } from "./States";
+
+export function AwayCard() {
+  const desk = useDesk();
+  const news = desk.away.news.value;
+  if (!news) return null;
+  const { turns, approvals, lost } = news;
+  const failed = turns.filter(({ state }) => state !== "committed").length;
+  return (
+    <StateCard tone="info" close={() => desk.away.dismiss()}>
+      <p>Since you were here last:</p>
+      <ul class="ak-away">
+        {turns.length > 0 && (
+          <li>
+            {turns.length === 1 ? "a turn ended" : `${turns.length} turns ended`}
+            {failed > 0 && `, ${failed} of them without an answer`}:{" "}
+            {turns.map(({ prompt }) => brief(prompt)).join("; ")}
+          </li>
+        )}
+        {approvals.map(({ approval, label, name, target }) => (
+          <li key={approval}>
+            {label || name} waits for your answer{target && `: ${target}`}
+          </li>
+        ))}
+        {lost.kernel && <li>variables of your kernel are gone: {lost.kernel}</li>}
+        {lost.sandbox && lost.pieces > 0 && (
+          <li>
+            variables of the sandbox are gone: {lost.sandbox}{" "}
+            <button type="button" onClick={() => void desk.askToRebuild()}>
+              Rebuild them...
+            </button>
+          </li>
+        )}
+      </ul>
+    </StateCard>
+  );
+}
+
+const brief = (prompt: string): string => (prompt.length > 60 ? `${prompt.slice(0, 57)}...` : prompt);
