@@ -78,3 +78,7 @@ def test_a_cell_is_proposed_another_grows_aside_and_the_open_page_is_the_history
     # instructions; the first turn with its note and its answer; two plain cells around the second turn; the question
     assert messages == 9, messages
     lab.picture("magic-above")
+
+    lab.type_into(4, "%agent freeze --in-place")
+    lab.run(4)
+    expect(lab.cell(4)).to_contain_text("mine.ipynb is open in a page", timeout=SLOW)
