@@ -11,6 +11,7 @@ export class Status extends Widget {
 
   constructor(bar: IStatusBar, show: () => void) {
     super();
+    this.addClass("ak-status-item");
     this.#button.type = "button";
     this.#button.className = "ak-status jp-StatusBar-TextItem";
     this.#button.title = "Show the agent's panel";
