@@ -119,7 +119,7 @@ export class Composing {
       prompt,
       context: [
         ...sides.flatMap(({ side, cells }) => cells.map((cell) => note(side, cell))),
-        ...variables.map(({ name, summary }) => ({ title: `Variable ${name}`, text: summary || name })),
+        ...variables.map(({ name, summary }) => ({ title: `@${name}`, text: summary || name })),
         ...noted.value,
       ],
       media: images.map(({ mime, data }) => ({ mime, data })),
@@ -147,7 +147,7 @@ export class Composing {
     if (selected.length > 1) {
       const cells = selected.slice(0, MAX_CELLS);
       chips.push({ side: "cells", label: `${cells.length} selected cells`, cells });
-    } else if (active?.source.trim()) {
+    } else if (active?.source.trim() && active.id !== failed?.id) {
       chips.push({ side: "cell", label: `cell ${active.index}`, cells: [active] });
     }
     if (failed) chips.push({ side: "error", label: `error of cell ${failed.index}`, cells: [failed] });
@@ -177,11 +177,11 @@ export class Composing {
 }
 
 function note(side: Side, cell: CellView): { title: string; text: string } {
-  const title = side === "error" ? "Last error" : side === "cell" ? "Active cell" : "Selected cell";
+  const what = { cell: "Active cell", cells: "Selected cell", error: "The newest error, of this cell" }[side];
   const output = cell.output ? `\n\nIts output:\n${shortened(cell.output, MAX_OUTPUT)}` : "";
   return {
-    title: `${title}: cell ${cell.index}, ${cell.type}, id ${cell.id}`,
-    text: shortened(cell.source, MAX_SOURCE) + output,
+    title: side === "error" ? `error of cell ${cell.index}` : `cell ${cell.index}`,
+    text: `${what}: ${cell.type}, id ${cell.id}\n${shortened(cell.source, MAX_SOURCE)}${output}`,
   };
 }
 

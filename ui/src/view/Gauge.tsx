@@ -26,7 +26,6 @@ export function Gauge() {
     <span class="ak-gauge-place">
       <button type="button" class="ak-gauge" aria-label={`Context. ${words.join(" ")}`}>
         <span class={part > NEARLY ? "ak-gauge-bar ak-gauge-high" : "ak-gauge-bar"} style={{ "--ak-part": percent }} />
-        <span aria-hidden="true">{window > 0 ? percent : short(tokens)}</span>
       </button>
       <span class="ak-gauge-words" aria-hidden="true">
         {words.map((line) => (
@@ -36,5 +35,3 @@ export function Gauge() {
     </span>
   );
 }
-
-const short = (tokens: number): string => (tokens < 1_000 ? `${tokens}` : `${(tokens / 1_000).toFixed(1)}k`);

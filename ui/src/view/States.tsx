@@ -68,8 +68,10 @@ function Connection() {
 
 function Failure() {
   const { conversation } = useDesk();
+  const { transport } = useSurroundings().host;
   const failure = conversation.failure.value;
-  if (!failure) return null;
+  const known = failure?.status === 0 && transport.connection.value !== "online"; // the card of the connection says it
+  if (!failure || known) return null;
   const { message, hint, request_id: request } = failure.body;
   const dismiss = () => {
     conversation.failure.value = null;
