@@ -55,7 +55,7 @@ function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggl
           {place.noun}
         </span>
       )}{" "}
-      <span class="ak-status">
+      <span class="ak-outcome">
         <span class={call.status === "success" && call.seconds > 0 ? "ak-wordy" : ""}>{statusOf(call)} </span>
         {duration(call.seconds)} {runs && <Elapsed since={call.began} />}
       </span>

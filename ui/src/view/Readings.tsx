@@ -17,7 +17,7 @@ export function Readings({ reading, session }: { reading: Reading; session: stri
       <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
         <Icon name="read" />
         <span class="ak-verb ak-long">{summary(reading)}</span>
-        <span class="ak-status">done</span>
+        <span class="ak-outcome">done</span>
       </button>
       {open.value && (
         <div class="ak-inside">
