@@ -18,7 +18,13 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
   if (film) return <Player film={film} alt={alt} />;
   return (
     <>
-      <button type="button" class="ak-picture-button" title="Enlarge" onClick={() => setLarge(true)}>
+      <button
+        type="button"
+        class="ak-picture-button"
+        title="Enlarge"
+        aria-label={`Enlarge: ${alt}`}
+        onClick={() => setLarge(true)}
+      >
         <img src={address} alt={alt} onError={() => setBroken(true)} />
       </button>
       {large && (

@@ -23,9 +23,14 @@ const MAX_FRAMES = 2_000;
 /** Null where the browser shows such pictures but does not hand out their frames. */
 export async function filmOf(blob: Blob, mime: string): Promise<Film | null> {
   if (typeof ImageDecoder === "undefined" || !(await ImageDecoder.isTypeSupported(mime))) return null;
-  const decoder = new ImageDecoder({ type: mime, data: await blob.arrayBuffer() });
+  const decoder = new ImageDecoder({ type: mime, data: await blob.arrayBuffer(), preferAnimation: true });
+  await decoder.tracks.ready;
   await decoder.completed;
   const count = decoder.tracks.selectedTrack?.frameCount ?? 1;
+  if (count < 2) {
+    decoder.close();
+    return null;
+  }
   return {
     count: Math.min(count, MAX_FRAMES),
     async frame(frameIndex) {
