@@ -251,9 +251,9 @@ def test_panel_opens_a_session_of_500_turns_like_one_of_a_few(tmp_path: Path) ->
             times: dict[str, list[float]] = {"long": [], "short": [], "single": []}
             for _ in range(6):
                 for session, found in times.items():
-                    panel.get_by_role("button", name="More").first.click()
-                    lab.page.get_by_role("menuitem", name="Conversations").click()
-                    expect(lab.page.locator(".ak-session-title", has_text=session)).to_be_visible(timeout=30_000)
+                    panel.get_by_role("button", name="Menu").click()
+                    lab.page.get_by_role("menuitem", name="All conversations").click()
+                    expect(lab.page.get_by_text(session, exact=True).first).to_be_visible(timeout=30_000)
                     found.append(lab.page.evaluate(OPENED, [session, 1]))
             drawn = {name: median(found[1:]) for name, found in times.items()}
             print(f"\nms from the click to the last turn in sight, medians of 5: {drawn}")
@@ -275,7 +275,6 @@ START = """async () => {
 def test_panel_costs_the_start_of_lab_little(tmp_path: Path) -> None:
     path = chromium()
     assert path is not None
-    off = "--LabApp.disabled_extensions=agent-kernel"
     servers = {
         "with": AgentServer(tmp_path / "with", [], options=LAB, lab=True),
         "without": AgentServer(tmp_path / "without", [], options=LAB, lab=True),
@@ -283,7 +282,6 @@ def test_panel_costs_the_start_of_lab_little(tmp_path: Path) -> None:
     config = tmp_path / "without" / "config" / "labconfig"
     config.mkdir(parents=True)
     (config / "page_config.json").write_text('{"disabledExtensions": {"agent-kernel": true}}')
-    assert off
     try:
         times: dict[str, list[float]] = {"with": [], "without": []}
         for server in servers.values():

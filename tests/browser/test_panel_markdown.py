@@ -1,0 +1,134 @@
+"""Answers and media as a person sees them in the panel, and what they do with a block of code. Screenshots are kept in
+build/screenshots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.lab import Lab, use_dark_theme, write_notebook
+from tests.server import AgentServer
+
+pytestmark = pytest.mark.browser
+
+TEXT = """# Rain in May
+
+It rained **more** than in `2023`: the mean is $\\mu = \\frac{1}{n}\\sum_i x_i$, see [the data](https://example.org/rain).
+
+| month | mm | share |
+|---|--:|:-:|
+| May | 61 | 0.75 |
+| June | 20 | 0.25 |
+
+```python
+import numpy as np
+
+def mean(values):  # of what is there
+    return np.nanmean(values) + 0.0
+```
+
+1. first *this*
+2. then that
+
+$$
+\\int_0^1 e^{-x^2} \\, dx = \\frac{\\sqrt{\\pi}}{2} \\operatorname{erf}(1)
+$$
+
+> Nothing was left out.
+"""
+DRAWN = """
+import io
+import pandas as pd
+from PIL import Image
+frames = [Image.new("RGB", (160, 90), (40 * n, 120, 200)) for n in range(5)]
+class Film:
+    def _repr_png_(self):
+        buffer = io.BytesIO()
+        frames[0].save(buffer, "PNG", save_all=True, append_images=frames[1:], duration=100, loop=0)
+        return buffer.getvalue()
+display(Film())
+display(frames[2])
+pd.DataFrame({"month": ["May", "June"], "mm": [61.5, 20.25]})
+"""
+SCRIPT: list[dict[str, Any]] = [
+    {"when": "tell", "text": TEXT, "deltas": 80, "delay": 0.02},
+    {"when": "draw", "calls": [{"name": "python", "arguments": {"code": DRAWN}}]},
+    {"when": "draw", "text": "There it is."},
+    {"when": "Run this code", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]},
+    {"text": "ok", "loop": True},
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[AgentServer]:
+    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
+    if "dark" in tmp_path.name:
+        use_dark_theme(server)
+    asyncio.run(server.start())
+    write_notebook(server.root, "rain.ipynb", ["df = 1"])
+    yield server
+    server.sweep()
+
+
+def test_an_answer_is_read_and_its_code_goes_into_the_notebook(lab: Lab) -> None:
+    lab.open("rain.ipynb")
+    lab.page.get_by_role("tab", name="Agent").click()
+    panel = lab.page.get_by_role("region", name="Agent", exact=True)
+    box = panel.get_by_label("Message to the agent")
+    box.fill("tell me")
+    box.press("Enter")
+    expect(panel.locator(".ak-markdown pre code")).to_contain_text("import numpy", timeout=30_000)
+    expect(panel.locator(".ak-turn")).to_have_attribute("data-state", "committed", timeout=30_000)
+    expect(panel.locator(".ak-markdown math")).to_have_count(2)
+    expect(panel.locator(".hljs-keyword").first).to_have_text("import")
+    expect(panel.locator(".ak-markdown table td.ak-right").first).to_have_text("61")
+    panel.locator(".ak-markdown h3").scroll_into_view_if_needed()
+    lab.picture("panel-markdown")
+    block = panel.get_by_role("group", name="Code, python")
+    block.get_by_role("button", name="Insert below the active cell").focus()
+    lab.page.keyboard.press("Enter")
+    expect(lab.page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(2, timeout=10_000)
+    expect(lab.cell(1).locator(".cm-content")).to_contain_text("np.nanmean")
+    lab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    block.get_by_role("button", name="Copy").click()
+    expect(block.get_by_role("status")).to_have_text("Copied")
+    assert "def mean(values):" in lab.page.evaluate("navigator.clipboard.readText()")
+    block.get_by_role("button", name="Ask to run it in the sandbox").click()
+    expect(panel.locator(".ak-turn").last).to_have_attribute("data-state", "committed", timeout=60_000)
+    expect(panel.locator(".ak-call")).to_contain_text("sandbox")
+
+
+def test_media_in_the_dark_and_where_there_is_little_room(server: AgentServer, lab: Lab) -> None:
+    lab.page.set_viewport_size({"width": 700, "height": 1000})
+    lab.open("rain.ipynb")
+    lab.page.get_by_role("tab", name="Agent").click()
+    panel = lab.page.get_by_role("region", name="Agent", exact=True)
+    box = panel.get_by_label("Message to the agent")
+    box.fill("draw it")
+    panel.get_by_label("Where code runs").select_option("sandbox")
+    box.press("Enter")
+    expect(panel.locator(".ak-turn")).to_have_attribute("data-state", "committed", timeout=90_000)
+    media = panel.locator(".ak-media")
+    expect(media).to_have_count(3, timeout=30_000)
+    expect(media.locator("table caption")).to_have_text("2 rows, 2 columns", timeout=30_000)
+    player = media.get_by_role("group", name="Film")
+    player.get_by_role("button", name="Next frame").click()
+    expect(player.get_by_role("button", name="Play")).to_be_visible()
+    lab.picture("panel-media-dark-narrow")
+    media.get_by_role("button", name="Enlarge").click()
+    expect(lab.page.get_by_role("dialog")).to_be_visible()
+    lab.picture("panel-media-enlarged")
+    lab.page.keyboard.press("Escape")
+    expect(lab.page.get_by_role("dialog")).to_have_count(0)
+    with lab.page.expect_download() as saved:
+        media.first.get_by_role("button", name="Save as a file").click()
+    assert saved.value.suggested_filename.endswith(".png")
+    box.fill("tell me")
+    box.press("Enter")
+    expect(panel.locator(".ak-turn").last).to_have_attribute("data-state", "committed", timeout=60_000)
+    lab.picture("panel-markdown-dark-narrow")
