@@ -80,7 +80,6 @@ def test_what_came_along_is_shown_and_brought_in_and_numbers_lead_to_their_line(
     lab.page.reload()
     again = open_panel(lab)
     expect(again.locator(".ak-number-open")).to_have_count(1, timeout=SLOW_MS)
-    expect(again.locator(".ak-saved")).to_contain_text("Saved in rain.agent.json", timeout=SLOW_MS)
+    expect(again.locator(".ak-saved")).to_contain_text("in rain.agent.json", timeout=SLOW_MS)
     assert lab.page.title() != "pwned"
-    again.evaluate("node => { node.style.width = '280px'; }")
-    lab.picture("numbers-narrow")
+    lab.picture("numbers-reopened")

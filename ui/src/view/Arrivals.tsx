@@ -164,13 +164,19 @@ function Saved({ beside }: { beside: Beside }) {
   if (beside.kind !== "own" || beside.saved === null) return null;
   return (
     <p class="ak-saved ak-quiet" title={`${beside.name}, ${bytes(beside.size)}`}>
-      Saved in {beside.name} at {moment(beside.saved)}
+      Saved {moment(beside.saved)} in {beside.name}
     </p>
   );
 }
 
-const moment = (seconds: number): string =>
-  new Date(seconds * 1_000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+/** Of today only the time. */
+function moment(seconds: number): string {
+  const when = new Date(seconds * 1_000);
+  const today = when.toDateString() === new Date().toDateString();
+  return today
+    ? when.toLocaleTimeString(undefined, { timeStyle: "short" })
+    : when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
 
 const counted = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
 

@@ -131,7 +131,7 @@ test("Not now stays until the page is closed", async () => {
 
 test("a conversation of one's own says when it was saved, or why it was not", async () => {
   await show(fresh({ kind: "own", arrival: null }));
-  expect(place.querySelector(".ak-saved")?.textContent).toMatch(/^Saved in work\.agent\.json at /);
+  expect(place.querySelector(".ak-saved")?.textContent).toMatch(/^Saved .*2023.* in work\.agent\.json$/);
   render(null, place);
   await show(fresh({ kind: "own", arrival: null, problem: "The disk is full." }));
   expect(place.querySelector("[role=status]")?.textContent).toBe("The disk is full.");
