@@ -1,4 +1,5 @@
-"""The chat panel in real JupyterLab. Screenshots are kept in build/screenshots."""
+"""The chat panel in real JupyterLab: asking, stopping, leaving and coming back. Screenshots are kept in
+build/screenshots."""
 
 from __future__ import annotations
 
@@ -8,17 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, write_notebook
-from tests.server import AgentServer
+from tests.browser.lab import SLOW_MS, Lab, write_notebook
+from tests.browser.panel import ask, ended, open_panel, shown_panel
+from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
 
+WORDS = 300
+CODE = {"name": "python", "arguments": {"code": "print(6 * 7)"}}
 SCRIPT: list[dict[str, Any]] = [
-    {"when": "a long story", "text": "word " * 400, "deltas": 400, "delay": 0.02},
-    {"when": "add them", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]},
+    {"when": "a long story", "text": "".join(f"w{n} " for n in range(WORDS)), "deltas": WORDS, "delay": 0.02},
+    {"when": "add them", "calls": [CODE]},
     {"when": "add them", "text": "It is **42**."},
+    {"when": "never", "calls": [CODE]},
+    {"when": "never", "text": "Then not."},
+    *({"when": f"question {n} ", "text": f"Answer number {n}."} for n in range(200)),
     {"text": "ok", "loop": True},
 ]
 
@@ -32,26 +39,97 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
     server.sweep()
 
 
-def test_a_person_asks_approves_and_reads_the_answer(lab: Lab) -> None:
-    lab.open("rain.ipynb")
-    lab.page.get_by_role("tab", name="Agent").click()
-    panel = lab.page.get_by_role("region", name="Agent")
-    panel.get_by_label("Message to the agent").fill("add them")
-    panel.get_by_label("Message to the agent").press("Enter")
-    panel.get_by_role("button", name="Once").click(timeout=30_000)
-    expect(panel.get_by_role("log")).to_contain_text("It is **42**.", timeout=30_000)
-    lab.picture("panel-answers")
+def words(turn: Locator) -> list[str]:
+    """Of the long story, those that are shown."""
+    return [word for word in turn.locator(".ak-markdown").last.inner_text().split() if word.startswith("w")]
 
 
-def test_stop_freezes_the_text(lab: Lab) -> None:
-    lab.open("rain.ipynb")
-    lab.page.get_by_role("tab", name="Agent").click()
-    panel = lab.page.get_by_role("region", name="Agent")
-    panel.get_by_label("Message to the agent").fill("a long story")
-    panel.get_by_label("Message to the agent").press("Enter")
-    expect(panel.get_by_role("log")).to_contain_text("word word", timeout=30_000)
-    panel.get_by_role("button", name="Stop").click()
-    expect(panel.locator(".ak-turn")).to_have_attribute("data-state", "cancelled", timeout=10_000)
-    said = panel.get_by_role("log").inner_text()
+def test_a_person_asks_approves_denies_and_stops(lab: Lab) -> None:
+    panel = open_panel(lab)
+    turn = ask(panel, "add them")
+    panel.get_by_role("button", name="Once", exact=True).click(timeout=SLOW_MS)
+    ended(turn)
+    expect(turn).to_contain_text("It is 42.")
+
+    denied = ask(panel, "never")
+    panel.get_by_role("button", name="Deny", exact=True).click(timeout=SLOW_MS)
+    ended(denied)
+    expect(denied).to_contain_text("Denied.")
+    expect(denied).to_contain_text("Then not.")
+
+    stopped = ask(panel, "a long story")
+    expect(stopped).to_contain_text("w9 ", timeout=SLOW_MS)
+    panel.get_by_role("button", name="Stop", exact=True).click()
+    ended(stopped, "cancelled")
+    kept = words(stopped)
+    assert 9 < len(kept) < WORDS
     lab.page.wait_for_timeout(700)
-    assert panel.get_by_role("log").inner_text() == said
+    assert words(stopped) == kept
+    lab.picture("panel-stopped")
+
+
+def test_a_reload_another_window_and_a_kernel_restart_lose_nothing(lab: Lab, server: AgentServer) -> None:
+    panel = open_panel(lab)
+    turn = ask(panel, "a long story")
+    expect(turn).to_contain_text("w9 ", timeout=SLOW_MS)
+    lab.page.reload()
+    lab.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
+    panel = shown_panel(lab.page)
+    turn = panel.locator(".ak-turn").last
+    expect(turn).to_contain_text("w9 ", timeout=SLOW_MS)
+
+    other = lab.page.context.new_page()
+    other.goto(f"{server.url}lab/tree/rain.ipynb?token={TOKEN}")
+    other.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
+    there = shown_panel(other).locator(".ak-turn").last
+    for each in (turn, there):
+        ended(each)
+        assert words(each) == [f"w{n}" for n in range(WORDS)], "every word once and in order, in both"
+    asked = ask(shown_panel(other), "add them")
+    expect(panel.get_by_role("button", name="Once", exact=True)).to_be_visible(timeout=SLOW_MS)
+    panel.get_by_role("button", name="Once", exact=True).click()
+    ended(asked)
+    expect(shown_panel(other).get_by_role("button", name="Once", exact=True)).to_have_count(0)
+    other.close()
+
+    with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
+        (kernel,) = client.get("api/kernels").json()
+        client.post(f"api/kernels/{kernel['id']}/restart").raise_for_status()
+    lab.wait_idle()
+    expect(panel.locator(".ak-turn")).to_have_count(2)
+    again = ask(panel, "hello")
+    ended(again)
+    lab.picture("panel-after-restart")
+
+
+def test_a_turn_goes_on_while_nobody_looks_and_an_old_conversation_opens_at_its_end(
+    lab: Lab, server: AgentServer
+) -> None:
+    panel = open_panel(lab)
+    turn = ask(panel, "a long story")
+    expect(turn).to_contain_text("w9 ", timeout=SLOW_MS)
+    lab.page.goto("about:blank")
+    talk(server, 200)
+    panel = open_panel(lab)
+    expect(panel).to_contain_text("Answer number 199.", timeout=SLOW_MS)
+    assert panel.locator(".ak-turn").count() < 60, "what is far away is not loaded yet"
+    log = panel.get_by_role("log")
+    for _ in range(30):
+        if "w299" in log.inner_text():
+            break
+        log.evaluate("log => log.scrollTo(0, 0)")
+        lab.page.wait_for_timeout(150)
+    first = panel.locator(".ak-turn").first
+    assert words(first) == [f"w{n}" for n in range(WORDS)], "it was finished without anybody, and is read to the end"
+    lab.picture("panel-200-turns")
+
+
+def talk(server: AgentServer, turns: int) -> None:
+    """As another client of the same notebook, behind the turn that runs."""
+    with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
+        (kernel,) = client.get("api/kernels").json()
+        for n in range(turns):
+            body = {"prompt": f"question {n} ", "kernel": kernel["id"], "where": "sandbox"}
+            reply = client.post("agent/v1/turns", json=body)
+            reply.raise_for_status()
+            client.get(f"agent/v1/turns/{reply.json()['turn']}/events").raise_for_status()  # to its last

@@ -1,0 +1,39 @@
+"""The chat panel in Lab's side bar, as a person uses it."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.lab import SLOW_MS, Lab
+
+
+def open_panel(lab: Lab, notebook: str = "rain.ipynb") -> Locator:
+    lab.open(notebook)
+    return shown_panel(lab.page)
+
+
+def shown_panel(page: Page) -> Locator:
+    """Of a page that has a notebook open."""
+    panel = page.locator(".agent-kernel-side").get_by_role("region", name="Agent", exact=True)
+    tab = page.get_by_role("tab", name="Agent", exact=True)
+    tab.wait_for(timeout=SLOW_MS)
+    page.wait_for_timeout(500)  # a layout that is restored opens the side bar a moment later
+    if tab.get_attribute("aria-selected") != "true":
+        tab.click()
+    expect(panel).to_be_visible(timeout=SLOW_MS)
+    return panel
+
+
+def ask(panel: Locator, words: str) -> Locator:
+    """The turn that answers."""
+    turns = panel.locator(".ak-turn")
+    before = turns.count()
+    field = panel.get_by_label("Message to the agent")
+    field.fill(words)
+    field.press("Enter")
+    expect(turns).to_have_count(before + 1, timeout=SLOW_MS)
+    return turns.last
+
+
+def ended(turn: Locator, state: str = "committed") -> None:
+    expect(turn).to_have_attribute("data-state", state, timeout=SLOW_MS)
