@@ -2,34 +2,38 @@
 
 export type Look = "picture" | "svg" | "table" | "html" | "chart" | "json" | "markdown" | "text" | "unknown";
 
-const PICTURES: Record<string, string> = {
-  "image/png": "png",
-  "image/jpeg": "jpg",
-  "image/gif": "gif",
-  "image/webp": "webp",
-};
-const OTHERS: Record<string, [Look, string]> = {
-  "image/svg+xml": ["svg", "svg"],
-  "application/vnd.agent-kernel.table+json": ["table", "json"],
-  "text/html": ["html", "html"],
-  "application/vnd.plotly.v1+json": ["chart", "json"],
-  "application/json": ["json", "json"],
-  "application/geo+json": ["json", "geojson"],
-  "text/markdown": ["markdown", "md"],
-  "text/plain": ["text", "txt"],
-  "text/csv": ["text", "csv"],
-  "text/latex": ["text", "tex"],
-};
+const PICTURES = new Map(
+  Object.entries({
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+  }),
+);
+const OTHERS = new Map(
+  Object.entries<[Look, string]>({
+    "image/svg+xml": ["svg", "svg"],
+    "application/vnd.agent-kernel.table+json": ["table", "json"],
+    "text/html": ["html", "html"],
+    "application/vnd.plotly.v1+json": ["chart", "json"],
+    "application/json": ["json", "json"],
+    "application/geo+json": ["json", "geojson"],
+    "text/markdown": ["markdown", "md"],
+    "text/plain": ["text", "txt"],
+    "text/csv": ["text", "csv"],
+    "text/latex": ["text", "tex"],
+  }),
+);
 const VEGA = /^application\/vnd\.vega(?:lite)?\.v\d+\+json$/;
 
 export function lookOf(mime: string): Look {
-  if (Object.hasOwn(PICTURES, mime)) return "picture";
+  if (PICTURES.has(mime)) return "picture";
   if (VEGA.test(mime)) return "chart";
-  return Object.hasOwn(OTHERS, mime) ? (OTHERS[mime]?.[0] ?? "unknown") : "unknown";
+  return OTHERS.get(mime)?.[0] ?? "unknown";
 }
 
 export function fileName(mime: string, hash: string): string {
-  const suffix = PICTURES[mime] ?? (VEGA.test(mime) ? "json" : (OTHERS[mime]?.[1] ?? "bin"));
+  const suffix = PICTURES.get(mime) ?? (VEGA.test(mime) ? "json" : (OTHERS.get(mime)?.[1] ?? "bin"));
   return `${lookOf(mime)}-${hash.slice(0, 8) || "new"}.${suffix}`;
 }
 
