@@ -43,7 +43,13 @@ class Running:
     @property
     def record(self) -> dict[str, Any]:
         """What is known of the turn at its end."""
-        known = {"tools": list(self.tools), **self.calls.record, **self.changes.record, **self.asides.record}
+        known = {
+            "tools": list(self.tools),
+            "share": round(self.share, 4),
+            **self.calls.record,
+            **self.changes.record,
+            **self.asides.record,
+        }
         return known | kept.record(self.numbers)
 
     def emit(self, body: Body) -> None:
