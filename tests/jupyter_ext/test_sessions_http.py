@@ -47,6 +47,9 @@ async def test_older_turns_are_summarised_on_demand_and_the_summary_is_taken_bac
         assert (await client.get("agent/v1/sessions/long/compact")).json()["summaries"] == [made]
         usage = (await client.get("agent/v1/sessions/long/usage")).json()
         assert (usage["total"]["turns"], usage["total"]["summaries"]) == (4, 1)
+        assert 0 < usage["context"]["tokens"] < usage["context"]["window"] == 32_768
+        named = (await client.get("agent/v1/sessions")).json()["sessions"]
+        assert [(one["id"], one["notebooks"]) for one in named] == [("long", [])]
         assert (await client.delete("agent/v1/sessions/long/compact")).json()["summary"] == made
         assert (await client.delete("agent/v1/sessions/long/compact")).json() == {"summary": None}
         assert len((await client.get("agent/v1/sessions/long/items")).json()["items"]) == 8
