@@ -24,13 +24,17 @@ def shown_panel(page: Page) -> Locator:
     return panel
 
 
+def say(panel: Locator, words: str) -> None:
+    field = panel.get_by_label("Message to the agent")
+    field.fill(words)
+    field.press("Enter")
+
+
 def ask(panel: Locator, words: str) -> Locator:
     """The turn that answers."""
     turns = panel.locator(".ak-turn")
     before = turns.count()
-    field = panel.get_by_label("Message to the agent")
-    field.fill(words)
-    field.press("Enter")
+    say(panel, words)
     expect(turns).to_have_count(before + 1, timeout=SLOW_MS)
     return turns.last
 

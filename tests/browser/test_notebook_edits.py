@@ -12,6 +12,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab, use_dark_theme, write_notebook
+from tests.browser.panel import ask as ask_panel
+from tests.browser.panel import ended
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -66,20 +68,11 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentServ
 
 
 def ask(lab: Lab, prompt: str) -> Locator:
-    """The turn that answers."""
-    panel = lab.page.get_by_role("region", name="Agent")
+    """The turn that answers, in a side bar that is opened for the first."""
+    panel = lab.page.get_by_role("region", name="Agent", exact=True)
     if not panel.is_visible():
-        lab.page.get_by_role("tab", name="Agent").click()
-    turns = panel.locator(".ak-turn")
-    before = turns.count()
-    panel.get_by_label("Message to the agent").fill(prompt)
-    panel.get_by_label("Message to the agent").press("Enter")
-    expect(turns).to_have_count(before + 1, timeout=SLOW)
-    return turns.last
-
-
-def ended(turn: Locator) -> None:
-    expect(turn).to_have_attribute("data-state", "committed", timeout=SLOW)
+        lab.page.get_by_role("tab", name="Agent", exact=True).click()
+    return ask_panel(panel, prompt)
 
 
 def sources(lab: Lab) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.lab import Lab, write_notebook
+from tests.browser.panel import say
 from tests.server import LABEXTENSIONS, TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -45,11 +46,6 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
     server.sweep()
 
 
-def ask(panel: Locator, prompt: str) -> None:
-    panel.get_by_label("Message to the agent").fill(prompt)
-    panel.get_by_label("Message to the agent").press("Enter")
-
-
 def side(page: Page) -> Locator:
     return page.locator(".agent-kernel-side").get_by_role("region", name="Agent", exact=True)
 
@@ -60,18 +56,18 @@ def test_a_panel_in_a_cell_talks_while_the_kernel_is_busy_or_by_way_of_the_kerne
     lab.open("hosts.ipynb")
     lab.run(1)
     panel = lab.cell(1).get_by_role("region", name="Agent", exact=True)
-    ask(panel, "by the server")
+    say(panel, "by the server")
     expect(panel.get_by_role("log")).to_contain_text("Said by way of the server.", timeout=30_000)
 
     lab.run(2)
     through_kernel = lab.cell(2).get_by_role("region", name="Agent", exact=True)
     expect(through_kernel.get_by_role("log")).to_contain_text("Said by way of the server.", timeout=30_000)
-    ask(through_kernel, "by the kernel")
+    say(through_kernel, "by the kernel")
     expect(through_kernel.get_by_role("log")).to_contain_text("Said by way of the kernel.", timeout=30_000)
     expect(panel.get_by_role("log")).to_contain_text("Said by way of the kernel.", timeout=30_000)
     lab.picture("panel-in-a-cell")
 
-    ask(through_kernel, "a long story")
+    say(through_kernel, "a long story")
     expect(through_kernel.get_by_role("log")).to_contain_text("word word", timeout=30_000)
     lab.run(3, wait=False)
     lab.page.wait_for_timeout(500)
@@ -100,7 +96,7 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     lab.run(3, wait=False)
     page.keyboard.press("Control+Shift+L")
     expect(side(page).get_by_label("Message to the agent")).to_be_focused()
-    ask(side(page), "a long story")
+    say(side(page), "a long story")
     expect(log).to_contain_text("word word", timeout=30_000)
     status = page.locator(".ak-status")
     expect(status).to_have_text("Agent: working")
@@ -137,7 +133,7 @@ def test_notebook_7_has_the_panel_too_and_it_says_what_a_server_lacks(lab: Lab, 
     lab.picture("notebook-7-without-the-server-extension")
     page.unroute("**/agent/v1/health*", lacking)
     page.get_by_role("button", name="Look again").click()
-    ask(side(page), "in Notebook 7")
+    say(side(page), "in Notebook 7")
     expect(side(page).get_by_role("log")).to_contain_text("Here as well.", timeout=30_000)
     expect(side(page)).to_contain_text("hosts.ipynb")
     lab.picture("notebook-7-panel")

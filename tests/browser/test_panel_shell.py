@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Route, WebSocketRoute, expect
+from playwright.sync_api import FilePayload, Route, WebSocketRoute, expect
 
 from tests.browser.lab import Lab, browser, use_dark_theme, write_notebook
+from tests.browser.panel import open_panel, say
 from tests.conftest import chromium
 from tests.server import TOKEN, AgentServer
 
@@ -37,12 +38,6 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
     write_notebook(server.root, "rain.ipynb", ["rain = [1, 2, 3]", "rain[7]"])
     yield server
     server.sweep()
-
-
-def opened(lab: Lab, notebook: str = "rain.ipynb") -> Locator:
-    lab.open(notebook)
-    lab.page.get_by_role("tab", name="Agent").click()
-    return lab.page.get_by_role("region", name="Agent")
 
 
 class Wire:
@@ -78,12 +73,6 @@ class Wire:
         self._cut = False
 
 
-def said(panel: Locator, text: str) -> None:
-    field = panel.get_by_label("Message to the agent")
-    field.fill(text)
-    field.press("Enter")
-
-
 def narrow(lab: Lab, width: int = 280) -> None:
     """The side bar as wide as that, as if its edge had been pulled."""
     edge = lab.page.locator("#jp-right-stack").bounding_box()
@@ -97,7 +86,7 @@ def narrow(lab: Lab, width: int = 280) -> None:
 
 
 def test_a_message_is_composed_queued_and_lost_by_nothing(lab: Lab) -> None:
-    panel = opened(lab)
+    panel = open_panel(lab)
     lab.run(0)
     lab.run(1)
     expect(panel.get_by_text("Ask about this notebook")).to_be_visible()
@@ -110,8 +99,8 @@ def test_a_message_is_composed_queued_and_lost_by_nothing(lab: Lab) -> None:
     expect(field).to_have_value("mean of rain ")
     panel.get_by_label("Files to send along").set_input_files(
         [
-            {"name": "dot.png", "mimeType": "image/png", "buffer": PNG},
-            {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"wet"},
+            FilePayload(name="dot.png", mimeType="image/png", buffer=PNG),
+            FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"wet"),
         ]
     )
     along = panel.get_by_role("list", name="Goes along")
@@ -122,12 +111,12 @@ def test_a_message_is_composed_queued_and_lost_by_nothing(lab: Lab) -> None:
     lab.picture("shell-composer-dark")
     along.get_by_role("button", name="Leave out dot.png").click()
     expect(along).not_to_contain_text("dot.png")
-    panel = opened(lab)
+    panel = open_panel(lab)
     expect(field).to_have_value("mean of rain ", timeout=SLOW)
 
-    said(panel, "a long story")
+    say(panel, "a long story")
     expect(panel.get_by_role("log")).to_contain_text("word word", timeout=SLOW)
-    said(panel, "and then")
+    say(panel, "and then")
     waiting = panel.get_by_role("list", name="Waiting messages")
     expect(waiting).to_contain_text("and then")
     narrow(lab)
@@ -153,14 +142,14 @@ def test_a_message_is_composed_queued_and_lost_by_nothing(lab: Lab) -> None:
 
 def test_conversations_are_found_renamed_and_opened_and_nothing_is_lost_offline(lab: Lab) -> None:
     wire = Wire(lab)
-    panel = opened(lab)
-    said(panel, "how much rain")
+    panel = open_panel(lab)
+    say(panel, "how much rain")
     expect(panel.get_by_role("log")).to_contain_text("An answer.", timeout=SLOW)
     panel.get_by_role("button", name="rain", exact=True).click()
     panel.get_by_label("Title of the conversation").fill("Wet days")
     panel.get_by_label("Title of the conversation").press("Enter")
     expect(panel.get_by_role("button", name="Wet days")).to_be_visible()
-    said(panel, "/new")
+    say(panel, "/new")
     expect(panel.get_by_text("Ask about this notebook")).to_be_visible(timeout=SLOW)
     panel.get_by_role("button", name="Menu").click()
     lab.picture("shell-menu-dark")
@@ -182,7 +171,7 @@ def test_conversations_are_found_renamed_and_opened_and_nothing_is_lost_offline(
 
     wire.cut()
     expect(panel.get_by_text("What you type here stays")).to_be_visible(timeout=SLOW)
-    said(panel, "typed while it was away")
+    say(panel, "typed while it was away")
     expect(panel.get_by_label("Message to the agent")).to_have_value("typed while it was away")
     lab.picture("shell-offline-dark")
     wire.mend()
@@ -207,8 +196,8 @@ def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
     write_notebook(server.root, "rain.ipynb", ["rain = [1, 2, 3]"])
     try:
         with browser(path, server.url, TOKEN) as lab:
-            panel = opened(lab)
-            said(panel, "hello")
+            panel = open_panel(lab)
+            say(panel, "hello")
             expect(panel.get_by_role("log")).to_contain_text("An answer.", timeout=SLOW)
             shut_down_kernel(lab)
             expect(panel.get_by_text("This notebook has no kernel")).to_be_visible(timeout=SLOW)
@@ -216,17 +205,17 @@ def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
             lab.picture("shell-no-kernel-light")
             panel.get_by_role("button", name="Start a kernel").click()
             expect(panel.locator(".ak-kernel")).to_contain_text("live", timeout=SLOW)
-            said(panel, "/model")
+            say(panel, "/model")
             sheet = panel.get_by_role("dialog", name="Model")
             expect(sheet.get_by_role("button", name="Download").first).to_be_visible(timeout=SLOW)
             lab.picture("shell-model-light")
             panel.get_by_role("button", name="Back to the conversation").click()
             in_thread(lambda: choose(server, "tiny"))
-            opened(lab)
+            open_panel(lab)
             expect(panel.get_by_text("is not on this machine")).to_be_visible(timeout=SLOW)
             narrow(lab)
             lab.picture("shell-model-missing-narrow-light")
-            said(panel, "/settings")
+            say(panel, "/settings")
             expect(panel.get_by_role("dialog", name="What may run")).to_contain_text("python.live", timeout=SLOW)
             lab.picture("shell-settings-narrow-light")
     finally:

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab, write_notebook
+from tests.browser.panel import open_panel, say
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -43,17 +44,6 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
     server.sweep()
 
 
-def opened(lab: Lab) -> Locator:
-    lab.open("rain.ipynb")
-    lab.page.get_by_role("tab", name="Agent").click()
-    return lab.page.get_by_role("region", name="Agent")
-
-
-def ask(panel: Locator, words: str) -> None:
-    panel.get_by_label("Message to the agent").fill(words)
-    panel.get_by_label("Message to the agent").press("Enter")
-
-
 def pictures(lab: Lab, name: str) -> None:
     """In each theme; Lab's side bar is 250 pixels wide at first."""
     for short, theme in THEMES.items():
@@ -70,8 +60,8 @@ def is_at_end(panel: Locator) -> bool:
 
 
 def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
-    panel = opened(lab)
-    ask(panel, "add them")
+    panel = open_panel(lab)
+    say(panel, "add them")
     card = panel.get_by_role("group", name="Run in your kernel?")
     expect(card).to_contain_text("rain.ipynb", timeout=30_000)
     expect(card).to_contain_text("total = 6 * 7")
@@ -97,7 +87,7 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     expect(turn).to_contain_text("no rain", timeout=30_000)
     turn.get_by_role("button", name="Edit").click()
     expect(panel.get_by_label("Message to the agent")).to_have_value("add them")
-    ask(panel, "subtract them")
+    say(panel, "subtract them")
     expect(turn).to_contain_text("It is zero.", timeout=30_000)
     expect(turn.get_by_role("group", name="Version 3 of 3")).to_be_visible()
     lab.page.reload()
@@ -107,8 +97,8 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
 
 
 def test_a_long_answer_stays_where_the_person_reads(lab: Lab) -> None:
-    panel = opened(lab)
-    ask(panel, "a long story")
+    panel = open_panel(lab)
+    say(panel, "a long story")
     log = panel.get_by_role("log")
     below = panel.get_by_role("button", name="New below")
     expect(log).to_contain_text("word word", timeout=30_000)
@@ -149,7 +139,7 @@ def test_a_session_of_many_turns_opens_at_its_end_and_shows_earlier_ones_in_thei
     lab: Lab, server: AgentServer
 ) -> None:
     talked(server, 60)
-    panel = opened(lab)
+    panel = open_panel(lab)
     turns = panel.locator(".ak-turn")
     expect(turns.last).to_contain_text("ask 59", timeout=30_000)
     expect(turns).to_have_count(20)

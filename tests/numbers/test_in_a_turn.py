@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent_kernel.agent import Agent
@@ -11,7 +13,7 @@ from agent_kernel.sessions.memory import MemoryStore
 from jupyter_ext.archive import bodies
 from tests.turns import KEY, Recorder, agent, python
 
-CALLS = [{"calls": [python("mean")]}, {"text": "It is 41.3, up 7%."}]
+CALLS: list[dict[str, Any]] = [{"calls": [python("mean")]}, {"text": "It is 41.3, up 7%."}]
 
 
 def mean(code: str) -> str:

@@ -85,7 +85,9 @@ PAYLOADS = (
     f"<noscript><p title=\"</noscript><img src=x onerror='{RUN}'>\">",
     f"<textarea></textarea><img src=x onerror=\"{RUN}\"></title></style></pre></code>",
 )  # fmt: skip
-CORPUS: list[dict[str, str]] = json.loads((Path(__file__).parents[1] / "corpus" / "xss.json").read_text(encoding="utf-8"))
+CORPUS: list[dict[str, str]] = json.loads(
+    (Path(__file__).parents[1] / "corpus" / "xss.json").read_text(encoding="utf-8")
+)
 """As the panel's own tests show them; ``{class, text}``."""
 JOINTS = (
     "",
