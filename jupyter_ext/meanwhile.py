@@ -19,8 +19,8 @@ PROMPT_CHARS = 200
 
 
 async def meanwhile(app: AgentKernel, key: SessionKey, since: float, kernel: Kernel | None) -> dict[str, Any]:
-    """Turns that ended after ``since`` (seconds since the epoch), questions that wait now, variables that are gone now,
-    and what is wrong with the files of its notebooks."""
+    """Turns that ended after ``since`` (seconds since the epoch; ``more``: there may be others before), questions that
+    wait now, variables that are gone now, and what is wrong with the files of its notebooks."""
     newest = await app.runtime.store.turns(key, LOOKED_AT)
     ended = [turn for turn in newest if turn.closed is not None and turn.closed > since and turn.state != "open"]
     running = {turn.id: turn for turn in app.turns.running if concerns(turn, Target(key.namespace, "session", key.id))}
@@ -30,6 +30,7 @@ async def meanwhile(app: AgentKernel, key: SessionKey, since: float, kernel: Ker
         "session": key.id,
         "since": since,
         "turns": [await _ended(app, turn) for turn in ended],
+        "more": len(ended) == LOOKED_AT,
         "running": list(running),
         "approvals": [waiting(running[one.question.turn], one.required) for one in asked],
         "lost": await _lost(app, key, newest, kernel),

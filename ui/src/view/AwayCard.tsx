@@ -2,11 +2,14 @@
 import { useDesk } from "./desk";
 import { StateCard } from "./States";
 
+/** So many prompts are told, the newest. */
+const NAMED = 3;
+
 export function AwayCard() {
   const desk = useDesk();
   const news = desk.away.news.value;
   if (!news) return null;
-  const { turns, approvals, lost } = news;
+  const { turns, more, approvals, lost } = news;
   const failed = turns.filter(({ state }) => state !== "committed").length;
   return (
     <StateCard tone="info" close={() => desk.away.dismiss()}>
@@ -14,9 +17,13 @@ export function AwayCard() {
       <ul class="ak-away">
         {turns.length > 0 && (
           <li>
-            {turns.length === 1 ? "a turn ended" : `${turns.length} turns ended`}
+            {turns.length === 1 ? "a turn ended" : `${turns.length} turns${more ? " or more" : ""} ended`}
             {failed > 0 && `, ${failed} of them without an answer`}:{" "}
-            {turns.map(({ prompt }) => brief(prompt)).join("; ")}
+            {turns
+              .slice(-NAMED)
+              .map(({ prompt }) => brief(prompt.trim()))
+              .join("; ")}
+            {turns.length > NAMED && ` and ${turns.length - NAMED} before`}
           </li>
         )}
         {approvals.map(({ approval, label, name, target }) => (

@@ -11,6 +11,8 @@ export class Scroll {
   #window: HTMLElement | null = null;
   #atEnd = true;
   #top = 0;
+  /** How much was below when it was last looked at. */
+  #under = 0;
   #held: { element: Element; top: number } | null = null;
   #sizes: ResizeObserver | null = null;
 
@@ -23,6 +25,7 @@ export class Scroll {
       else if (window.scrollTop < this.#top) this.#atEnd = false;
       if (this.#atEnd) this.below.value = false;
       this.#top = window.scrollTop;
+      this.#under = distance(window);
     };
     window.addEventListener("scroll", scrolled, { passive: true });
     this.#sizes = new ResizeObserver(() => this.settle());
@@ -41,7 +44,7 @@ export class Scroll {
     const window = this.#window;
     if (!window || window.clientHeight === 0) return;
     if (this.#atEnd) this.#move(window, window.scrollHeight);
-    else if (distance(window) > NEAR) this.below.value = true;
+    else if (distance(window) > Math.max(NEAR, this.#under)) this.below.value = true;
   }
 
   toEnd(): void {
@@ -70,6 +73,7 @@ export class Scroll {
   #move(window: HTMLElement, top: number): void {
     window.scrollTop = top;
     this.#top = window.scrollTop;
+    this.#under = distance(window);
   }
 }
 

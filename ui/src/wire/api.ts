@@ -70,6 +70,8 @@ export interface Meanwhile {
   session: string;
   since: number;
   turns: { turn: string; cell: string; state: string; reason: string; closed: number; prompt: string }[];
+  /** There may be others before them. */
+  more: boolean;
   running: string[];
   approvals: WaitingApproval[];
   lost: { sandbox: string; pieces: number; kernel: string };

@@ -33,6 +33,7 @@ export class Replayed implements Transport {
     running: [],
     approvals: [],
     lost: { sandbox: "", pieces: 0, kernel: "" },
+    more: false,
     problems: [],
   };
   readonly rebuilt: unknown[] = [];
