@@ -1,0 +1,83 @@
+"""The panel for people who do not see it, or see it otherwise: axe-core finds nothing, in three themes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from tests.browser.lab import SLOW_MS, Lab, write_notebook
+from tests.browser.panel import ask, ended, open_panel, say
+from tests.server import AgentServer
+
+pytestmark = pytest.mark.browser
+
+THEMES = ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast")
+SHEETS = ("/sessions", "/help", "/settings", "/model")
+ANSWER = """It is **42**, see [there](https://example.org).
+
+```python
+print(1)
+```
+
+$x^2$
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+SCRIPT: list[dict[str, Any]] = [
+    {"when": "add them", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]},
+    {"when": "add them", "reasoning": "six times seven", "text": ANSWER},
+    {"text": "ok", "loop": True},
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[AgentServer]:
+    options = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
+    server = AgentServer(tmp_path, SCRIPT, options=options, lab=True)
+    asyncio.run(server.start())
+    write_notebook(server.root, "rain.ipynb", ["df = 1", "df"])
+    yield server
+    server.sweep()
+
+
+def found(page: Page) -> list[str]:
+    answer = Axe().run(page, context=".agent-kernel-side").response
+    assert answer["passes"], "it looked at something"
+    return [f"{one['id']}: {node['html'][:200]}" for one in answer["violations"] for node in one["nodes"]]
+
+
+def in_each_theme(lab: Lab) -> dict[str, list[str]]:
+    shown: dict[str, list[str]] = {}
+    for theme in THEMES:
+        lab.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        lab.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        lab.page.wait_for_timeout(300)
+        shown[theme] = found(lab.page)
+    return shown
+
+
+def test_every_state_can_be_read_aloud_and_told_apart(lab: Lab) -> None:
+    nothing: dict[str, list[str]] = {theme: [] for theme in THEMES}
+    panel = open_panel(lab)
+    assert in_each_theme(lab) == nothing
+    turn = ask(panel, "add them")
+    once = panel.get_by_role("button", name="Once", exact=True)
+    once.wait_for(timeout=SLOW_MS)
+    assert in_each_theme(lab) == nothing
+    once.click()
+    ended(turn)
+    turn.locator("button[aria-expanded]").first.click()
+    assert in_each_theme(lab) == nothing
+    for sheet in SHEETS:
+        say(panel, sheet)
+        panel.get_by_role("dialog").wait_for(timeout=SLOW_MS)
+        assert found(lab.page) == [], sheet
+        lab.page.keyboard.press("Escape")
