@@ -69,7 +69,9 @@ function Sheet({ title, content }: { title: string; content: ComponentChildren }
         </button>
         <h2>{title}</h2>
       </div>
-      <div class="ak-sheet-body" tabIndex={0}>{content}</div>
+      <div class="ak-sheet-body" tabIndex={0}>
+        {content}
+      </div>
     </section>
   );
 }
