@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.lab import SLOW_MS, Lab
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""One green pixel."""
 
 
 def open_panel(lab: Lab, notebook: str = "rain.ipynb") -> Locator:

@@ -4,6 +4,7 @@ build/screenshots."""
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import SLOW_MS, Lab, write_notebook
-from tests.browser.panel import ask, ended, open_panel, shown_panel
+from tests.browser.panel import PNG, ask, ended, open_panel, say, shown_panel
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -28,6 +29,14 @@ SCRIPT: list[dict[str, Any]] = [
     *({"when": f"question {n} ", "text": f"Answer number {n}."} for n in range(200)),
     {"text": "ok", "loop": True},
 ]
+
+PASTE = """(field, data) => {
+    const bytes = Uint8Array.from(atob(data), one => one.charCodeAt(0));
+    const clipboardData = new DataTransfer();
+    clipboardData.items.add(new File([bytes], "pasted.png", {type: "image/png"}));
+    field.dispatchEvent(new ClipboardEvent("paste", {clipboardData, bubbles: true, cancelable: true}));
+}"""
+"""As Chromium tells a page of a picture in the clipboard."""
 
 
 @pytest.fixture
@@ -100,6 +109,37 @@ def test_a_reload_another_window_and_a_kernel_restart_lose_nothing(lab: Lab, ser
     again = ask(panel, "hello")
     ended(again)
     lab.picture("panel-after-restart")
+
+
+def test_a_picture_is_pasted_a_branch_made_and_the_conversation_taken_along(lab: Lab, tmp_path: Path) -> None:
+    panel = open_panel(lab)
+    field = panel.get_by_label("Message to the agent")
+    field.evaluate(PASTE, base64.b64encode(PNG).decode())
+    expect(panel.get_by_text("pasted", exact=False).first).to_be_visible()
+    turn = ask(panel, "what is this")
+    ended(turn)
+    expect(turn.locator(".ak-prompt img, .ak-media img").first).to_be_visible(timeout=SLOW_MS)
+    lab.picture("panel-pasted")
+
+    say(panel, "/branch aside")
+    expect(panel).to_contain_text("the branch aside")
+    ended(ask(panel, "hello"))
+    say(panel, "/undo")
+    expect(panel.locator(".ak-turn")).to_have_count(1)
+    field.fill("")
+
+    with lab.page.expect_download() as download:
+        say(panel, "/export-all")
+    document = tmp_path / "talk.json"
+    download.value.save_as(document)
+    assert "what is this" in document.read_text()
+    say(panel, "/new")
+    expect(panel.locator(".ak-turn")).to_have_count(0)
+    say(panel, "/import")
+    panel.get_by_label("Document to import").set_input_files(document)
+    panel.get_by_role("button", name="Import it").click()
+    expect(panel.locator(".ak-turn")).to_have_count(1, timeout=SLOW_MS)
+    expect(panel.get_by_role("log")).to_contain_text("what is this")
 
 
 def test_a_turn_goes_on_while_nobody_looks_and_an_old_conversation_opens_at_its_end(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import pytest
 from playwright.sync_api import FilePayload, Route, WebSocketRoute, expect
 
 from tests.browser.lab import Lab, browser, use_dark_theme, write_notebook
-from tests.browser.panel import open_panel, say
+from tests.browser.panel import PNG, open_panel, say
 from tests.conftest import chromium
 from tests.server import TOKEN, AgentServer
 
@@ -25,9 +24,6 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "a long story", "text": "word " * 1500, "deltas": 1500, "delay": 0.02},
     {"text": "An answer.", "loop": True},
 ]
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 @pytest.fixture
