@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from tests.server import AgentServer
+from tests.server import AgentServer, Json
 
 FLAGS = (
     "--no-sandbox",
@@ -124,8 +124,12 @@ def browser(chromium: str, url: str, token: str, *, size: tuple[int, int] = (140
 
 
 def write_notebook(root: Path, name: str, cells: Sequence[str]) -> None:
-    """With code cells ``cell-0``, ``cell-1`` and so on."""
-    body = {
+    (root / name).write_text(json.dumps(document(cells)))
+
+
+def document(cells: Sequence[str]) -> Json:
+    """A notebook with code cells ``cell-0``, ``cell-1`` and so on."""
+    return {
         "cells": [
             {
                 "cell_type": "code",
@@ -141,7 +145,13 @@ def write_notebook(root: Path, name: str, cells: Sequence[str]) -> None:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    (root / name).write_text(json.dumps(body))
+
+
+def use_theme(page: Page, theme: str) -> None:
+    """Of a Lab that is started with ``--LabApp.expose_app_in_browser=True``."""
+    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+    page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+    page.wait_for_timeout(300)
 
 
 def use_dark_theme(server: AgentServer) -> None:

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from tests.browser.lab import SLOW_MS, Lab, write_notebook
+from tests.browser.lab import SLOW_MS, Lab, use_theme, write_notebook
 from tests.browser.panel import ask, ended, open_panel, say
 from tests.server import AgentServer
 
@@ -57,9 +57,7 @@ def found(page: Page) -> list[str]:
 def in_each_theme(lab: Lab) -> dict[str, list[str]]:
     shown: dict[str, list[str]] = {}
     for theme in THEMES:
-        lab.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
-        lab.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
-        lab.page.wait_for_timeout(300)
+        use_theme(lab.page, theme)
         shown[theme] = found(lab.page)
     return shown
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, use_theme, write_notebook
 from tests.browser.panel import open_panel, say
 from tests.server import TOKEN, AgentServer
 
@@ -47,11 +47,9 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
 def pictures(lab: Lab, name: str) -> None:
     """In each theme; Lab's side bar is 250 pixels wide at first."""
     for short, theme in THEMES.items():
-        lab.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
-        lab.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
-        lab.page.wait_for_timeout(300)
+        use_theme(lab.page, theme)
         lab.picture(f"turns-{name}-{short}")
-    lab.page.evaluate("() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
+    use_theme(lab.page, THEMES["light"])
 
 
 def is_at_end(panel: Locator) -> bool:

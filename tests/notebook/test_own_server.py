@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.notebook.alone import own_environment
 from tests.notebook.notebook import Notebook
+from tests.server import Json
 
-SCRIPT = [
+SCRIPT: list[Json] = [
     {"when": "in the kernel", "calls": [{"name": "python", "arguments": {"code": "made = 6 * 7\nprint(made)"}}]},
     {"text": "At your service.", "loop": True},
 ]
@@ -49,19 +49,6 @@ time.sleep(60)
 """
 
 
-def environment(directory: Path) -> dict[str, str]:
-    (directory / "script.json").write_text(json.dumps(SCRIPT))
-    own = {
-        "AGENT_KERNEL_ENGINE": "scripted",
-        "AGENT_KERNEL_SCRIPT": str(directory / "script.json"),
-        "AGENT_KERNEL_DATA_DIR": str(directory / "data"),
-        "JUPYTER_CONFIG_DIR": str(directory / "config"),
-        "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
-        "IPYTHONDIR": str(directory / "ipython"),
-    }
-    return {**os.environ, **own}
-
-
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What each line of the story printed, in order; the first is what came before."""
@@ -74,7 +61,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         capture_output=True,
         text=True,
         cwd=directory,
-        env=environment(directory),
+        env=own_environment(directory, SCRIPT),
         check=True,
     )
     return done.stdout.split("### ")
@@ -116,7 +103,7 @@ def test_the_server_ends_with_a_kernel_that_is_killed(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=environment(tmp_path),
+        env=own_environment(tmp_path, SCRIPT),
     ) as kernel:
         assert kernel.stdout is not None
         told = next(line for line in kernel.stdout if line.startswith("PID"))

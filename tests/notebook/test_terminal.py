@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -18,10 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.notebook.alone import own_environment
+from tests.server import Json
+
 WIDTH = 60
 WAIT_S = 60.0
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31mred \u202eesrever **bold** and `code`\n\n- one\n- two\n"
-SCRIPT = [
+SCRIPT: list[Json] = [
     {
         "when": "show me off",
         "text": HOSTILE + "```python\nx = 1\n\ny = 2\n```\nThe end.\n",
@@ -48,17 +50,8 @@ class Terminal:
     """IPython on a pseudo terminal; ``with`` it."""
 
     def __init__(self, directory: Path) -> None:
-        (directory / "script.json").write_text(json.dumps(SCRIPT))
-        own = {
-            "AGENT_KERNEL_ENGINE": "scripted",
-            "AGENT_KERNEL_SCRIPT": str(directory / "script.json"),
-            "AGENT_KERNEL_DATA_DIR": str(directory / "data"),
-            "JUPYTER_CONFIG_DIR": str(directory / "config"),
-            "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
-            "IPYTHONDIR": str(directory / "ipython"),
-            "TERM": "xterm-256color",
-        }
-        environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+        given = {**own_environment(directory, SCRIPT), "TERM": "xterm-256color"}
+        environment = {name: value for name, value in given.items() if name not in ("NO_COLOR", "COLUMNS")}
         self._person, terminal = pty.openpty()
         ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
         self._process = subprocess.Popen(
@@ -67,7 +60,7 @@ class Terminal:
             stdout=terminal,
             stderr=terminal,
             cwd=directory,
-            env={**environment, **own},
+            env=environment,
             start_new_session=True,
         )
         os.close(terminal)

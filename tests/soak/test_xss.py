@@ -15,7 +15,7 @@ import pytest
 from nbconvert import HTMLExporter
 
 from agent_kernel.notebook import render
-from tests.browser.lab import Lab, browser
+from tests.browser.lab import Lab, browser, document
 from tests.browser.watch import Watch, notices
 from tests.conftest import chromium
 from tests.jupyter_ext.conftest import ServerFactory
@@ -110,22 +110,7 @@ def run_live(watch: Watch, lab: Lab, count: int, soak: Soak, http: httpx.Client)
         "%agent sessions",
         "%agent status",
     ]
-    body: Json = {
-        "cells": [
-            {
-                "cell_type": "code",
-                "id": f"c{n}",
-                "metadata": {},
-                "source": source,
-                "outputs": [],
-                "execution_count": None,
-            }
-            for n, source in enumerate(cells)
-        ],
-        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    body = document(cells)
     name = "live <img src=x onerror=window.pwned=1>.ipynb"
     http.put(f"api/contents/{quote(name)}", json={"type": "notebook", "content": body}).raise_for_status()
     lab.open(quote(name))

@@ -11,6 +11,7 @@ import type { News } from "../wire/socket";
 import { replacing, type Draft, type Entry } from "./entry";
 import { tab } from "./remembered";
 import { earlier, merged } from "./window";
+import { trying } from "./trying";
 
 export { replacing, type Draft, type Entry } from "./entry";
 
@@ -79,7 +80,7 @@ export class Conversation {
       if (this.failure.value?.status === 404) this.failure.value = null;
       return;
     }
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
       if (visit !== this.#visit) return;
       this.binding.value = binding;
@@ -90,7 +91,7 @@ export class Conversation {
 
   async open(session: string): Promise<void> {
     const visit = this.#visit;
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       this.loading.value = true;
       const [found, page] = await Promise.all([
         this.#transport.request<Session>("GET", `sessions/${session}`),
@@ -125,7 +126,7 @@ export class Conversation {
   async rebind(): Promise<void> {
     if (!this.query) return;
     const visit = this.#visit;
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
       if (visit !== this.#visit) return;
       this.binding.value = binding;
@@ -150,7 +151,7 @@ export class Conversation {
   async send(draft: Draft): Promise<boolean> {
     const bound = this.notebook?.bound.value ?? null;
     let taken = false;
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       const session = this.session.value ?? (await this.#withoutKernel());
       const body: Facts = {
         prompt: draft.prompt,
@@ -195,7 +196,7 @@ export class Conversation {
 
   /** One that runs, or waits for its place; of one that never began nothing is left. */
   async cancel(turn: string): Promise<void> {
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       await this.#transport.request("POST", `turns/${turn}/cancel`, {});
       this.entries.value = this.entries.value.filter(({ id, view }) => id !== turn || view.value.model);
     });
@@ -319,7 +320,7 @@ export class Conversation {
 
   /** Its title and what else is told of it. */
   async #look(session: string): Promise<void> {
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       const found = await this.#transport.request<Session>("GET", `sessions/${session}`);
       if (this.session.value?.id === session) this.session.value = found;
     });
@@ -327,7 +328,7 @@ export class Conversation {
 
   /** What was asked, of a turn that another window or the notebook began. */
   async #learn(turn: string, session: string): Promise<void> {
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       const page = await this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=5`);
       const found = page.turns.find((stored) => stored.turn === turn);
       if (found) this.#add(turn, session, { prompt: found.prompt, context: found.context });
@@ -381,15 +382,5 @@ export class Conversation {
       this.#follow(turn.turn, turn.session, view);
     }
     return { id: turn.turn, prompt: turn.prompt, cell: turn.cell, context: turn.context, media: turn.media, view };
-  }
-
-  async #try(work: () => Promise<void>): Promise<void> {
-    this.failure.value = null;
-    try {
-      await work();
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.failure.value = error;
-    }
   }
 }

@@ -4,6 +4,7 @@ import { ApiError, type Transport } from "../transport/transport";
 import type { Binding } from "../wire/api";
 import type { EngineInfo, ModelOffer, Models, PullLine } from "../wire/engine";
 import type { Conversation } from "./conversation";
+import { trying } from "./trying";
 
 export interface Pulling {
   name: string;
@@ -43,7 +44,7 @@ export class Engine {
   }
 
   async load(): Promise<void> {
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       const binding = this.conversation.binding.value;
       const models = await this.transport.request<Models>("GET", `models?${this.conversation.query}`);
       this.#of = binding;
@@ -55,7 +56,7 @@ export class Engine {
   async choose(name: string): Promise<void> {
     const session = this.conversation.session.value;
     const body = { model: name, ...(session ? { session: session.id } : {}) };
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       await this.transport.request("PUT", `engine?${this.conversation.query}`, body);
       await this.load();
     });
@@ -82,16 +83,6 @@ export class Engine {
       await this.load();
     } catch (error) {
       told({ stage: "failed", error: body(error) });
-    }
-  }
-
-  async #try(work: () => Promise<void>): Promise<void> {
-    this.failure.value = null;
-    try {
-      await work();
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.failure.value = error;
     }
   }
 }

@@ -5,6 +5,7 @@ import { ApiError, type Transport } from "../transport/transport";
 import type { Session } from "../wire/api";
 import type { Branch, Hit, Listed, Permissions, Trust, Undone, Usage } from "../wire/sessions";
 import type { Conversation } from "./conversation";
+import { trying } from "./trying";
 
 const LISTED = 100;
 /** A deletion is done when nobody took it back for so long. */
@@ -45,7 +46,7 @@ export class Sessions {
     const name = encodeURIComponent(words.trim());
     const place = this.conversation.query;
     this.loading.value = true;
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       const [named, said] = await Promise.all([
         this.transport.request<{ sessions: Listed[] }>(
           "GET",
@@ -190,21 +191,11 @@ export class Sessions {
     if (!this.leaving.value.has(id)) return;
     clearTimeout(this.#timers.get(id));
     this.#timers.delete(id);
-    await this.#try(async () => {
+    await trying(this.failure, async () => {
       await this.transport.request("DELETE", `sessions/${id}`);
       this.rows.value = this.rows.value.filter((row) => row.session.id !== id);
     });
     this.leaving.value = new Set([...this.leaving.value].filter((other) => other !== id));
-  }
-
-  async #try(work: () => Promise<void>): Promise<void> {
-    this.failure.value = null;
-    try {
-      await work();
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.failure.value = error;
-    }
   }
 }
 
