@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -64,6 +65,7 @@ class Terminal:
             start_new_session=True,
         )
         os.close(terminal)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two pieces
         self.shown = ""
 
     def __enter__(self) -> Terminal:
@@ -84,7 +86,7 @@ class Terminal:
         while words not in SEQUENCES.sub("", came):
             ready, _, _ = select.select([self._person], [], [], max(0.0, end - time.monotonic()))
             assert ready, f"{words!r} did not come: {came!r}"
-            came += os.read(self._person, 65536).decode(errors="replace")
+            came += self._decoder.decode(os.read(self._person, 65536))
         self.shown += came
         return came
 
@@ -112,7 +114,7 @@ def test_markdown_is_drawn_and_nothing_that_a_model_writes_commands_the_terminal
     assert not [found for found in re.findall(r"\x1b.{0,20}", came) if not OUR_SEQUENCES.match(found)]
     words = SEQUENCES.sub("", came)
     assert "bold and code" in words, "drawn, not as it was written"
-    assert "**" not in words
+    assert "**" not in words[words.rindex("bold and code") :], "of what had no end yet, the signs may have been seen"
     assert " • one" in words
     assert words.count("The end.") >= 1
     assert "tokens read" in words.replace("\r\n", " ")
