@@ -216,12 +216,14 @@ export class ServerTransport implements Transport {
   #hear(said: Said): void {
     if ("seq" in said) {
       for (const followed of this.#followed.get(said.turn) ?? []) {
-        if (said.seq > followed.after) {
+        // Who begins, begins with the first: another may be on its way still from when the turn was followed before.
+        if (said.seq > followed.after && (followed.after > 0 || said.seq === 1)) {
           followed.after = said.seq;
           followed.listener(said);
         }
       }
-      if (said.type === "turn.finished") this.#followed.delete(said.turn);
+      const done = (this.#followed.get(said.turn) ?? []).every((followed) => followed.after >= said.seq);
+      if (said.type === "turn.finished" && done) this.#followed.delete(said.turn);
       return;
     }
     if (said.type === "unknown.turn") {
