@@ -34,11 +34,13 @@ class Page:
     def held(self) -> int:
         return len(self._followed) + len(self._ends)
 
-    def follow(self, turn: str, events: AsyncIterator[Event], about: Mapping[str, str]) -> None:
-        """A turn that is followed already is followed from the new place. ``about`` is told with an error. Raises
+    def follow(self, turn: str, events: AsyncIterator[Event], about: Mapping[str, str], number: int = 0) -> None:
+        """A turn that is followed already is followed from the new place: ``following``, with the page's ``number``, comes
+        behind what was on its way and before the first event of there. ``about`` is told with an error. Raises
         QuotaExceeded."""
         self.unfollow(turn)
         self._room()
+        self.outbox.tell({"type": "following", "turn": turn, "number": number})
         task = asyncio.create_task(self._send(events, about), name=f"a page follows {turn}")
         self._followed[turn] = task
         task.add_done_callback(lambda done: self._done(turn, done))

@@ -52,6 +52,10 @@ class Page:
     async def turn(self, turn: str) -> list[Json]:
         """Its events, to the last one."""
         await self.until("turn.finished", turn=turn)
+        return self.events(turn)
+
+    def events(self, turn: str) -> list[Json]:
+        """Those of it that it heard so far."""
         return [message for message in self.said if "seq" in message and message["turn"] == turn]
 
     async def closed(self) -> int | None:

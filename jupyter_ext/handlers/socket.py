@@ -42,6 +42,7 @@ class Follow(Asked):
     turn: Id
     session: Annotated[str, Field(max_length=512)] = ""
     after: Annotated[int, Field(ge=0)] = 0
+    number: Annotated[int, Field(ge=0)] = 0
 
 
 class Unfollow(Asked):
@@ -163,7 +164,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
                 await self.page.outbox.send({"type": "unknown.turn", "turn": asked.turn})
                 return
             events = replay(app.runtime.store, stored, asked.after, whole=True)
-        self.page.follow(asked.turn, events, about)
+        self.page.follow(asked.turn, events, about, asked.number)
 
     async def _watch(self, asked: Watch) -> None:
         if bool(asked.session) == bool(asked.kernel):

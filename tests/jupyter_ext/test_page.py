@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from agent_kernel.errors import QuotaExceeded, StoreError
-from agent_kernel.events import Event, Stamp, TextDelta, TurnFinished
+from agent_kernel.events import Event, Notice, Stamp, TextDelta, TurnFinished
 from jupyter_ext.eventlog import EventLog
 from jupyter_ext.outbox import Outbox
 from jupyter_ext.page import MAX_HELD, Page, Pages
 from jupyter_ext.serving import Serving
 
 END = TurnFinished("committed", "", 0, {})
+
+
+FOLLOWING = {"type": "following", "turn": "t"}
 
 
 class Heard:
@@ -29,7 +32,12 @@ class Heard:
         self.said.append(json.loads(text))
 
     def seqs(self) -> list[int]:
-        return [said["seq"] for said in self.said]
+        return [said["seq"] for said in self.said if "seq" in said]
+
+    def since(self, number: int) -> list[int]:
+        """The numbers of events behind the answer to that question."""
+        places = [at for at, said in enumerate(self.said) if said == {**FOLLOWING, "number": number}]
+        return [said["seq"] for said in self.said[places[0] :] if "seq" in said]
 
 
 def nothing() -> Callable[[], None]:
@@ -50,6 +58,19 @@ async def test_a_turn_that_ends_leaves_the_table_and_one_that_is_followed_anew_s
     heard.page.follow("t", log.follow(1), {})
     await asyncio.sleep(0.01)
     assert (heard.page.held, heard.seqs()) == (0, [1, 2, 2])
+
+
+async def test_behind_the_answer_there_are_only_events_of_the_new_place() -> None:
+    heard, log = Heard(), EventLog("t", "s", per_s=1e9)
+    for number in range(20):
+        log.append(Notice("info", str(number)))
+    heard.page.follow("t", log.follow(), {}, 1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    heard.page.follow("t", log.follow(15), {}, 2)
+    await asyncio.sleep(0.01)
+    assert heard.since(2) == [16, 17, 18, 19, 20]
+    heard.page.close()
 
 
 async def test_closing_ends_all_of_it_and_leaves_no_task() -> None:

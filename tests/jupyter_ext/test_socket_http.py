@@ -36,7 +36,7 @@ async def test_one_page_follows_many_turns_each_event_once_and_in_order(server: 
             if not any(said.get("turn") == turn and said["type"] == "turn.finished" for said in mine.said):
                 await mine.until("turn.finished", turn=turn)
         for turn in turns:
-            heard = [said for said in mine.said if said.get("turn") == turn]
+            heard = mine.events(turn)
             assert heard == await followed(client, turn)
             assert [event["seq"] for event in heard] == list(range(1, len(heard) + 1))
 
@@ -51,7 +51,7 @@ async def test_a_lost_connection_goes_on_where_it_was(server: AgentServer) -> No
         async with page(server) as second:
             await second.ask("follow", turn=turn, after=first.said[-1]["seq"])
             rest = await second.turn(turn)
-        assert [*first.said, *rest] == await followed(client, turn)
+        assert [*first.events(turn), *rest] == await followed(client, turn)
 
 
 async def test_a_turn_may_be_followed_again_and_left_at_any_time(server: AgentServer) -> None:

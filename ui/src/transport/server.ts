@@ -30,9 +30,12 @@ export class ServerTransport implements Transport {
   readonly #socketUrl: string;
   readonly #token: string;
   readonly #followed = new Map<string, Followed[]>();
+  /** Turns whose place was asked for by this number, and the server has not said that it is there. */
+  readonly #awaited = new Map<string, number>();
   readonly #watched = new Map<string, Set<(news: News) => void>>();
   readonly #served = new Map<string, string[]>();
   #socket: WebSocket | null = null;
+  #asks = 0;
   #failures = 0;
   #again: ReturnType<typeof setTimeout> | undefined;
   #pings: ReturnType<typeof setInterval> | undefined;
@@ -78,12 +81,12 @@ export class ServerTransport implements Transport {
     const followed: Followed = { session, after, listener };
     const all = this.#followed.get(turn) ?? [];
     this.#followed.set(turn, [...all, followed]);
-    this.#ask({ do: "follow", turn, session, after: Math.min(after, ...all.map((other) => other.after)) });
+    this.#askToFollow(turn);
     return () => {
       const left = (this.#followed.get(turn) ?? []).filter((other) => other !== followed);
       if (left.length > 0) {
         this.#followed.set(turn, left);
-      } else if (this.#followed.delete(turn)) {
+      } else if (this.#leave(turn)) {
         this.#ask({ do: "unfollow", turn });
       }
     };
@@ -164,10 +167,7 @@ export class ServerTransport implements Transport {
       for (const key of this.#watched.keys()) {
         this.#ask({ do: "watch", ...(JSON.parse(key) as { session: string }) });
       }
-      for (const [turn, followed] of this.#followed) {
-        const after = Math.min(...followed.map((one) => one.after));
-        this.#ask({ do: "follow", turn, session: followed[0]?.session ?? "", after });
-      }
+      for (const turn of this.#followed.keys()) this.#askToFollow(turn);
       clearInterval(this.#pings);
       this.#pings = setInterval(() => this.#ping(), PING_EVERY_MS);
     };
@@ -209,25 +209,30 @@ export class ServerTransport implements Transport {
     }
   }
 
+  /** From where the first of its followers is. */
+  #askToFollow(turn: string): void {
+    const followed = this.#followed.get(turn) ?? [];
+    const number = ++this.#asks;
+    this.#awaited.set(turn, number);
+    const after = Math.min(...followed.map((one) => one.after));
+    this.#ask({ do: "follow", turn, session: followed.at(-1)?.session ?? "", after, number });
+  }
+
   #ask(ask: Ask): void {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(ask));
   }
 
   #hear(said: Said): void {
     if ("seq" in said) {
-      for (const followed of this.#followed.get(said.turn) ?? []) {
-        // Who begins, begins with the first: another may be on its way still from when the turn was followed before.
-        if (said.seq > followed.after && (followed.after > 0 || said.seq === 1)) {
-          followed.after = said.seq;
-          followed.listener(said);
-        }
-      }
-      const done = (this.#followed.get(said.turn) ?? []).every((followed) => followed.after >= said.seq);
-      if (said.type === "turn.finished" && done) this.#followed.delete(said.turn);
+      this.#tell(said);
+      return;
+    }
+    if (said.type === "following") {
+      if (this.#awaited.get(said.turn) === said.number) this.#awaited.delete(said.turn);
       return;
     }
     if (said.type === "unknown.turn") {
-      this.#followed.delete(said.turn);
+      this.#leave(said.turn);
       return;
     }
     if ("session" in said) {
@@ -237,6 +242,23 @@ export class ServerTransport implements Transport {
       if ("kernel" in said && said.kernel) keys.push(JSON.stringify({ kernel: said.kernel }));
       for (const key of keys) for (const listener of this.#watched.get(key) ?? []) listener(said);
     }
+  }
+
+  /** What is on its way still from when the turn was followed before is of another place: it is told again. */
+  #tell(event: TurnEvent): void {
+    if (this.#awaited.has(event.turn)) return;
+    for (const followed of this.#followed.get(event.turn) ?? []) {
+      if (event.seq > followed.after) {
+        followed.after = event.seq;
+        followed.listener(event);
+      }
+    }
+    if (event.type === "turn.finished") this.#leave(event.turn);
+  }
+
+  #leave(turn: string): boolean {
+    this.#awaited.delete(turn);
+    return this.#followed.delete(turn);
   }
 }
 

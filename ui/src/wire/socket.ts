@@ -8,7 +8,7 @@ export interface Serving {
 }
 
 export type Ask =
-  | { do: "follow"; turn: string; session: string; after: number }
+  | { do: "follow"; turn: string; session: string; after: number; number: number }
   | { do: "unfollow"; turn: string }
   | { do: "watch" | "unwatch"; session: string }
   | { do: "watch" | "unwatch"; kernel: string }
@@ -71,5 +71,6 @@ export type Said =
   | TurnEvent
   | News
   | { type: "pong" }
+  | { type: "following"; turn: string; number: number }
   | { type: "unknown.turn"; turn: string }
   | { type: "error"; error: ErrorBody; about: Record<string, string> };

@@ -1,0 +1,122 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { ServerTransport } from "../../src/transport/server";
+import type { TurnEvent } from "../../src/wire/events";
+import type { Ask, Said } from "../../src/wire/socket";
+
+/** The server's end of the page's connection, as a test moves it. */
+class Socket {
+  static readonly OPEN = 1;
+  static last: Socket;
+  readyState = 0;
+  asked: Ask[] = [];
+  onopen: () => void = () => undefined;
+  onmessage: (message: { data: string }) => void = () => undefined;
+  onclose: () => void = () => undefined;
+
+  constructor(readonly url: string) {
+    Socket.last = this;
+  }
+
+  send(text: string): void {
+    this.asked.push(JSON.parse(text) as Ask);
+  }
+
+  close(): void {
+    this.readyState = 3;
+    this.onclose();
+  }
+
+  opened(): this {
+    this.readyState = Socket.OPEN;
+    this.onopen();
+    return this;
+  }
+
+  say(...all: Said[]): void {
+    for (const one of all) this.onmessage({ data: JSON.stringify(one) });
+  }
+
+  /** Of the follow that was asked for last. */
+  begin(): void {
+    const ask = this.asked.findLast((one) => one.do === "follow");
+    if (ask?.do === "follow") this.say({ type: "following", turn: ask.turn, number: ask.number });
+  }
+}
+
+const word = (seq: number): TurnEvent => ({
+  ...{ seq, turn: "t", session: "s", round: 1, time: 0 },
+  type: "text.delta",
+  data: { text: `w${seq}` },
+});
+const end = (seq: number): TurnEvent => ({
+  ...word(seq),
+  type: "turn.finished",
+  data: { state: "committed", reason: "", rounds: 1, usage: {}, error: null },
+});
+
+let transport: ServerTransport;
+let socket: Socket;
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.stubGlobal("WebSocket", Socket);
+  transport = new ServerTransport({ baseUrl: "/", wsUrl: "ws://here/", token: "secret" });
+  socket = Socket.last.opened();
+});
+afterEach(() => {
+  transport.close();
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+function heard(after = 0): { numbers: number[]; close: () => void } {
+  const numbers: number[] = [];
+  return { numbers, close: transport.follow("t", "s", after, ({ seq }) => numbers.push(seq)) };
+}
+
+test("a turn that is followed anew begins at its place, whatever was on its way", () => {
+  const before = heard();
+  socket.begin();
+  socket.say(word(1), word(2));
+  before.close();
+  const anew = heard();
+  socket.say(word(3), end(4));
+  expect(anew.numbers).toEqual([]);
+  socket.begin();
+  socket.say(word(1), word(2), word(3), end(4));
+  expect(anew.numbers).toEqual([1, 2, 3, 4]);
+  expect(before.numbers).toEqual([1, 2]);
+});
+
+test("only the answer to the last question counts", () => {
+  heard().close();
+  const anew = heard();
+  const [first] = socket.asked;
+  if (first?.do === "follow") socket.say({ type: "following", turn: "t", number: first.number }, word(9));
+  expect(anew.numbers).toEqual([]);
+});
+
+test("who comes second hears all, and who was there nothing twice", () => {
+  const first = heard();
+  socket.begin();
+  socket.say(word(1), word(2));
+  const second = heard();
+  socket.begin();
+  socket.say(word(1), word(2), word(3));
+  expect(first.numbers).toEqual([1, 2, 3]);
+  expect(second.numbers).toEqual([1, 2, 3]);
+});
+
+test("a lost connection goes on where each turn was, and no address holds the token", () => {
+  const all = heard();
+  socket.begin();
+  socket.say(word(1), word(2));
+  socket.close();
+  vi.advanceTimersByTime(10_000);
+  expect(Socket.last).not.toBe(socket);
+  const again = Socket.last.opened();
+  expect(again.asked).toEqual([expect.objectContaining({ do: "follow", turn: "t", session: "s", after: 2 })]);
+  again.begin();
+  again.say(word(3), end(4));
+  expect(all.numbers).toEqual([1, 2, 3, 4]);
+  expect(again.url).not.toContain("secret");
+});
