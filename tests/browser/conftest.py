@@ -1,14 +1,26 @@
-"""A browser on the JupyterLab of a test's own ``server``."""
+"""JupyterLab on a server of a test's own, and a browser on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.browser.lab import Lab, browser
+from tests.browser.lab import Lab, browser, lab_server
 from tests.conftest import chromium
 from tests.server import TOKEN, AgentServer
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentServer]:
+    """Plays the module's SCRIPT, with its TRAITS and the code cells of its NOTEBOOKS, by path; in the dark theme where
+    it is DARK."""
+    module = request.module
+    notebooks = getattr(module, "NOTEBOOKS", {"rain.ipynb": ["df = 1", "df"]})
+    traits, dark = getattr(module, "TRAITS", {}), getattr(module, "DARK", False)
+    with lab_server(tmp_path, module.SCRIPT, notebooks, traits, dark=dark) as server:
+        yield server
 
 
 @pytest.fixture

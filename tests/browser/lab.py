@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
@@ -123,6 +125,34 @@ def browser(chromium: str, url: str, token: str, *, size: tuple[int, int] = (140
             context.close()
 
 
+@contextlib.contextmanager
+def lab_server(
+    directory: Path,
+    script: Sequence[Json],
+    notebooks: Mapping[str, Sequence[str]],
+    traits: Mapping[str, Any] | None = None,
+    *,
+    options: Sequence[str] = (),
+    extensions: Sequence[str] = (),
+    dark: bool = False,
+) -> Iterator[AgentServer]:
+    """With JupyterLab, whose commands a page may run (``jupyterapp``). To be made before a browser, which brings a loop
+    of its own."""
+    own = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
+    server = AgentServer(
+        directory, script, traits or {}, options=(*own, *options), lab=True, extensions=tuple(extensions)
+    )
+    try:
+        if dark:
+            use_dark_theme(server)
+        asyncio.run(server.start())
+        for name, cells in notebooks.items():
+            write_notebook(server.root, name, cells)
+        yield server
+    finally:
+        server.sweep()
+
+
 def write_notebook(root: Path, name: str, cells: Sequence[str]) -> None:
     (root / name).write_text(json.dumps(document(cells)))
 
@@ -148,7 +178,6 @@ def document(cells: Sequence[str]) -> Json:
 
 
 def use_theme(page: Page, theme: str) -> None:
-    """Of a Lab that is started with ``--LabApp.expose_app_in_browser=True``."""
     page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
     page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
     page.wait_for_timeout(300)

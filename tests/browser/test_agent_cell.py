@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, use_dark_theme, write_notebook
+from tests.browser.lab import Lab, use_dark_theme
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
@@ -46,15 +44,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "ok", "loop": True},
 ]
 CELLS = ["%%agent\nplot the rain by month", "df.rain.max()", "%%agent\na long story", "%agent status"]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, {"python_in": "live"}, options=("--LabApp.news_url=None",), lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb", CELLS)
-    yield server
-    server.sweep()
+NOTEBOOKS = {"rain.ipynb": CELLS}
+TRAITS = {"python_in": "live"}
 
 
 def distrust(notebook: Path) -> None:

@@ -15,7 +15,7 @@ from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.sessions.snapshot import snapshot
 from agent_kernel.sessions.transcript import export
-from tests.browser.lab import SLOW_MS, Lab, use_dark_theme, write_notebook
+from tests.browser.lab import SLOW_MS, Lab, lab_server
 from tests.browser.panel import ask, ended, open_panel
 from tests.server import AgentServer
 
@@ -45,13 +45,9 @@ async def _theirs() -> bytes:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    asyncio.run(server.start())
-    use_dark_theme(server)
-    write_notebook(server.root, "rain.ipynb", ["df = 1", "df"])
-    (server.root / "rain.agent.json").write_bytes(asyncio.run(_theirs()))
-    yield server
-    server.sweep()
+    with lab_server(tmp_path, SCRIPT, {"rain.ipynb": ["df = 1", "df"]}, dark=True) as server:
+        (server.root / "rain.agent.json").write_bytes(asyncio.run(_theirs()))
+        yield server
 
 
 def test_what_came_along_is_shown_and_brought_in_and_numbers_lead_to_their_line(lab: Lab) -> None:

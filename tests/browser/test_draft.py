@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, use_dark_theme
-from tests.server import AgentServer
+from tests.browser.lab import Lab
 
 pytestmark = pytest.mark.browser
 
@@ -21,6 +16,8 @@ df = pd.DataFrame({'month': list(range(1, 13)) * 2, 'rain': [5, 3, 4, 2, 1, 0, 0
 PLOT = "df.groupby('month').rain.mean().plot.bar(figsize=(5, 2.5), title='Rain by month')"
 SAVE = "monthly = df.groupby('month', as_index=False).rain.mean()\nmonthly.head(3)"
 CELLS = [DATA, "%%agent\nplot df by month", "%%agent\nsave the monthly means as monthly", "monthly.head()"]
+NOTEBOOKS = {"rain.ipynb": CELLS}
+DARK = True
 
 
 def calls(code: str, when: str) -> dict[str, Any]:
@@ -33,24 +30,6 @@ SCRIPT: list[dict[str, Any]] = [
     calls(SAVE, "save the monthly means"),
     {"when": "save the monthly means", "text": "`monthly` has the mean rain of each month."},
 ]
-
-
-def write_notebook(path: Path) -> None:
-    empty: dict[str, Any] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
-    cells = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(CELLS)]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    body = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    path.write_text(json.dumps(body))
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root / "rain.ipynb")
-    use_dark_theme(server)
-    yield server
-    server.sweep()
 
 
 def test_plot_save_and_use_need_one_answer_and_no_flag(lab: Lab) -> None:

@@ -3,17 +3,14 @@ the page as it stands open."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -24,15 +21,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "Answer.", "loop": True},
 ]
 CELLS = ("%%agent -f code\nwrite a cell", "%%agent --background\ncount slowly", "1 + 1")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root, "mine.ipynb", CELLS)
-    yield server
-    server.sweep()
+NOTEBOOKS = {"mine.ipynb": CELLS}
 
 
 def seen(server: AgentServer) -> tuple[int, list[str]]:

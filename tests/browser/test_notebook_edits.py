@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, use_dark_theme, write_notebook
+from tests.browser.lab import Lab, lab_server
 from tests.browser.panel import ask as ask_panel
 from tests.browser.panel import ended
 from tests.server import TOKEN, AgentServer
@@ -56,15 +55,13 @@ SCRIPT = [
 
 @pytest.fixture
 def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    if "reviews" in request.node.name:
-        use_dark_theme(server)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb", ["df = 1", "df", "print('third')", SLEEPING])
-    write_notebook(server.root, "other.ipynb", ["df = 1", "df"])
-    write_notebook(server.root, "asks.ipynb", ["%%agent\nadd one below", "df"])
-    yield server
-    server.sweep()
+    notebooks = {
+        "rain.ipynb": ["df = 1", "df", "print('third')", SLEEPING],
+        "other.ipynb": ["df = 1", "df"],
+        "asks.ipynb": ["%%agent\nadd one below", "df"],
+    }
+    with lab_server(tmp_path, SCRIPT, notebooks, dark="reviews" in request.node.name) as server:
+        yield server
 
 
 def ask(lab: Lab, prompt: str) -> Locator:

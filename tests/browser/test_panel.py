@@ -3,16 +3,14 @@ build/screenshots."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import SLOW_MS, Lab, write_notebook
+from tests.browser.lab import SLOW_MS, Lab
 from tests.browser.panel import PNG, ask, ended, open_panel, say, shown_panel
 from tests.server import TOKEN, AgentServer
 
@@ -37,15 +35,6 @@ PASTE = """(field, data) => {
     field.dispatchEvent(new ClipboardEvent("paste", {clipboardData, bubbles: true, cancelable: true}));
 }"""
 """As Chromium tells a page of a picture in the clipboard."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb", ["df = 1", "df"])
-    yield server
-    server.sweep()
 
 
 def words(turn: Locator) -> list[str]:

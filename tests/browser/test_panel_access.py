@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from tests.browser.lab import SLOW_MS, Lab, use_theme, write_notebook
+from tests.browser.lab import SLOW_MS, Lab, use_theme
 from tests.browser.panel import ask, ended, open_panel, say
-from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
 
@@ -36,16 +32,6 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "add them", "reasoning": "six times seven", "text": ANSWER},
     {"text": "ok", "loop": True},
 ]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    options = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
-    server = AgentServer(tmp_path, SCRIPT, options=options, lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb", ["df = 1", "df"])
-    yield server
-    server.sweep()
 
 
 def found(page: Page) -> list[str]:

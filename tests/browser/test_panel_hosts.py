@@ -3,7 +3,6 @@ kept in build/screenshots."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, lab_server, write_notebook
 from tests.browser.panel import say
 from tests.server import LABEXTENSIONS, TOKEN, AgentServer
 
@@ -38,12 +37,10 @@ CELLS = [
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[AgentServer]:
-    options = ("--LabApp.news_url=None", f"--JupyterNotebookApp.extra_labextensions_path={LABEXTENSIONS}")
-    server = AgentServer(tmp_path, SCRIPT, options=options, lab=True, extensions=("notebook",))
-    asyncio.run(server.start())
-    write_notebook(server.root, "hosts.ipynb", CELLS)
-    yield server
-    server.sweep()
+    options = (f"--JupyterNotebookApp.extra_labextensions_path={LABEXTENSIONS}",)
+    notebooks = {"hosts.ipynb": CELLS}
+    with lab_server(tmp_path, SCRIPT, notebooks, options=options, extensions=("notebook",)) as server:
+        yield server
 
 
 def side(page: Page) -> Locator:

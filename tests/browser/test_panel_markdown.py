@@ -3,7 +3,6 @@ build/screenshots."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, use_dark_theme, write_notebook
+from tests.browser.lab import Lab, lab_server
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
@@ -65,14 +64,9 @@ SCRIPT: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    if "dark" in tmp_path.name:
-        use_dark_theme(server)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb", ["df = 1"])
-    yield server
-    server.sweep()
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentServer]:
+    with lab_server(tmp_path, SCRIPT, {"rain.ipynb": ["df = 1"]}, dark="dark" in request.node.name) as server:
+        yield server
 
 
 def test_an_answer_is_read_and_its_code_goes_into_the_notebook(lab: Lab) -> None:

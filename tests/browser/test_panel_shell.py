@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import FilePayload, Route, WebSocketRoute, expect
 
-from tests.browser.lab import Lab, browser, use_dark_theme, write_notebook
+from tests.browser.lab import Lab, browser, write_notebook
 from tests.browser.panel import PNG, open_panel, say
 from tests.conftest import chromium
 from tests.server import TOKEN, AgentServer
@@ -24,16 +24,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "a long story", "text": "word " * 1500, "deltas": 1500, "delay": 0.02},
     {"text": "An answer.", "loop": True},
 ]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    use_dark_theme(server)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb", ["rain = [1, 2, 3]", "rain[7]"])
-    yield server
-    server.sweep()
+NOTEBOOKS = {"rain.ipynb": ["rain = [1, 2, 3]", "rain[7]"]}
+DARK = True
 
 
 class Wire:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, use_theme, write_notebook
+from tests.browser.lab import Lab, use_theme
 from tests.browser.panel import open_panel, say
 from tests.server import TOKEN, AgentServer
 
@@ -32,16 +29,6 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "ok", "loop": True},
 ]
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "JupyterLab Dark High Contrast"}
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    options = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
-    server = AgentServer(tmp_path, SCRIPT, options=options, lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rain.ipynb", ["df = 1", "df"])
-    yield server
-    server.sweep()
 
 
 def pictures(lab: Lab, name: str) -> None:

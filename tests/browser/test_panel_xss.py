@@ -15,7 +15,7 @@ import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, lab_server
 from tests.browser.watch import Watch, notices
 from tests.server import AgentServer, followed, start_turn
 from tests.soak.payloads import CORPUS
@@ -65,13 +65,8 @@ def script() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[AgentServer]:
-    options = ("--LabApp.news_url=None",)
-    server = AgentServer(tmp_path, script(), traits={"max_tool_rounds": PER_TURN + 2}, options=options, lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root, NAME, ["1"])
-    write_notebook(server.root, OTHER, ["1"])
-    yield server
-    server.sweep()
+    with lab_server(tmp_path, script(), {NAME: ["1"], OTHER: ["1"]}, {"max_tool_rounds": PER_TURN + 2}) as server:
+        yield server
 
 
 async def converse(server: AgentServer) -> None:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, browser
-from tests.conftest import chromium
-from tests.server import TOKEN, AgentServer
+from tests.browser.lab import Lab
 
 pytestmark = pytest.mark.browser
 
@@ -29,30 +23,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "Nothing was prepared for this.", "loop": True},
 ]
 CELLS = ["%%agent\nname a river", "1 + 1", "%%agent --in sandbox\ndraw the rain", "%agent branches"]
-
-
-def write_notebook(root: Path, name: str) -> None:
-    cells: list[dict[str, Any]] = [
-        {"cell_type": "code", "id": f"cell-{n}", "metadata": {}, "source": cell, "outputs": [], "execution_count": None}
-        for n, cell in enumerate(CELLS)
-    ]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    body = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    (root / name).write_text(json.dumps(body))
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    server = AgentServer(tmp_path, SCRIPT, options=("--LabApp.news_url=None",), lab=True)
-    asyncio.run(server.start())
-    write_notebook(server.root, "rivers.ipynb")
-    path = chromium()
-    assert path is not None
-    try:
-        with browser(path, server.url, TOKEN) as lab:
-            yield lab
-    finally:
-        server.sweep()
+NOTEBOOKS = {"rivers.ipynb": CELLS}
 
 
 def test_run_all_shows_stored_answers_and_a_cell_run_alone_is_another_version(lab: Lab) -> None:

@@ -37,10 +37,11 @@ HELLO = {"text": "Hello.", "loop": True}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """One server for the tests of a module that do not end it: prompts with ``hang``, ``slow``, ``fast`` or ``live``
-    (once) get those answers, others ``Hello.``"""
-    server = AgentServer(tmp_path_factory.mktemp("server"), [HANG, SLOW, FAST, LIVE, HELLO])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+    """One server for the tests of a module that do not end it, with its SCRIPT and TRAITS. Where it has none, prompts
+    with ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others ``Hello.``"""
+    script = getattr(request.module, "SCRIPT", [HANG, SLOW, FAST, LIVE, HELLO])
+    server = AgentServer(tmp_path_factory.mktemp("server"), script, getattr(request.module, "TRAITS", {}))
     try:
         yield asyncio.run(server.start())
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -26,15 +25,7 @@ SCRIPT = [
     {"when": "nobody is there", "text": "Then not."},
     {"text": "Nothing.", "loop": True},
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path_factory.mktemp("server"), SCRIPT, {"tools": "python,notebook"})
-    try:
-        yield asyncio.run(server.start())
-    finally:
-        server.sweep()
+TRAITS = {"tools": "python,notebook"}
 
 
 @pytest.fixture(scope="module")
