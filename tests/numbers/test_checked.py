@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from agent_kernel.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.numbers.checked import MAX_NUMBERS, Number, Text, check, check_turn, claims
 from agent_kernel.numbers.kept import of_record, record
+from agent_kernel.numbers.written import blanked
 
 
 def status(answer: str, output: str = "", said: str = "", code: str = "") -> dict[str, str]:
@@ -218,3 +220,34 @@ def test_grouped_digits_are_the_number(value: int) -> None:
 @given(st.floats(min_value=0.001, max_value=0.999), st.integers(0, 3))
 def test_a_fraction_is_found_as_percent(value: float, digits: int) -> None:
     assert set(status(f"That is {value * 100:.{digits}f}%", repr(value)).values()) <= {"computed"}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("version 1.2.3 of 4", "version       of 4"),
+        ("1.2.3.4,", "       ,"),
+        ("1.2.33", "      "),
+        ("1.2", "1.2"),
+        ("1.234.567", "1.234.567"),
+        ("v1.2.3", "v1.2.3"),
+        ("at 1.2.3.", "at      ."),
+    ],
+)
+def test_versions_are_no_numbers(text: str, left: str) -> None:
+    assert blanked(text) == left
+
+
+def test_a_long_chain_of_digits_and_dots_is_read_once() -> None:
+    """Four times the text is four times the work; sixteen where each place is tried as a beginning."""
+
+    def took(size: int) -> float:
+        text = "1." * (size // 2) + "1,1"
+        best = math.inf
+        for _ in range(5):
+            since = time.process_time()
+            blanked(text)
+            best = min(best, time.process_time() - since)
+        return best
+
+    assert took(32_000) / took(8_000) < 9
