@@ -59,7 +59,8 @@ def frozen(document: Mapping[str, Any], turns: Sequence[Turn], transformed: Call
             cells.append(_plain(cell, source, result, transformed))
             continue
         turn = told.get(str(cell.get("id", "")))
-        met.add(turn.cell if turn else "")
+        if turn:
+            met.add(turn.cell)
         cells += _of_turn(turn, cell, result, transformed) if turn else [_unknown(source, result)]
     rest = [turn for turn in turns if turn.ran and turn.cell not in met]
     if rest:

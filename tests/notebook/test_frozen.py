@@ -74,6 +74,13 @@ def test_what_can_not_be_frozen_is_counted() -> None:
     assert (made.unknown, made.bound) == (1, 1)
 
 
+def test_an_agent_cell_without_an_answer_hides_no_code_of_the_panel() -> None:
+    given = document(cell("a", "%%agent\nnever ran"))
+    made = frozen(given, [Turn("", "in the panel", "", (("z = 1", "live"),))], as_it_is)
+    assert ("code", "z = 1") in sources(made.document)
+    assert (made.turns, made.unknown) == (1, 1)
+
+
 def test_the_newest_answer_of_a_cell_counts_and_code_of_the_panel_comes_last() -> None:
     turns = [
         Turn("a", "old", "Old.", ()),
