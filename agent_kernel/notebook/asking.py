@@ -34,6 +34,15 @@ class Asking:
 
     def decision(self, asked: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
         """("approve" or "deny", why). ``show`` tells the person that their answer is awaited, and why again."""
+        if decided := self.decided(asked):
+            return decided
+        if not self.person.is_there:
+            return "deny", "nobody can answer here"
+        show(f"waiting for your answer{f', again: {asked.again}' if asked.again else ''}")
+        return self._answered(asked, _tool(asked))
+
+    def decided(self, asked: ApprovalRequired) -> tuple[str, str] | None:
+        """As the person has answered it before; None: only they can tell."""
         tool = _tool(asked)
         if self.consent.refuses(self.session, asked.kind, tool):
             return "deny", "the person does not want to be asked for it again in this session"
@@ -41,10 +50,7 @@ class Asking:
             return "approve", "the person asked for it in this cell"
         if not asked.again and self.remembered and self.consent.allows(self.session, asked.kind, tool):
             return "approve", "the person allowed it for this session"
-        if not self.person.is_there:
-            return "deny", "nobody can answer here"
-        show(f"waiting for your answer{f', again: {asked.again}' if asked.again else ''}")
-        return self._answered(asked, tool)
+        return None
 
     def _answered(self, asked: ApprovalRequired, tool: str) -> tuple[str, str]:
         can = [word for word in WORDS if word in ("yes", "no", *asked.remember)]

@@ -49,7 +49,7 @@ class Consent:
 
     def allows(self, session: str, kind: str = LIVE, tool: str = "") -> bool:
         known = self._allowed.get(session, ())
-        return (kind, "") in known or (kind, tool) in known or (kind == "path" and _within(tool, known))
+        return (kind, "") in known or (kind, tool) in known or (kind == "path" and _within(tool, tuple(known)))
 
     def refuses(self, session: str, kind: str, tool: str = "") -> bool:
         known = self._refused.get(session, ())

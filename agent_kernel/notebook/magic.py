@@ -176,7 +176,8 @@ class AgentMagics(Magics):
     def _go_on_aside(self, request: Request, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
         screen = CellScreen(publisher, FORMS[request.form].words)
         started = self._commands.server.call("POST", "turns", body)
-        around = replace(self._around(screen, self._orders.allowed(request)), waiting=self._background.waiting)
+        around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
+        around = replace(around, waiting=self._background.waiting)
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
 
     def _propose(self, code: str, screen: Screen) -> None:

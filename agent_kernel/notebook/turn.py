@@ -205,12 +205,15 @@ class CellTurn:
             elif "diff" in asked.arguments:
                 card.code = asked.code
         around = self._around
-        if around.waiting is not None:
+        asking = Asking(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
+        if around.waiting is None:
+            decision, reason = asking.decision(asked, lambda state: self._state(asked.call, state))
+        elif decided := asking.decided(asked):
+            decision, reason = decided
+        else:
             around.waiting.add(asked, self._summary.session, self._cards.get(asked.call))
             self._state(asked.call, "waiting for you: %agent approve, or the panel")
             return
-        asking = Asking(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
-        decision, reason = asking.decision(asked, lambda state: self._state(asked.call, state))
         body = {"decision": decision, "message": reason, "shown": asked.shown}
         try:
             around.server.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)

@@ -112,6 +112,20 @@ def test_in_a_turn_that_asks_for_everything_no_yes_of_before_counts_and_every_no
     assert len(person.asked) == 1
 
 
+def test_what_is_decided_already_needs_nobody(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    person = Typist(monkeypatch, [], there=False)
+    asking = Asking(person, asked.consent, "s", frozenset({"notebook.edit"}))
+    edit = replace(SEARCH, name="edit_cell", kind="notebook.edit")
+    assert asking.decided(edit) == ("approve", "the person asked for it in this cell")
+    assert asking.decided(replace(edit, again="words of strangers")) is None
+    assert asking.decided(SEARCH) is None
+    asked.consent.allow("s", "web")
+    assert (asking.decided(SEARCH) or ("",))[0] == "approve"
+    asked.consent.refuse("s", "web", "web_search")
+    assert (asking.decided(SEARCH) or ("",))[0] == "deny"
+    assert person.asked == []
+
+
 def test_what_was_refused_can_be_allowed_again_and_the_other_way_round() -> None:
     consent = Consent()
     consent.allow("s", "web", "web_search")

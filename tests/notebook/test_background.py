@@ -17,6 +17,10 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "look at the numbers", "text": "Six."},
     SHELL,
     {"when": "may I", "text": "Thank you."},
+    {"when": "as I said", "calls": [{"name": "shell", "arguments": {"commands": ["echo unasked"]}}]},
+    {"when": "as I said", "text": "Nobody was asked."},
+    {"when": "ask me still", "calls": [{"name": "shell", "arguments": {"commands": ["echo asked"]}}]},
+    {"when": "ask me still", "text": "You were asked."},
     {"when": "break in the dark", "text": "I begin", "fault": "the engine broke"},
     {"when": "end with the kernel", "text": "word " * 3000, "deltas": 3000, "delay": 0.02},
     {"text": "Anything.", "loop": True},
@@ -79,6 +83,19 @@ async def test_what_it_asks_waits_for_approve(notebook: Notebook) -> None:
         assert window.of(ran).text == "Thank you."
         assert "ran by shell" in window.of(ran).cards[0]
     assert (await notebook.run("%agent approve")).plain == "Nothing waits for your answer."
+
+
+async def test_what_was_allowed_or_refused_before_does_not_wait(notebook: Notebook) -> None:
+    await notebook.run("%agent allow shell")
+    async with notebook.window() as window:
+        ran = await notebook.run("%%agent --background\nas I said", [])
+        await window.until((ran, "tokens read"))
+        assert "unasked" in window.of(ran).cards[0]
+        assert window.of(ran).text == "Nobody was asked."
+        ran = await notebook.run("%%agent --background --ask\nask me still", [])
+        await window.until((ran, "%agent approve"))
+        assert len((await notebook.run("%agent approve", ["n"])).asked) == 1, "--ask asks all the same"
+        await window.until((ran, "tokens read"))
 
 
 async def test_a_turn_that_fails_says_why_in_its_cell(notebook: Notebook) -> None:
