@@ -84,8 +84,6 @@ class Replay:
         return absent
 
     async def _again(self, turn: RecordedTurn, earlier: tuple[Message, ...]) -> Now:
-        if self._engine is None and self._laboratory is None:
-            return Now(turn.messages, turn.earlier)
         if problem := await self._cells_before(turn):
             return Now((), earlier, problem)
         recorded = self._recorded_tools(turn)

@@ -14,7 +14,9 @@ from agent_kernel.messages import Message, ToolCall
 from agent_kernel.numbers.checked import Number, Text, check, check_turn, claims
 from agent_kernel.replay.recorded import RecordedTurn, same_call
 
-Result: TypeAlias = Literal["holds", "text drifted", "tool calls differ", "numbers changed", "could not run"]
+Result: TypeAlias = Literal[
+    "not run again", "holds", "text drifted", "tool calls differ", "numbers changed", "could not run"
+]
 FAILURES = ("numbers changed", "could not run")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,16}")
 NO_FILE = re.compile(r"No such file or directory: ['\"]([^'\"\n]{1,400})['\"]")
@@ -67,7 +69,8 @@ class Verdict:
 
 
 def verdict(before: RecordedTurn, now: Now, *, model: bool, tools: bool) -> Verdict:
-    """``model``, ``tools``: which of them were live; what was recorded is the same by itself."""
+    """``model``, ``tools``: which of them were live; what was recorded is the same by itself. With neither, nothing is
+    known but what the record says."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
     told = {"turn": before.turn.id, "number": before.number, "prompt": before.prompt}
     changed = _changed(before, now) if tools else 0
@@ -77,6 +80,8 @@ def verdict(before: RecordedTurn, now: Now, *, model: bool, tools: bool) -> Verd
         "outputs": changed,
         "answer": now.answer if model else "",
     }
+    if not (model or tools):
+        return Verdict(**facts, result="not run again")
     if now.error:
         return Verdict(**facts, result="could not run", why=now.error[:MAX_WHY])
     if tools and not model and (failed := _failed(before, now)) is not None:
