@@ -1,6 +1,7 @@
 /** The calls that this page runs for turns of its open notebooks: it says which it can, claims what is offered, runs it
  * at most once, and answers. A turn keeps its notebook whatever tab is in front. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
+import { fresh } from "../transport/fresh";
 import { isApiError, type Close, type Transport } from "../transport/transport";
 import type { Facts, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
@@ -32,7 +33,7 @@ export class Claims {
   /** Of each kernel that an open notebook has: what ends serving it. */
   readonly #served = new Map<string, Close[]>();
   readonly #turns = new Map<string, Followed>();
-  readonly #client = `page:${crypto.randomUUID()}`;
+  readonly #client = `page:${fresh()}`;
   #disposed = false;
 
   constructor(

@@ -62,7 +62,10 @@ export class Side extends Widget {
 
   /** Also when nobody looks yet: the notebook's turns are served by an open page, not by an open side bar. */
   start(): Promise<Mounted | null> {
-    return (this.#mounted ??= this.#mount());
+    return (this.#mounted ??= this.#mount().catch((error: unknown) => {
+      this.#mounted = null; // the next try may reach it
+      throw error;
+    }));
   }
 
   override dispose(): void {

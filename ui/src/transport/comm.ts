@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
+import { fresh } from "./fresh";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
 const RENEW_EVERY_MS = 60_000;
@@ -37,7 +38,7 @@ interface Followed {
 
 export class CommTransport implements Transport {
   readonly connection = signal<Connection>("connecting");
-  readonly #to = crypto.randomUUID();
+  readonly #to = fresh();
   readonly #waiting = new Map<number, Waiting>();
   readonly #followed = new Map<string, Followed[]>();
   readonly #watched = new Map<string, Set<(news: News) => void>>();

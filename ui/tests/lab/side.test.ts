@@ -1,0 +1,31 @@
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { INotebookTracker } from "@jupyterlab/notebook";
+import { expect, test, vi } from "vitest";
+import { Side } from "../../src/lab/side";
+
+const { isThere } = vi.hoisted(() => ({ isThere: vi.fn() }));
+vi.mock("@lumino/widgets", () => ({
+  Widget: class {
+    readonly title = {};
+    readonly node = document.createElement("div");
+    addClass(): void {
+      // of no use here
+    }
+  },
+}));
+vi.mock("@jupyterlab/notebook", () => ({ NotebookActions: {} }));
+vi.mock("../../src/lab/icon", () => ({ agentIcon: null }));
+vi.mock("../../src/lab/container", () => ({ base: "http://localhost/" }));
+vi.mock("../../src/lab/absent", () => ({ isThere, absent: vi.fn() }));
+
+test("a panel that could not be fetched is fetched again when it is asked for again", async () => {
+  vi.stubGlobal("PANEL_FILE", "panel.js");
+  vi.stubGlobal("STYLE_FILE", "panel.css");
+  const app = { serviceManager: { serverSettings: {} } } as unknown as JupyterFrontEnd;
+  const side = new Side(app, {} as INotebookTracker);
+  isThere.mockRejectedValueOnce(new Error("no network")).mockResolvedValueOnce(false);
+  await expect(side.start()).rejects.toThrow("no network");
+  await expect(side.start()).resolves.toBeNull();
+  await expect(side.start()).resolves.toBeNull();
+  expect(isThere).toHaveBeenCalledTimes(2);
+});
