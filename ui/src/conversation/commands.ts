@@ -129,7 +129,7 @@ export const COMMANDS: readonly Command[] = [
     enabled: withTurns,
     run: async (desk, rest) => {
       const format = rest || "markdown";
-      if (!(format in FORMATS)) {
+      if (!Object.hasOwn(FORMATS, format)) {
         desk.say(`There is no format ${format}: ${Object.keys(FORMATS).join(", ")}.`);
         return;
       }

@@ -1,6 +1,7 @@
 /** What a turn changed in its notebook, as the details of its calls tell it: read from events and from the store alike,
  * so nothing in it is taken on trust. Pure. */
 import type { CallBlock, TurnView } from "../turn/turn";
+import { table } from "../turn/words";
 import type { Facts, Json } from "../wire/events";
 
 export type Deed = "insert" | "edit" | "delete" | "move";
@@ -26,12 +27,12 @@ export interface Change {
   lost: string;
 }
 
-const DEEDS: Record<string, Deed> = {
+const DEEDS = table<Deed>({
   insert_cell: "insert",
   edit_cell: "edit",
   delete_cell: "delete",
   move_cell: "move",
-};
+});
 
 const text = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 const facts = (value: Json | undefined): Facts | null =>
@@ -40,7 +41,7 @@ const facts = (value: Json | undefined): Facts | null =>
 /** Null for a call that changed no cell (yet). */
 export function changeOf(call: Pick<CallBlock, "id" | "name" | "details">): Change | null {
   const told = facts(call.details["change"]);
-  const deed = DEEDS[call.name];
+  const deed = DEEDS.get(call.name);
   if (!told || !deed || !text(told["cell"])) return null;
   return {
     call: call.id,
@@ -65,7 +66,7 @@ export function changesOf(turn: TurnView): Change[] {
 
 /** What an approval asks about, before it is made; null for anything but a change of cells. */
 export function askedChange(name: string, given: Facts): Pick<Change, "do" | "before" | "after"> | null {
-  const deed = DEEDS[name];
+  const deed = DEEDS.get(name);
   if (!deed || typeof given["diff"] !== "string") return null;
   return { do: deed, before: text(given["before"]), after: text(given["after"]) };
 }

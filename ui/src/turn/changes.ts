@@ -1,9 +1,9 @@
 /** What a turn has changed, as the facts of its calls tell it. */
-import type { Json } from "../wire/events";
+import { changeOf, type Deed } from "../notebook/changes";
 import type { TurnView } from "./turn";
 import { counted } from "./words";
 
-const DONE: Record<string, string> = { insert: "added", edit: "changed", delete: "deleted", move: "moved" };
+const DONE: Record<Deed, string> = { insert: "added", edit: "changed", delete: "deleted", move: "moved" };
 
 /** "2 cells changed", "df and 1 other variable", "1 file"; empty when nothing is known to have changed. */
 export function changes(turn: TurnView): string[] {
@@ -13,9 +13,8 @@ export function changes(turn: TurnView): string[] {
   for (const block of turn.blocks) {
     if (block.kind !== "call") continue;
     files += block.files.length;
-    const change = facts(block.details["change"]);
-    const done = typeof change["do"] === "string" ? DONE[change["do"]] : undefined;
-    if (done) cells.set(done, (cells.get(done) ?? new Set()).add(JSON.stringify(change["cell"] ?? block.id)));
+    const change = changeOf(block);
+    if (change) cells.set(DONE[change.do], (cells.get(DONE[change.do]) ?? new Set()).add(change.cell));
     const names = block.details["variables"];
     if (Array.isArray(names)) for (const name of names) if (typeof name === "string") variables.add(name);
   }
@@ -24,10 +23,6 @@ export function changes(turn: TurnView): string[] {
     ...(variables.size > 0 ? [`set ${named([...variables])}`] : []),
     ...(files > 0 ? [counted(files, "file")] : []),
   ];
-}
-
-function facts(value: Json | undefined): Record<string, Json> {
-  return value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
 }
 
 function named(names: string[]): string {

@@ -10,10 +10,15 @@ export interface Phrase {
   target: string;
 }
 
+/** Words of a model or a server are looked up in it: `constructor` is none of its names, as it is of an object. */
+export function table<Row>(rows: Record<string, Row>): ReadonlyMap<string, Row> {
+  return new Map(Object.entries(rows));
+}
+
 type Row = [Kind, string, ...string[]];
 
 /** Kind, verb, and the arguments that say what it is done to, the first that is there. */
-const TOOLS: Record<string, Row> = {
+const TOOLS = table<Row>({
   python: ["run", "Run", "code"],
   reset_python: ["run", "Restart Python"],
   run_cell: ["run", "Run cell", "cell"],
@@ -35,7 +40,7 @@ const TOOLS: Record<string, Row> = {
   read_skill: ["file", "Read skill", "name", "skill"],
   web_search: ["web", "Search the web", "query"],
   fetch_page: ["web", "Read page", "url"],
-};
+});
 
 /** Calls that only look at something. */
 const READING = new Set([
@@ -51,14 +56,14 @@ const READING = new Set([
 ]);
 
 /** Where a call runs: the words before the noun may be left out where there is little room. */
-const PLACES: Record<string, { article: string; noun: string }> = {
+const PLACES = table<{ article: string; noun: string }>({
   live: { article: "in your", noun: "kernel" },
   draft: { article: "in a", noun: "draft" },
   sandbox: { article: "in the", noun: "sandbox" },
   client: { article: "in the", noun: "notebook" },
-};
+});
 
-const STATUS: Record<string, string> = {
+const STATUS = table<string>({
   running: "running",
   waiting: "asks you",
   offered: "waits",
@@ -67,27 +72,27 @@ const STATUS: Record<string, string> = {
   denied: "did not run",
   timeout: "took too long",
   interrupted: "stopped",
-};
+});
 
-const STATES: Record<TurnView["state"], string> = {
+const STATES = table<string>({
   open: "Working",
   committed: "Done",
   cancelled: "Stopped",
   failed: "Failed",
   interrupted: "Broken off",
-};
+} satisfies Record<TurnView["state"], string>);
 
 const TARGET = 200;
 
 export const reads = (call: CallBlock): boolean => READING.has(call.name) && call.status === "success";
-export const placeOf = (where: string): { article: string; noun: string } | null => PLACES[where] ?? null;
-export const statusOf = (call: CallBlock): string => STATUS[call.status] ?? call.status;
-export const stateOf = (turn: TurnView): string => STATES[turn.state];
+export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where) ?? null;
+export const statusOf = (call: CallBlock): string => STATUS.get(call.status) ?? call.status;
+export const stateOf = (turn: TurnView): string => STATES.get(turn.state) ?? turn.state;
 
-export const verbOf = (name: string): string => TOOLS[name]?.[1] ?? name;
+export const verbOf = (name: string): string => TOOLS.get(name)?.[1] ?? name;
 
 export function phrase(call: CallBlock): Phrase {
-  const known = TOOLS[call.name];
+  const known = TOOLS.get(call.name);
   if (!known) return { kind: "tool", verb: call.name, target: firstOf(Object.values(call.arguments)) };
   const [kind, verb, ...names] = known;
   return { kind, verb, target: firstOf(names.map((name) => call.arguments[name])) };

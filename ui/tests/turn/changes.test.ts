@@ -27,3 +27,7 @@ test("details of another shape are no changes", () => {
   const odd = [null, 3, [], "edit", { do: "explode", cell: "x" }, { do: 7 }];
   for (const given of odd) expect(changes(shown(call("a"), finished("a", { details: { change: given } })))).toEqual([]);
 });
+
+test.each(["constructor", "toString", "__proto__"])("a call with the name %s changed no cell", (name) => {
+  expect(changes(shown(...change("a", name, name, "x")))).toEqual([]);
+});

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { CallBlock } from "../../src/turn/turn";
-import { bytes, counted, deed, duration, phrase } from "../../src/turn/words";
+import { bytes, counted, deed, duration, phrase, placeOf, statusOf, verbOf } from "../../src/turn/words";
 import { call, shown, type Said } from "./events";
 
 function block(said: Said): CallBlock {
@@ -60,4 +60,12 @@ test.each([
 
 test("nouns follow their number", () => {
   expect([counted(1, "cell"), counted(1_200, "cell")]).toEqual(["1 cell", "1,200 cells"]);
+});
+
+test.each(["constructor", "toString", "__proto__", "hasOwnProperty"])("%s is a name like any other", (name) => {
+  const named = block(call("c", name, { city: "Ulm" }));
+  expect(phrase(named)).toEqual({ kind: "tool", verb: name, target: "Ulm" });
+  expect(verbOf(name)).toBe(name);
+  expect(placeOf(name)).toBeNull();
+  expect(statusOf({ ...named, status: name as CallBlock["status"] })).toBe(name);
 });
