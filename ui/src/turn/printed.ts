@@ -39,7 +39,6 @@ export const plainText = (output: string): string =>
 function overwritten(output: string): string {
   if (!output.includes("\r")) return output;
   return output
-    .replace(/\r+\n/g, "\n")
     .split("\n")
     .map((line) => {
       const states = line.split("\r").filter((state) => state !== "");

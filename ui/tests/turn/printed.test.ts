@@ -39,3 +39,18 @@ test("long output of sequences takes time in proportion to its length", () => {
   const many = `${ESC}[`.repeat(100_000);
   expect(plainText(many).length).toBeLessThanOrEqual(many.length);
 });
+
+test("a line that is written over again and again takes time in proportion to its length", () => {
+  const taken = (length: number) => {
+    const output = "\r".repeat(length) + "x";
+    return Math.min(
+      ...[1, 2, 3].map(() => {
+        const began = performance.now();
+        expect(plainText(output)).toBe("x");
+        return performance.now() - began;
+      }),
+    );
+  };
+  taken(1_000);
+  expect(taken(200_000) / Math.max(taken(10_000), 0.1)).toBeLessThan(100); // 400 if it grew with the square
+});
