@@ -348,15 +348,16 @@ class Agent:
         finally:
             if reply.end is not None:
                 turn.usage += reply.end.usage
-                turn.share = max(turn.share, self._in_use(reply.end.usage))
+                turn.context = max(turn.context, reply.end.usage.prompt_tokens + reply.end.usage.completion_tokens)
+                turn.share = max(turn.share, self._in_use(turn.context))
             if reply.worth_saving:
                 await turn.save(reply.message)
         return reply.calls
 
-    def _in_use(self, usage: Usage) -> float:
+    def _in_use(self, tokens: int) -> float:
         """The share of the model's tokens that one request and its answer took; 0 while their number is unknown."""
         length = self._engine.info().context_length
-        return (usage.prompt_tokens + usage.completion_tokens) / length if length else 0.0
+        return tokens / length if length else 0.0
 
     def _announced(self, chunk: Chunk) -> Body | None:
         match chunk:

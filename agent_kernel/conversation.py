@@ -168,8 +168,13 @@ def _incoming(request: TurnRequest) -> list[Message]:
 
 
 def _notes(request: TurnRequest, lost: bool) -> list[Message]:
-    """The hidden context of this turn, if there is any."""
-    notes = [f"{note.title}: {note.text}" if note.title else note.text for note in request.notes]
+    """The hidden context of this turn, if there is any. What one note says already is not said again: a turn that is
+    asked again brings what it was told."""
+    notes: list[str] = []
+    for note in request.notes:
+        text = f"{note.title}: {note.text}" if note.title else note.text
+        if not any(text in said for said in notes):
+            notes.append(text)
     if lost:
         notes.insert(0, LOST)
     return [user("\n".join(notes), hidden=True)] if notes else []

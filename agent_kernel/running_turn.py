@@ -29,6 +29,7 @@ class Running:
     changes: ChangedCells = field(default_factory=ChangedCells)
     asides: Asides = field(default_factory=Asides)
     share: float = 0.0
+    context: int = 0
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     rounds: int = 0
@@ -45,7 +46,7 @@ class Running:
         """What is known of the turn at its end."""
         known = {
             "tools": list(self.tools),
-            "share": round(self.share, 4),
+            "context": self.context,
             **self.calls.record,
             **self.changes.record,
             **self.asides.record,

@@ -7,15 +7,16 @@ from dataclasses import replace
 from agent_kernel.conversation import LOST
 from agent_kernel.errors import TurnNotFound
 from agent_kernel.messages import Media, Message
-from agent_kernel.permissions.policy import STRICTNESS
+from agent_kernel.permissions.policy import STRICTNESS, strictest
 from agent_kernel.request import Note, TurnRequest
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.store import SessionStore
 
 
 async def asked_again(store: SessionStore, key: SessionKey, request: TurnRequest, replaces: str) -> TurnRequest:
-    """With prompt, pictures and hidden notes of the turn ``replaces``, and no freer than it was, unless the request has
-    words of its own. Raises TurnNotFound where the session has no such turn, or one that was asked nothing."""
+    """With prompt, pictures, files and hidden notes of the turn ``replaces``, and no freer than it was, unless the
+    request has words of its own. Raises TurnNotFound where the session has no such turn, or one that was asked
+    nothing."""
     turn = await store.turn(key.namespace, replaces)
     if turn is None or turn.key != key:
         raise TurnNotFound("There is no such turn in this session.")
@@ -28,9 +29,14 @@ async def asked_again(store: SessionStore, key: SessionKey, request: TurnRequest
     media = [await _filled(store, key, medium) for medium in asked.media]
     notes = tuple(Note("", text) for message in said if message.hidden and (text := _lasting(message)))
     permissions = (request.permission, turn.record.get("permission"))
-    permission = next(one for one in reversed(STRICTNESS) if one in permissions)
+    permission = strictest(*(one for one in permissions if one in STRICTNESS))
     return replace(
-        request, prompt=asked.text, media=tuple(media), notes=(*notes, *request.notes), permission=permission
+        request,
+        prompt=asked.text,
+        media=tuple(media),
+        notes=(*notes, *request.notes),
+        inputs=request.inputs or tuple(str(id) for id in turn.record.get("inputs", ())),
+        permission=permission,
     )
 
 

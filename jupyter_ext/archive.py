@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -27,6 +27,7 @@ from agent_kernel.events import (
     TurnFinished,
     TurnStarted,
 )
+from agent_kernel.files import File
 from agent_kernel.messages import Media, Message, ToolCall
 from agent_kernel.numbers.kept import of_record
 from agent_kernel.sessions.asides import MAX_CALLS, KeptAsides
@@ -76,21 +77,31 @@ async def replay(
         return
     versions = Versions(store)
     told, messages = await versions.told(turn), await versions.said(turn)
-    for body in bodies(turn, messages, whole=whole):
-        for file in await _files(store, turn) if isinstance(body, TurnFinished) else ():
-            yield stamp(file)
+    for body in with_files(bodies(turn, messages, whole=whole), turn, await files_of(store, turn.key)):
         yield stamp(await _filled(store, turn.key, body) if media and isinstance(body, CallFinished) else body)
         if told is not None and isinstance(body, TurnStarted):
             yield stamp(told)
 
 
-async def _files(store: SessionStore, turn: Turn) -> list[FileProduced]:
-    """What tools made in the turn, without bodies."""
+async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
+    """Of the session, without bodies."""
     if not hasattr(store, "files"):
-        return []
-    kept = await cast(FileStore, store).files(turn.key)
-    made = [file for file in kept if file.purpose == "agent_output" and file.turn == turn.ordinal - 1]
-    return [FileProduced("", file.to_json()) for file in made]
+        return {}
+    return {file.id: file for file in await cast(FileStore, store).files(key)}
+
+
+def with_files(told: Iterable[Body], turn: Turn, files: Mapping[str, File]) -> Iterator[Body]:
+    """Files stand before the end of the call that made them; those of no call before the end of the turn."""
+    left = {id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1}
+    for body in told:
+        if isinstance(body, CallFinished):
+            for id in body.files:
+                left.pop(id, None)
+                if file := files.get(id):
+                    yield FileProduced(body.call, file.to_json())
+        elif isinstance(body, TurnFinished):
+            yield from (FileProduced("", file.to_json()) for file in left.values())
+        yield body
 
 
 async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> CallFinished:

@@ -1,18 +1,18 @@
 """A window into the turns of a session, newest at its end, with what a person saw of each. What it costs depends on the
-window, not on the session."""
+window, not on the turns before it; the files of the session are listed once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from agent_kernel.events import Body, CallFinished, Event, FileProduced, Stamp, TurnFinished
+from agent_kernel.events import Event, Stamp
 from agent_kernel.files import File
 from agent_kernel.messages import Message
 from agent_kernel.sessions.model import SessionKey, Turn
-from agent_kernel.sessions.store import FileStore, SessionStore
-from jupyter_ext.archive import bodies
+from agent_kernel.sessions.store import SessionStore
+from jupyter_ext.archive import bodies, files_of, with_files
 from jupyter_ext.versions import Versions
 
 RECORDED = ("permission", "error")
@@ -26,18 +26,11 @@ async def window(
     Media without data (``sessions/{id}/blobs/{hash}``). Raises TurnNotFound for a ``before`` that is not there."""
     found = await store.turns(key, limit + 1, before=before)
     shown = found[-limit:] if limit else []
-    history = _History(store, Versions(store), await _files(store, key) if shown else {})
+    history = _History(store, Versions(store), await files_of(store, key) if shown else {})
     return {
         "turns": [await history.told(turn, running(turn.id)) for turn in shown],
         "older": len(found) > len(shown),
     }
-
-
-async def _files(store: SessionStore, key: SessionKey) -> dict[str, File]:
-    """Of the session, without bodies."""
-    if not hasattr(store, "files"):
-        return {}
-    return {file.id: file for file in await cast(FileStore, store).files(key)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +69,10 @@ class _History:
     async def _events(self, turn: Turn, messages: list[Message]) -> list[Event]:
         """With the times at which the turn began and ended; those between are not kept."""
         version = await self.versions.told(turn)
-        told = [*self._with_files(turn, messages)]
+        told = [*with_files(bodies(turn, messages, whole=True), turn, self.files)]
         if version is not None:
             told.insert(1, version)
         closed = turn.closed or turn.opened
         times = iter([turn.opened] * (len(told) - 1) + [closed])
         stamp = Stamp(turn.id, turn.key.id, lambda: next(times))
         return [stamp(body) for body in told]
-
-    def _with_files(self, turn: Turn, messages: list[Message]) -> Iterator[Body]:
-        """Files stand before the end of the call that made them; those of no call before the end of the turn."""
-        told: set[str] = set()
-        for body in bodies(turn, messages, whole=True):
-            if isinstance(body, CallFinished):
-                for id in body.files:
-                    if file := self.files.get(id):
-                        told.add(id)
-                        yield FileProduced(body.call, file.to_json())
-            elif isinstance(body, TurnFinished):
-                for file in self._made(turn):
-                    if file.id not in told:
-                        yield FileProduced("", file.to_json())
-            yield body
-
-    def _made(self, turn: Turn) -> list[File]:
-        files = self.files.values()
-        return [file for file in files if file.purpose == "agent_output" and file.turn == turn.ordinal - 1]

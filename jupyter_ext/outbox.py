@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -19,6 +20,8 @@ STALLED_S = 60.0
 """A page that takes nothing of one message for so long is given up."""
 TOO_SLOW = 4008
 """The close code of a page that was given up."""
+
+log = logging.getLogger(__name__)
 
 
 class PageGone(Exception):
@@ -78,10 +81,14 @@ class Outbox:
             self._writer.cancel()
 
     def _put(self, said: Mapping[str, Any], *, held: bool) -> None:
-        self._waiting.append((json.dumps(said, ensure_ascii=False), held))
+        text = (
+            json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        )  # half a pair of a model
+        self._waiting.append((text, held))
         self._some.set()
         if self._writer is None:
             self._writer = asyncio.create_task(self._keep_writing(), name="writes to a page")
+            self._writer.add_done_callback(self._broken)
 
     async def _keep_writing(self) -> None:
         while not self._closed:
@@ -98,6 +105,12 @@ class Outbox:
                 if held:
                     self._place.release()
             self._some.clear()
+
+    def _broken(self, writer: asyncio.Task[None]) -> None:
+        """A page whose writer has failed would wait for ever."""
+        if not writer.cancelled() and (error := writer.exception()) is not None:
+            log.error("a page can not be written to", exc_info=error)
+            self._lose("it can not be written to")
 
     def _lose(self, reason: str) -> None:
         self.close()

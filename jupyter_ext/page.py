@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeAlias
 
@@ -17,6 +18,8 @@ MAX_HELD = 200
 
 GOING_AWAY = 1001
 """The close code of a server that stops."""
+
+log = logging.getLogger(__name__)
 
 Held: TypeAlias = tuple[str, str]
 """What is held (session, kernel, serve) and its id."""
@@ -35,15 +38,15 @@ class Page:
         return len(self._followed) + len(self._ends)
 
     def follow(self, turn: str, events: AsyncIterator[Event], about: Mapping[str, str], number: int = 0) -> None:
-        """A turn that is followed already is followed from the new place: ``following``, with the page's ``number``, comes
-        behind what was on its way and before the first event of there. ``about`` is told with an error. Raises
+        """A turn that is followed already is followed from the new place: ``following``, with the page's ``number``,
+        comes behind what was on its way and before the first event of there. ``about`` is told with an error. Raises
         QuotaExceeded."""
         self.unfollow(turn)
         self._room()
         self.outbox.tell({"type": "following", "turn": turn, "number": number})
         task = asyncio.create_task(self._send(events, about), name=f"a page follows {turn}")
         self._followed[turn] = task
-        task.add_done_callback(lambda done: self._done(turn, done))
+        task.add_done_callback(lambda done: self._done(turn, done, about))
 
     def unfollow(self, turn: str) -> None:
         if task := self._followed.pop(turn, None):
@@ -76,8 +79,12 @@ class Page:
                 except AgentKernelError as error:
                     await self.outbox.send({"type": "error", "error": error.to_json(), "about": dict(about)})
 
-    def _done(self, turn: str, task: asyncio.Task[None]) -> None:
+    def _done(self, turn: str, task: asyncio.Task[None], about: Mapping[str, str]) -> None:
         """A turn that came to its end leaves the table, unless the page follows it anew."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a turn can not be told to a page", exc_info=error)
+            told = AgentKernelError("This turn can not be shown.", hint="The log of the Jupyter server has more.")
+            self.outbox.tell({"type": "error", "error": told.to_json(), "about": dict(about)})
         if self._followed.get(turn) is task:
             del self._followed[turn]
 

@@ -13,7 +13,6 @@ from agent_kernel.events import (
     ApprovalRequired,
     ApprovalResolved,
     Body,
-    CallClaimed,
     CallFinished,
     CallStarted,
     ContextBuilt,
@@ -58,8 +57,6 @@ class Asides:
             case CallStarted(call=call, where=where):
                 self._open[call] = {"call": call, "at": self._blocks, "where": where}
                 self._blocks += 1
-            case CallClaimed(call=call, client=client):
-                self._open.get(call, {})["client"] = self._redactor.text(client)
             case ApprovalRequired() | ApprovalResolved():
                 self._asked(body)
             case CallFinished():
@@ -108,7 +105,9 @@ class KeptAsides:
         kept = kept if isinstance(kept, Mapping) else {}
         self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         self._notices = deque(kept.get("notices") or ())
-        self.context: Mapping[str, Any] = kept.get("context") or {}
+        context = kept.get("context") or {}
+        known = {field.name for field in dataclasses.fields(ContextBuilt)}  # a newer release may have told more
+        self.context = {name: value for name, value in context.items() if name in known}
         for call in kept.get("calls") or ():
             self._calls[str(call.get("call", ""))].append(call)
 

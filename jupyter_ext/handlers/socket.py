@@ -4,6 +4,7 @@ in the sessions and kernels that the page watches. For users; a notebook's code 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Annotated, Any, Literal
 
 from jupyter_core.utils import ensure_async
@@ -30,6 +31,7 @@ LOOK_AGAIN_S = 60.0
 """How often it is asked whether the user of an open connection may still read."""
 NOT_ALLOWED = 4003
 """The close code of a page whose user may not read any more."""
+TRY_AGAIN = 1013
 VERSIONS = {"7", "8", "13"}
 
 
@@ -108,6 +110,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         self.page = Page(Outbox(self._write, self.close))
         self.app.pages.add(self.page, self.close)
         self._looking = asyncio.create_task(self._look_again(), name="may this page still read")
+        self._looking.add_done_callback(self._looked)
 
     async def on_message(self, message: str | bytes) -> None:
         about: dict[str, str] = {}
@@ -177,11 +180,14 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             self.app.access.kernel(self.caller, id)
         target = Target(self.caller.namespace, kind, id)
         page, standing = self.page, Standing(self.page.outbox.tell)
-        page.hold((kind, id), lambda: self.app.news.watch(target, page, standing.hear))
-        state = await state_of(self.app, target)
-        for said in state:
-            await page.outbox.send(said)
-        standing.known(state)
+        with contextlib.ExitStack() as undone:
+            page.hold((kind, id), lambda: self.app.news.watch(target, page, standing.hear))
+            undone.callback(page.drop, (kind, id))
+            state = await state_of(self.app, target)
+            for said in state:
+                await page.outbox.send(said)
+            standing.known(state)
+            undone.pop_all()
 
     async def _serve(self, asked: Serve) -> None:
         self.app.access.kernel(self.caller, asked.kernel)
@@ -199,6 +205,12 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             if not await self._still(("read",)):
                 self._send_away()
                 return
+
+    def _looked(self, looking: asyncio.Task[None]) -> None:
+        """Who can not be asked about is not let stay: the page comes back, and is looked at as a new one."""
+        if not looking.cancelled() and (error := looking.exception()) is not None:
+            self.log.error("whether a page may still read could not be found out", exc_info=error)
+            self.close(TRY_AGAIN, "Whether you may still read can not be found out now.")
 
     def _send_away(self) -> None:
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")

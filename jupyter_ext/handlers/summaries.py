@@ -6,11 +6,14 @@ import dataclasses
 from typing import Any
 
 from agent_kernel.sessions.account import CALLS, account
-from agent_kernel.sessions.model import SessionKey, Summary
+from agent_kernel.sessions.model import SessionKey, Summary, Turn
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody
 from jupyter_ext.handlers.models import current_engine
 from jupyter_ext.turns import busy
+
+LOOKED_AT = 20
+"""The newest turns, for how much of the context the conversation takes."""
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
@@ -60,16 +63,15 @@ class UsageHandler(AgentHandler):
         self.reply({**cost, "context": await self._context(session.key)})
 
     async def _context(self, key: SessionKey) -> dict[str, int]:
-        """Tokens that the newest turn took of what the model reads at once; ``window`` 0: unknown. What a turn with
-        several rounds cost is no measure of it."""
+        """Tokens that the largest request of the newest turn took, with its answer, of what the model reads at once;
+        ``window`` 0: unknown. 0 tokens where none of the newest turns got as far as the model."""
         window = int((await current_engine(self.app, self.caller, key))["context_length"])
-        turns = reversed(await self.app.runtime.store.turns(key))
-        newest = next(
-            (turn for turn in turns if turn.usage and ("share" in turn.record or CALLS not in turn.record)), None
-        )
-        if newest is None:
-            return {"tokens": 0, "window": window}
-        if window and (share := newest.record.get("share")):
-            return {"tokens": round(float(share) * window), "window": window}
-        used = newest.usage.get("prompt_tokens", 0) + newest.usage.get("completion_tokens", 0)
-        return {"tokens": int(used), "window": window}
+        newest = reversed(await self.app.runtime.store.turns(key, LOOKED_AT))
+        return {"tokens": next((used for turn in newest if (used := _used(turn))), 0), "window": window}
+
+
+def _used(turn: Turn) -> int:
+    """Of a turn that an older release stored without this, what it cost, if it had one round."""
+    if "context" in turn.record or CALLS in turn.record:
+        return int(turn.record.get("context", 0))
+    return int(turn.usage.get("prompt_tokens", 0) + turn.usage.get("completion_tokens", 0))

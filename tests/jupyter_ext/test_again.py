@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent_kernel.agent import Agent, TurnRequest
@@ -35,6 +37,19 @@ async def test_silence_asks_the_same_again_with_pictures_and_notes_and_no_more_f
     assert [note.text for note in again.notes] == ["Cell 3: df"]
     stricter = await asked_again(store, KEY, TurnRequest("", permission="deny"), turn)
     assert stricter.permission == "deny"
+
+
+async def test_files_go_along_again_and_a_note_is_said_once_however_often_it_is_asked() -> None:
+    store = MemoryStore()
+    turn = await asked(store, TurnRequest("one", notes=(Note("Cell 3", "df"), Note("", "copies")), inputs=("file_1",)))
+    for _ in range(3):
+        again = await asked_again(store, KEY, TurnRequest(""), turn)
+        assert again.inputs == ("file_1",)
+        turn = await asked(store, replace(again, notes=(*again.notes, Note("", "copies"))))
+    found = await store.turn(KEY.namespace, turn)
+    assert found is not None
+    hidden = [item.message.text for item in await store.of_turn(found) if item.message.hidden]
+    assert hidden == ["Cell 3: df\ncopies"]
 
 
 async def test_words_of_ones_own_take_nothing_along() -> None:

@@ -106,3 +106,31 @@ async def test_nothing_is_written_to_a_page_that_is_gone() -> None:
         await asyncio.wait_for(wire.outbox.send({"n": 1}), 5)
     wire.outbox.tell({"n": 2})
     assert (wire.outbox.waiting, wire.written, wire.lost) == (0, [], [])
+
+
+async def test_half_a_surrogate_pair_of_a_model_is_written_and_what_follows_too() -> None:
+    written: list[dict[str, str]] = []
+
+    async def write(text: str) -> None:
+        written.append(json.loads(text.encode()))
+
+    outbox = Outbox(write, lambda code, reason: None)
+    await outbox.send({"t": "\ud83d"})
+    await outbox.send({"t": "next"})
+    await asyncio.sleep(0.01)
+    assert [one["t"] for one in written][1:] == ["next"]
+    outbox.close()
+
+
+async def test_a_page_that_can_not_be_written_to_is_given_up_and_nobody_waits_for_it() -> None:
+    lost: list[int] = []
+
+    async def write(text: str) -> None:
+        raise OSError("broken")
+
+    outbox = Outbox(write, lambda code, reason: lost.append(code))
+    await outbox.send({"n": 1})
+    await asyncio.sleep(0.01)
+    with pytest.raises(PageGone):
+        await outbox.send({"n": 2})
+    assert lost == [TOO_SLOW]

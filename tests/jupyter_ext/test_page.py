@@ -130,3 +130,15 @@ async def test_a_server_that_stops_tells_every_page() -> None:
     pages.remove(gone)
     pages.close()
     assert (told, len(pages)) == ([1001] * 3, 3)
+
+
+async def test_a_turn_that_can_not_be_told_says_so() -> None:
+    async def broken() -> AsyncIterator[Event]:
+        yield Event(1, "t", "s", 1, 0.0, TextDelta("a"))
+        raise TypeError("of a newer release")
+
+    heard = Heard()
+    heard.page.follow("t", broken(), {"do": "follow", "turn": "t"})
+    await asyncio.sleep(0.01)
+    said = heard.said[-1]
+    assert (said["type"], said["about"]["turn"], heard.page.held) == ("error", "t", 0)

@@ -47,7 +47,9 @@ async def test_older_turns_are_summarised_on_demand_and_the_summary_is_taken_bac
         assert (await client.get("agent/v1/sessions/long/compact")).json()["summaries"] == [made]
         usage = (await client.get("agent/v1/sessions/long/usage")).json()
         assert (usage["total"]["turns"], usage["total"]["summaries"]) == (4, 1)
-        assert 0 < usage["context"]["tokens"] < usage["context"]["window"] == 32_768
+        last = (await client.get(f"agent/v1/turns/{turn['turn']}")).json()["usage"]
+        assert usage["context"]["tokens"] == last["prompt_tokens"] + last["completion_tokens"]
+        assert usage["context"]["window"] == 32_768
         named = (await client.get("agent/v1/sessions")).json()["sessions"]
         assert [(one["id"], one["notebooks"]) for one in named] == [("long", [])]
         assert (await client.delete("agent/v1/sessions/long/compact")).json()["summary"] == made

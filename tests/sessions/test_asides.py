@@ -86,3 +86,8 @@ def test_it_stays_small_whatever_a_turn_tells() -> None:
     kept = asides.record[ASIDES]
     assert (len(kept["calls"]), len(kept["notices"])) == (MAX_CALLS, MAX_NOTICES)
     assert len(json.dumps(kept)) < 300_000
+
+
+def test_what_a_newer_release_tells_of_the_context_is_passed_over() -> None:
+    kept = KeptAsides({ASIDES: {"context": {"messages": 3, "dropped": 0, "colour": "red"}}})
+    assert ContextBuilt(**kept.context) == ContextBuilt(3, 0)

@@ -1,0 +1,72 @@
+"""What a page's connection does when something behind it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from jupyter_server.auth.identity import User
+
+from agent_kernel.errors import StoreError
+from agent_kernel.sessions.model import SessionKey
+from jupyter_ext.callers import Caller
+from jupyter_ext.handlers import socket
+from jupyter_ext.handlers.socket import TRY_AGAIN, SocketHandler, Watch
+from jupyter_ext.news import News, Target
+from jupyter_ext.outbox import Outbox
+from jupyter_ext.page import Page
+
+
+class Handler(SocketHandler):
+    """Without a connection."""
+
+    def __init__(self, news: News) -> None:
+        self.said: list[str] = []
+        self.codes: list[int | None] = []
+        app = SimpleNamespace(news=news)
+        log = SimpleNamespace(error=lambda *told, **more: None)
+        self.application: Any = SimpleNamespace(settings={"agent_kernel": app, "log": log})
+        self.page = Page(Outbox(self._keep, lambda code, reason: None))
+        self.caller = Caller("ns", user=User("me"))
+
+    @property
+    def log(self) -> Any:
+        return self.settings["log"]
+
+    async def _keep(self, text: str) -> None:
+        self.said.append(text)
+
+    def close(self, code: int | None = None, reason: str | None = None) -> None:
+        self.codes.append(code)
+
+
+async def test_a_watch_that_can_not_begin_holds_nothing_and_hides_no_other_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def failing(app: Any, target: Target) -> list[dict[str, Any]]:
+        raise StoreError("The disk is full.")
+
+    news = News()
+    handler = Handler(news)
+    heard: list[Any] = []
+    news.watch(Target("ns", "session", "other"), handler.page, heard.append)
+    monkeypatch.setattr(socket, "state_of", failing)
+    with pytest.raises(StoreError):
+        await handler._watch(Watch(do="watch", session="s"))
+    assert handler.page.held == 0
+    news.changed(SessionKey("ns", "other"), "title")
+    assert [said["what"] for said in heard] == ["title"]
+    handler.page.close()
+
+
+async def test_who_can_not_be_looked_at_again_has_to_come_back() -> None:
+    async def failing() -> None:
+        raise OSError("the hub does not answer")
+
+    handler = Handler(News())
+    looking = asyncio.create_task(failing())
+    await asyncio.wait([looking])
+    handler._looked(looking)
+    assert handler.codes == [TRY_AGAIN]
