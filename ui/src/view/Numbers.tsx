@@ -65,4 +65,4 @@ function Marked({ number: { text, status, call, line, shown } }: { number: Check
   );
 }
 
-const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");

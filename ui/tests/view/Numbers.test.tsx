@@ -58,6 +58,14 @@ test("a part of a longer number or of a name is not marked", () => {
   expect(place.querySelectorAll(".ak-number-open")).toHaveLength(1);
 });
 
+test.each(["-3.2", "2e-3", "+3.2", "-7%", "1/2", "(3)", "$5"])(
+  "%s is marked, whatever signs it is written with",
+  (text) => {
+    show(`It is ${text} now.`, [open(text)]);
+    expect(place.querySelector(".ak-number-open")?.textContent).toBe(`${text} (not computed)`);
+  },
+);
+
 test("numbers beside letters that need no spaces are marked", () => {
   show("共有150行", [open("150")]);
   expect(place.querySelectorAll(".ak-number-open")).toHaveLength(1);
