@@ -86,7 +86,7 @@ function line(source: string): string {
 
 /** A mark with nothing behind it would be shown as it is. */
 function unended(source: string, open: Open[]): string {
-  let shown = source.replace(/(?:\$\$?|(?<!~)~|[\s\\!])+$/, "");
+  let shown = source.replace(/(?:\$|(?<!~)~|[\s\\!])+$/, "");
   const left = [...open];
   for (let last = left.at(-1); last?.at !== undefined; last = left.at(-1)) {
     if (last.at + last.mark.length < shown.length) break;
