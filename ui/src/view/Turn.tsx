@@ -10,6 +10,7 @@ import { Call } from "./Call";
 import { Ended } from "./Ended";
 import { Files } from "./Files";
 import { Footer } from "./Footer";
+import { Guarded } from "./Guarded";
 import { Notice } from "./Notice";
 import { Numbers } from "./Numbers";
 import { Prompt } from "./Prompt";
@@ -35,12 +36,18 @@ export function Turn({ entry }: { entry: Entry }) {
       <Prompt entry={entry} />
       {left && <p class="ak-quiet">{left}</p>}
       {blocks.map((block) => (
-        <Shown key={block.id} block={block} session={turn.session} numbers={block === answer ? turn.numbers : NONE} />
+        <Guarded key={block.id} of={block} text={"text" in block ? block.text : ""}>
+          <Shown block={block} session={turn.session} numbers={block === answer ? turn.numbers : NONE} />
+        </Guarded>
       ))}
-      <Files files={turn.files} />
+      <Guarded of={turn.files}>
+        <Files files={turn.files} />
+      </Guarded>
       <Waiting turn={turn} />
       <Ended entry={entry} turn={turn} />
-      <ReviewTurn turn={turn} />
+      <Guarded of={turn}>
+        <ReviewTurn turn={turn} />
+      </Guarded>
       <Footer entry={entry} turn={turn} />
     </article>
   );

@@ -102,7 +102,12 @@ test("a turn that failed says why, what to do, and has its next action", async (
 test("what a turn cost and changed stands in its footer", () => {
   const usage = { prompt_tokens: 1203, reused_tokens: 1000, completion_tokens: 45, seconds: 70 };
   stage.show(
-    more(turnOf("t"), call("c"), finished("c", { details: { change: { do: "edit", cell: "x" } } }), over({ usage })),
+    more(
+      turnOf("t"),
+      call("c", "edit_cell"),
+      finished("c", { details: { change: { do: "edit", cell: "x" } } }),
+      over({ usage }),
+    ),
   );
   expect(stage.find(".ak-facts").textContent).toBe(
     "1,203 tokens read (1,000 reused) · 45 written · 1 min 10 s · 1 cell changed",
@@ -145,4 +150,18 @@ test("files of a turn are named as they are and have their download", () => {
   stage.show(more(turnOf("t"), call("c"), ["file.produced", { call: "c", file }], finished("c")));
   expect(stage.find(".ak-file-name").textContent).toBe("aU+202Egnp.exe");
   expect(stage.find(".ak-files").textContent).toContain("2.0 kB");
+});
+
+test("a part that can not be drawn says so, and all around it stays", () => {
+  vi.spyOn(console, "error").mockImplementation(() => undefined);
+  rows.mockImplementation((one) => {
+    if (one.name === "hostile") throw new RangeError("too deep");
+    return { kind: "run", verb: one.name, target: "" };
+  });
+  const turn = more(turnOf("t"), ["text.delta", { text: "First" }], call("a", "hostile"), call("b", "kind"));
+  const [entry] = stage.show(turn);
+  stage.grow(entry, more(turn, ["text.delta", { text: "and last" }]));
+  const said = stage.find(".ak-turn").textContent;
+  expect(said).toMatch(/First.*This could not be shown\..*kind.*and last/s);
+  rows.mockReset();
 });
