@@ -15,7 +15,12 @@ export interface Rows {
 export function isRows(value: unknown): value is Rows {
   if (typeof value !== "object" || value === null) return false;
   const { columns, index, rows, shape } = value as Partial<Rows>;
-  return [columns, index, rows, shape].every(Array.isArray) && (rows ?? []).every(Array.isArray);
+  if (![columns, index, rows, shape].every(Array.isArray)) return false;
+  return (
+    (columns ?? []).every((column: unknown) => typeof column === "object" && column !== null) &&
+    (rows ?? []).every(Array.isArray) &&
+    (shape ?? []).every((length: unknown) => typeof length === "number")
+  );
 }
 
 export function Table({ rows: { columns, index, rows, shape }, label }: { rows: Rows; label: string }) {
@@ -63,5 +68,10 @@ export function HtmlTable({ html, label }: { html: string; label: string }) {
 
 function inWords(value: unknown): string {
   if (value === null || value === undefined) return "";
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (typeof value === "string") return value;
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return "(too deep to be shown)"; // it was read without a stack, and is written with one
+  }
 }
