@@ -13,7 +13,7 @@ import { Left } from "./Elapsed";
 import { Source } from "./Source";
 import { useSurroundings } from "./surroundings";
 
-/** Until keys count. */
+/** Until keys count, from when the card or the focus came. */
 const HELD_MS = 500;
 
 type Choice = { decision: "approve" | "deny"; remember: string; message?: string };
@@ -25,7 +25,7 @@ export function Approve({ approval }: { approval: Approval }) {
   const sending = useSignal(false);
   const problem = useSignal("");
   const reason = useSignal("");
-  useHandedOn(card);
+  useHandedOn(card, () => (since.current = performance.now()));
 
   const decide = async (choice: Choice) => {
     if (sending.value) return;
@@ -66,7 +66,7 @@ export function Approve({ approval }: { approval: Approval }) {
       {change ? (
         <>
           <p class="ak-quiet">{approval.code.split("\n", 1)[0]}</p>
-          {change.do !== "move" && <Diff {...change} label="Exactly what will change" />}
+          {change.do !== "move" && <Diff {...change} label="Exactly what will change" most={Infinity} />}
         </>
       ) : (
         <Source code={approval.code} language={languageOf(approval)} label="Exactly what will run" />
@@ -147,29 +147,29 @@ function About({ approval }: { approval: Approval }) {
         )}
       </p>
       {approval.source !== "built_in" && (
-        <p class="ak-quiet">{SOURCES[approval.source] ?? `From ${approval.source}.`}</p>
+        <p class="ak-quiet">{SOURCES.get(approval.source) ?? `From ${approval.source}.`}</p>
       )}
       {approval.again && <p class="ak-again">Asked again: {approval.again}.</p>}
     </>
   );
 }
 
-const SOURCES: Record<string, string> = {
-  user: "A tool of this notebook's code.",
-  mcp: "A tool of an MCP server.",
-  external: "A tool that another program runs.",
-};
+const SOURCES = new Map([
+  ["user", "A tool of this notebook's code."],
+  ["mcp", "A tool of an MCP server."],
+  ["external", "A tool that another program runs."],
+]);
 
-const ASKED: Record<string, string> = {
-  live: "Run in your kernel?",
-  draft: "Run on a copy of your kernel?",
-  sandbox: "Run in the sandbox?",
-  client: "Do this in your notebook?",
-  server: "Do this on the server?",
-};
+const ASKED = new Map([
+  ["live", "Run in your kernel?"],
+  ["draft", "Run on a copy of your kernel?"],
+  ["sandbox", "Run in the sandbox?"],
+  ["client", "Do this in your notebook?"],
+  ["server", "Do this on the server?"],
+]);
 
 function asked(approval: Approval): string {
-  const where = ASKED[approval.target] ?? "Let the agent do this?";
+  const where = ASKED.get(approval.target) ?? "Let the agent do this?";
   if (approval.name === "python") return where;
   const label = approval.label && approval.label !== approval.name ? approval.label : verbOf(approval.name);
   return `${label}: ${where.charAt(0).toLowerCase()}${where.slice(1)}`;

@@ -2,14 +2,18 @@
 import type { NoticeBlock } from "../turn/turn";
 import { Icon } from "./Icon";
 
-const LEVELS: Record<string, string> = { warning: "Note: ", error: "Problem: " };
+const LEVELS = new Map([
+  ["warning", "Note: "],
+  ["error", "Problem: "],
+]);
 
 export function Notice({ block: { level, text } }: { block: NoticeBlock }) {
+  const weight = LEVELS.get(level);
   return (
-    <p class={`ak-notice ${level in LEVELS ? "ak-notice-strong" : ""}`}>
-      <Icon name={level in LEVELS ? "warning" : "info"} />
+    <p class={`ak-notice ${weight ? "ak-notice-strong" : ""}`}>
+      <Icon name={weight ? "warning" : "info"} />
       <span>
-        {LEVELS[level]}
+        {weight}
         {text}
       </span>
     </p>

@@ -11,16 +11,24 @@ import { marked } from "./Source";
 import { useSurroundings } from "./surroundings";
 import "./review.css";
 
-/** Lines drawn of one diff. */
+/** Lines drawn of one diff that only tells. */
 const MOST = 400;
 const SIGNS = { same: " ", gone: "-", new: "+" } as const;
 const SPOKEN = { same: "", gone: "removed: ", new: "added: " } as const;
 
-export function Diff({ before, after, label }: { before: string; after: string; label: string }) {
+interface Shown {
+  before: string;
+  after: string;
+  label: string;
+  /** Lines that are drawn. Who decides by them needs all. */
+  most?: number;
+}
+
+export function Diff({ before, after, label, most = MOST }: Shown) {
   const lines = useMemo(() => hunks(diff(before, after)), [before, after]);
   return (
     <div class="ak-diff" role="group" aria-label={label} tabIndex={0}>
-      {lines.slice(0, MOST).map((line, place) =>
+      {lines.slice(0, most).map((line, place) =>
         line ? (
           <div key={place} class={`ak-line ak-line-${line.kind}`}>
             <span class="ak-diff-number" aria-hidden="true">
@@ -40,7 +48,7 @@ export function Diff({ before, after, label }: { before: string; after: string; 
           </div>
         ),
       )}
-      {lines.length > MOST && <div class="ak-line ak-left-out">{lines.length - MOST} more lines</div>}
+      {lines.length > most && <div class="ak-line ak-left-out">{lines.length - most} more lines</div>}
       {lines.length === 0 && <div class="ak-line ak-left-out">The text stays as it is.</div>}
     </div>
   );
@@ -64,6 +72,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
   const turn = conversation.entries.value.find((entry) => entry.id === change.turn)?.view.value;
   const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
   const step = turn ? later(turn, change) : false;
+  const size = useMemo(() => summary(change), [change]);
   const isOpen = standing === "open" && !wasAsked(call);
   const reject = () => {
     const [outcome] = keeper?.undo([change]) ?? [];
@@ -75,9 +84,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
       <details open={isOpen && !step}>
         <summary>
           <strong>{name}</strong>{" "}
-          <span class="ak-quiet">
-            {[told, isOpen && change.do !== "move" ? summary(change) : ""].filter(Boolean).join(" · ")}
-          </span>
+          <span class="ak-quiet">{[told, isOpen && change.do !== "move" ? size : ""].filter(Boolean).join(" · ")}</span>
         </summary>
         {change.lost && <p class="ak-quiet">Its text is not shown: {change.lost}.</p>}
         {!change.lost && change.do !== "move" && (

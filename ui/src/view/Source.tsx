@@ -16,7 +16,7 @@ export function marked(code: string): ComponentChild[] {
   const parts: ComponentChild[] = [];
   let from = 0;
   for (const found of code.matchAll(UNSEEN)) {
-    const number = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    const number = (found[0].codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
     parts.push(code.slice(from, found.index), <mark class="ak-invisible">U+{number}</mark>);
     from = found.index + found[0].length;
   }

@@ -2,13 +2,17 @@
  * then is left there. */
 import { useLayoutEffect } from "preact/hooks";
 
-export function useHandedOn(card: { current: HTMLElement | null }): void {
+/** `arrived`: the focus came in from elsewhere. */
+export function useHandedOn(card: { current: HTMLElement | null }, arrived: () => void): void {
   useLayoutEffect(() => {
     const { current } = card;
     const log = current?.closest<HTMLElement>(".ak-turns");
     if (!current || !log) return;
     let within = current.contains(document.activeElement);
-    const came = () => (within = true);
+    const came = () => {
+      if (!within) arrived();
+      within = true;
+    };
     // Without a goal nobody knows yet where it goes: the window may have lost it, or the card is being taken away.
     const went = ({ relatedTarget }: FocusEvent) => {
       if (relatedTarget instanceof Node && !current.contains(relatedTarget)) within = false;

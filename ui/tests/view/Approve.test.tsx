@@ -134,7 +134,42 @@ test("how long it waits counts down", () => {
 });
 
 test("characters that hide or turn code around are shown by their numbers", () => {
-  stage.show(asked({ code: "ok = 1 \u202e# x\u200b" }));
-  expect(stage.find(".ak-approval .ak-source").textContent).toBe("ok = 1 U+202E# xU+200B");
+  stage.show(asked({ code: "ok = 1 \u202e# x\u200b\u{e0041}" }));
+  expect(stage.find(".ak-approval .ak-source").textContent).toBe("ok = 1 U+202E# xU+200BU+E0041");
   expect(card().textContent).toContain("characters that can not be seen");
+});
+
+test("a change is shown to its last line before it is decided", () => {
+  const after = Array.from({ length: 1_000 }, (_, line) => `step(${line})`).join("\n");
+  stage.show(
+    more(turnOf("t"), call("c"), asks("c", { name: "insert_cell", arguments: { diff: "+", before: "", after } })),
+  );
+  expect(stage.page.querySelectorAll(".ak-approval .ak-line-new")).toHaveLength(1_000);
+  expect(card().textContent).toContain("step(999)");
+  expect(card().textContent).not.toContain("more lines");
+});
+
+test("A pressed twice in a row allows one call, not the next one that the focus is handed to", async () => {
+  const two = more(asked(), call("d"), asks("d"));
+  const [entry] = stage.show(two);
+  vi.advanceTimersByTime(5_000);
+  card().focus();
+  vi.advanceTimersByTime(500);
+  await stage.press(document.activeElement ?? document.body, "a");
+  stage.grow(
+    entry,
+    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "" }]),
+  );
+  expect(document.activeElement).toBe(card());
+  await stage.press(card(), "a");
+  expect(sent().map((one) => one.path)).toEqual(["agent/approvals/appr_c"]);
+  vi.advanceTimersByTime(500);
+  await stage.press(card(), "a");
+  expect(sent()).toHaveLength(2);
+});
+
+test.each(["constructor", "__proto__", "toString"])("a place or a source called %s is a word like others", (word) => {
+  stage.show(asked({ target: word, source: word }));
+  expect(card().textContent).toContain("Let the agent do this?");
+  expect(card().textContent).toContain(`From ${word}.`);
 });
