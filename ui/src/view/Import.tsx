@@ -17,10 +17,10 @@ export function Import() {
     if (!file.value) return;
     desk.sessions.preview(file.value).then(
       (preview) => {
-        seen.value = preview;
+        if (file.value === given) seen.value = preview; // another may be chosen by now
       },
       (error: unknown) => {
-        problem.value = error instanceof Error ? error.message : "It can not be read.";
+        if (file.value === given) problem.value = error instanceof Error ? error.message : "It can not be read.";
       },
     );
   };

@@ -1,0 +1,44 @@
+import { render } from "preact";
+import { act } from "preact/test-utils";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Desk } from "../../src/conversation/desk";
+import { OnDesk } from "../../src/view/desk";
+import { Import } from "../../src/view/Import";
+
+let place: HTMLElement;
+const answers = new Map<string, { settle: (seen: object) => void; fail: (error: Error) => void }>();
+
+beforeEach(() => {
+  const preview = (file: File) => new Promise((settle, fail) => answers.set(file.name, { settle, fail }));
+  const desk = { sessions: { preview }, conversation: { query: "" } } as unknown as Desk;
+  place = document.body.appendChild(document.createElement("div"));
+  void act(() =>
+    render(
+      <OnDesk.Provider value={desk}>
+        <Import />
+      </OnDesk.Provider>,
+      place,
+    ),
+  );
+});
+afterEach(() => {
+  render(null, place);
+  place.remove();
+});
+
+async function choose(name: string): Promise<void> {
+  const input = place.querySelector("input");
+  Object.defineProperty(input, "files", { value: [new File(["{}"], name)], configurable: true });
+  await act(() => void input?.dispatchEvent(new Event("change", { bubbles: true })));
+}
+
+test("what is shown is of the file that was chosen last, whichever is read first", async () => {
+  await choose("slow.json");
+  await choose("bad.json");
+  await choose("quick.json");
+  await act(() => answers.get("quick.json")?.settle({ title: "Quick" }));
+  await act(() => answers.get("slow.json")?.settle({ title: "Slow" }));
+  await act(() => answers.get("bad.json")?.fail(new Error("It is broken.")));
+  expect(place.querySelector("dl")?.textContent).toBe("titleQuick");
+  expect(place.querySelector("[role=alert]")).toBeNull();
+});
