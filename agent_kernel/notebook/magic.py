@@ -40,6 +40,11 @@ from agent_kernel.notebook.touched import Touched
 from agent_kernel.notebook.turn import CellTurn, Surroundings
 from agent_kernel.notebook.turn_commands import Here, TurnCommands
 
+NOT_BEGUN = "(new)"
+"""The id of no session: nothing is allowed or refused in it."""
+BRANCH_ELSEWHERE = "--branch goes on with a branch of this notebook's conversation: leave out -s and --new."
+CODE_STAYS = "A cell that is over can not propose another: the code will stand in the answer."
+
 
 @magics_class
 class AgentMagics(Magics):
@@ -141,11 +146,15 @@ class AgentMagics(Magics):
 
     def _turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = ()) -> None:
         server = self._commands.server
-        session = request.session or (self._commands.begin() if request.new else "")
-        if request.branch:
-            self._commands.go_on(request.branch)
+        if request.branch and (request.session or request.new):
+            raise AgentError(BRANCH_ELSEWHERE)
         publisher = CellPublisher(self._shell) if request.background else None
+        session = request.session or (NOT_BEGUN if request.new else "")
         body = self._orders.body(request, prompt, cell, session, notes)
+        if request.branch:  # what outlives the turn comes when all else of it is known to be right
+            self._commands.go_on(request.branch)
+        if session == NOT_BEGUN:
+            body["session"] = self._commands.begin()
         if publisher is not None:
             self._go_on_aside(request, body, cell, publisher)
             return
@@ -176,6 +185,9 @@ class AgentMagics(Magics):
     def _go_on_aside(self, request: Request, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
         screen = CellScreen(publisher, FORMS[request.form].words)
         started = self._commands.server.call("POST", "turns", body)
+        self._commands.last_turn = started["turn"]
+        if request.form == "code":
+            screen.line(CODE_STAYS)
         around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
         around = replace(around, waiting=self._background.waiting)
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)

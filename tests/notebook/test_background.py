@@ -21,6 +21,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "as I said", "text": "Nobody was asked."},
     {"when": "ask me still", "calls": [{"name": "shell", "arguments": {"commands": ["echo asked"]}}]},
     {"when": "ask me still", "text": "You were asked."},
+    {"when": "write it aside", "text": "```python\nx = 1\n```"},
     {"when": "break in the dark", "text": "I begin", "fault": "the engine broke"},
     {"when": "end with the kernel", "text": "word " * 3000, "deltas": 3000, "delay": 0.02},
     {"text": "Anything.", "loop": True},
@@ -96,6 +97,14 @@ async def test_what_was_allowed_or_refused_before_does_not_wait(notebook: Notebo
         await window.until((ran, "%agent approve"))
         assert len((await notebook.run("%agent approve", ["n"])).asked) == 1, "--ask asks all the same"
         await window.until((ran, "tokens read"))
+
+
+async def test_code_of_it_stays_in_the_answer_and_it_is_the_last_turn(notebook: Notebook) -> None:
+    async with notebook.window() as window:
+        ran = await notebook.run("%%agent --background -f code\nwrite it aside", [])
+        await window.until((ran, "tokens read"))
+        assert "the code will stand in the answer" in window.of(ran).plain
+        assert (await notebook.run("%agent show")).turn["turn"] == window.of(ran).turn["turn"]
 
 
 async def test_a_turn_that_fails_says_why_in_its_cell(notebook: Notebook) -> None:
