@@ -16,7 +16,7 @@ from agent_kernel.notebook.consent import Consent
 from agent_kernel.notebook.conversation import Show
 from agent_kernel.notebook.executions import Executions
 from agent_kernel.notebook.oneline import AgentError
-from agent_kernel.notebook.options import Request, parsed
+from agent_kernel.notebook.options import Request, parsed, usage
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.render import line_bundle
 from agent_kernel.notebook.waiting import Question
@@ -66,6 +66,9 @@ class TurnCommands:
 
     def ask(self, rest: str) -> None:
         request = parsed(rest)
+        if request.help:
+            self._usage("ask")
+            return
         words = _unquoted(request.words)
         if not words:
             raise AgentError('%agent ask "what shall I do?": the words are missing.')
@@ -73,6 +76,9 @@ class TurnCommands:
 
     def fix(self, rest: str) -> None:
         request = parsed(rest)
+        if request.help:
+            self._usage("fix")
+            return
         prompt, note = fixing.question(self._here.shell, self._here.executions, _unquoted(request.words))
         cell = self._here.cells.id_of_line(f"fix {prompt}")
         self._here.turn(replace(request, form="code" if request.form == "md" else request.form), prompt, cell, (note,))
@@ -126,6 +132,10 @@ class TurnCommands:
         if name and not 1 <= int(name) <= len(turns):
             raise AgentError(f"there is no turn {name}; there are 1 to {len(turns)}.")
         return str(turns[int(name) - 1 if name else -1]["id"])
+
+    def _usage(self, name: str) -> None:
+        text = f"%agent {name} {HELP[name]}\n\n{usage()}"
+        self._here.shell.display_pub.publish({"text/plain": text})
 
     def _tell(self, text: str) -> None:
         self._here.shell.display_pub.publish(line_bundle(text))

@@ -67,6 +67,36 @@ async def test_a_branch_begins_behind_a_turn_or_goes_on_where_it_was(notebook: N
     assert "the name of a branch (branch-2" in (await notebook.run("%%agent --branch nowhere\nx")).error
 
 
+async def test_a_turn_that_can_not_be_changes_no_branch_and_begins_no_session(notebook: Notebook) -> None:
+    for number in range(2):
+        await notebook.run(f"%%agent\nturn {number}", cell=f"c{number}")
+    before = await where(notebook)
+    for options in ("--branch 1", "--new", "--new --background --in live", "--branch 1 --background --auto"):
+        assert (await notebook.run(f"%%agent {options} -v nowhere\nx")).status == "error"
+        assert await where(notebook) == before, options
+    for options in (f"-s {before[0]} --branch 1", "--new --branch 1"):
+        assert "leave out -s and --new" in (await notebook.run(f"%%agent {options}\nx")).error
+        assert await where(notebook) == before, options
+    assert (await notebook.run("%%agent --new\nelsewhere")).status == "ok"
+    assert (await where(notebook))[0] != before[0]
+
+
+async def where(notebook: Notebook) -> tuple[str, str, int]:
+    """(session, branch, how many sessions there are)."""
+    async with notebook.server.client() as client:
+        session = (await client.get("agent/v1/binding", params={"kernel": notebook.kernel})).json()["session"]
+        known = (await client.get("agent/v1/sessions")).json()["sessions"]
+    return session["id"], session["branch"], len(known)
+
+
+async def test_a_question_for_the_options_starts_nothing(notebook: Notebook) -> None:
+    for command in ("ask", "fix"):
+        ran = await notebook.run(f"%agent {command} --help")
+        assert ran.plain.startswith(f"%agent {command} [options]"), ran.all
+        assert "--temperature T" in ran.plain
+        assert ran.of("application/vnd.agent-kernel.turn+json") == []
+
+
 async def test_a_turn_of_one_line_has_the_options_of_a_cell_and_a_place_of_its_own(notebook: Notebook) -> None:
     source = '%agent ask --rounds 0 "one line"\n%agent ask and another'
     ran = await notebook.run(source, cell="lines")
