@@ -110,14 +110,23 @@ def one(cells: Sequence[Cell], wanted: str) -> Cell:
 
 def read(cells: Sequence[Cell], chars: int = READ_CHARS) -> str:
     """Source and outputs, as many cells as fit into ``chars``; the others are named."""
+    return read_whole(cells, chars)[0]
+
+
+def read_whole(cells: Sequence[Cell], chars: int = READ_CHARS) -> tuple[str, list[Cell]]:
+    """As ``read``, with those cells of which all of the source is in it."""
     told: list[str] = []
+    whole: list[Cell] = []
     for count, cell in enumerate(cells):
-        text = _read(cell, max(chars // len(cells), chars // 4))
+        share = max(chars // len(cells), chars // 4)
+        text = _read(cell, share)
         if told and len(text) + sum(map(len, told)) > chars:
             left = ", ".join(str(cell.index) for cell in cells[count : count + 20])
-            return "\n\n".join([*told, f"{len(cells) - count} cells did not fit: {left}. Read them by themselves."])
+            told.append(f"{len(cells) - count} cells did not fit: {left}. Read them by themselves.")
+            break
         told.append(text)
-    return "\n\n".join(told)
+        whole += [cell] if shortened(cell.source, share) == cell.source else []
+    return "\n\n".join(told), whole
 
 
 def _cell(index: int, cell: Mapping[str, Any]) -> Cell:

@@ -14,7 +14,7 @@ from agent_kernel.errors import AgentKernelError, InvalidRequest
 from agent_kernel.messages import ToolCall
 from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.attached import Attached, NotebookSide
-from agent_kernel.tools.cells import cells_of, chosen, mapped, read
+from agent_kernel.tools.cells import cells_of, chosen, mapped, read_whole
 from agent_kernel.tools.edits import RUN, Desk, edit_tools
 from agent_kernel.tools.live_document import LIVE_DOCUMENT, Known, View
 from agent_kernel.tools.offers import Offers
@@ -124,10 +124,10 @@ class ReadCells:
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         seen = await self._view.seen(context) if self._view.is_there else None
         cells, numbers = chosen(seen.cells if seen else [], str(arguments["cells"]))
-        told = [f"{seen.named}.\n{read(cells)}"] if seen and cells else []
+        text, whole = read_whole(cells)
+        told = [f"{seen.named}.\n{text}"] if seen and cells else []
         if seen and seen.live:
-            whole = [(cell.id, cell.source) for cell in cells if cell.source in told[0]]
-            self._known.read(context.key, whole)
+            self._known.read(context.key, [(cell.id, cell.source) for cell in whole])
         if numbers and self._side is None:
             told.append("What ran in the kernel can not be looked up: no client of the notebook is attached.")
         elif numbers and self._side is not None:

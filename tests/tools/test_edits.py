@@ -318,6 +318,18 @@ async def test_a_cell_that_was_read_short_is_not_known() -> None:
     assert (await prepared(tools["edit_cell"], cell="short", source="x = 2"))["before"] == "x = 1"
 
 
+async def test_a_short_cell_that_did_not_fit_is_not_known() -> None:
+    """Also where its words stand in what was read."""
+    page = Page(dict.fromkeys(("one", "two", "four", "five"), "x = 1\n" * 207) | {"three": "x = 1"})
+    tools = await offered(SERVED, page)
+    read = await tools["read_cells"].call({"cells": "0-4"}, context("read_cells", {}))
+    assert "did not fit" in read.text
+    assert "three" not in read.text
+    with pytest.raises(Conflict, match="was not read"):
+        await prepared(tools["edit_cell"], cell="three", source="x = 2")
+    assert (await prepared(tools["edit_cell"], cell="one", source="x = 2"))["after"] == "x = 2"
+
+
 def test_what_is_known_has_an_end() -> None:
     known = Known()
     known.read(KEY, [(str(number), "") for number in range(MAX_CELLS + 5)])
