@@ -43,6 +43,7 @@ class RichScreen:
         self._markdown = markdown
         self._growing = Growing()
         self._tail = ""
+        self._new: list[str] = []
         self._live: Live | None = None
         self._drawn = 0.0
         self._kind = ""
@@ -52,11 +53,7 @@ class RichScreen:
         if self._kind != "text":
             self._end()
             self._kind = "text"
-        self._tail += self._growing.add(delta)
-        done, self._tail = finished(self._tail)
-        if done.strip():
-            self._clear()
-            self._console.print(self._words(done))
+        self._new.append(self._growing.add(delta))
         self.flush()
 
     def reasoning(self, delta: str) -> None:
@@ -106,17 +103,28 @@ class RichScreen:
     def flush(self, *, force: bool = False) -> None:
         if force:
             self._end()
-        elif self._tail.strip() and time.monotonic() - self._drawn >= INTERVAL_S:
-            self._draw(self._words(self._tail))
+        elif (self._new or self._tail) and time.monotonic() - self._drawn >= INTERVAL_S:
+            self._grow()
             self._drawn = time.monotonic()
 
     def flush_from_aside(self, card: Card) -> None:
         """Printed when it came; a terminal has one writer."""
 
+    def _grow(self) -> None:
+        """What came since the last time. Not for each word: the block that is open is read from its beginning."""
+        done, self._tail = finished(self._tail + "".join(self._new))
+        self._new.clear()
+        if done.strip():
+            self._clear()
+            self._console.print(self._words(done))
+        if self._tail.strip():
+            self._draw(self._words(self._tail))
+
     def _end(self) -> None:
         """What grew is finished; what was waited for is gone."""
         self._clear()
-        self._tail += self._growing.end()
+        self._tail += "".join(self._new) + self._growing.end()
+        self._new.clear()
         if self._tail.strip():
             self._console.print(self._words(self._tail))
         if self._kind == "reasoning":

@@ -90,6 +90,29 @@ def test_what_is_waited_for_is_gone_when_there_is_something_to_show() -> None:
     assert out.getvalue().rstrip().endswith("Here.")
 
 
+def test_an_open_block_is_read_when_it_is_drawn_and_not_for_each_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    now = [100.0]
+
+    def counted(text: str) -> tuple[str, str]:
+        read.append(len(text))
+        return finished(text)
+
+    monkeypatch.setattr("agent_kernel.notebook.rich_screen.finished", counted)
+    monkeypatch.setattr("agent_kernel.notebook.rich_screen.time.monotonic", lambda: now[0])
+    screen, out = drawn(60, no_color=True)
+    screen.text("```python\n")
+    for number in range(500):
+        screen.text(f"x{number} = 1\n")
+    assert len(read) == 1
+    now[0] += 1
+    screen.text("last = 1\n")
+    assert len(read) == 2
+    screen.flush(force=True)
+    assert all(f"x{number} = 1" in out.getvalue() for number in (0, 250, 499))
+    assert "last = 1" in out.getvalue()
+
+
 def test_reasoning_and_answer_stand_apart() -> None:
     screen, out = drawn(60, no_color=True)
     screen.reasoning("hm ")
