@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,12 +28,19 @@ def replay(rest: str) -> None:
         words = shlex.split(rest)
     except ValueError as error:
         raise AgentError(f"{rest!r} can not be read: {error}.") from None
-    missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).expanduser().is_file()]
+    words = [os.path.expanduser(word) for word in words]  # a word need not be a path
+    missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:
         raise AgentError(f"{Path(missing[0]).absolute()} is not there.")
     command = [sys.executable, "-m", "agent_kernel", "replay", *words]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # a Ctrl-C of the terminal comes once, from here
     ) as process:
         assert process.stdout is not None
         try:
@@ -39,13 +49,20 @@ def replay(rest: str) -> None:
                 sys.stdout.flush()
             code = process.wait()
         except BaseException:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            _end(process)
             raise
     if code:
         raise AgentError(
             "some of these answers do not hold any more." if code == 1 else f"replay ended with {code}; see above."
         )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Asked first, so that it ends what it began in the sandbox; then with all of its group."""
+    try:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
