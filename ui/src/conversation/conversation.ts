@@ -3,15 +3,14 @@ import { batch, computed, effect, signal, untracked, type ReadonlySignal, type S
 import type { NotebookHost } from "../notebook/notebook";
 import type { Close, Transport } from "../transport/transport";
 import { ApiError } from "../transport/transport";
-import { Frames } from "../turn/frames";
 import { after, emptyTurn, running, type TurnView } from "../turn/turn";
 import type { Binding, Session, StartedTurn, StoredTurn, StoredTurns } from "../wire/api";
-import type { Facts } from "../wire/events";
 import type { News } from "../wire/socket";
-import { replacing, type Draft, type Entry } from "./entry";
+import { asking, replacing, type Draft, type Entry } from "./entry";
 import { tab } from "./remembered";
-import { earlier, merged } from "./window";
-import { trying } from "./trying";
+import { Growing } from "./growing";
+import { earlier, merged, replaced } from "./window";
+import { trying, tryingWhile } from "./trying";
 
 export { replacing, type Draft, type Entry } from "./entry";
 
@@ -24,7 +23,7 @@ export class Conversation {
   readonly binding = signal<Binding | null>(null);
   readonly entries = signal<readonly Entry[]>([]);
   readonly older = signal(false);
-  readonly loading = signal(false);
+  readonly loading: ReadonlySignal<boolean>;
   readonly failure = signal<ApiError | null>(null);
   readonly running: ReadonlySignal<readonly Entry[]>;
   /** The turn whose prompt is in the composer to be changed: what is sent then takes its place, on a branch. */
@@ -39,11 +38,12 @@ export class Conversation {
   readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
   #visit = 0;
+  /** The session that is being opened: of two at once the one asked for last. */
+  readonly #opening = signal<{ session: string } | null>(null);
   #watched = "";
   #ends: Close[] = [];
   #endWatch: Close | null = null;
-  readonly #follows = new Map<string, Close>();
-  readonly #frames = new Frames();
+  readonly #growing: Growing;
   readonly #endConnection: Close;
 
   constructor(
@@ -51,6 +51,8 @@ export class Conversation {
     readonly notebook: NotebookHost | null,
   ) {
     this.#transport = transport;
+    this.#growing = new Growing(transport);
+    this.loading = computed(() => this.#opening.value !== null);
     this.running = computed(() => this.entries.value.filter((entry) => running(entry.view.value)));
     let lost = false;
     this.#endConnection = effect(() => {
@@ -73,31 +75,29 @@ export class Conversation {
       this.#leave();
       this.place.value = { kernel, path };
     });
-    const visit = ++this.#visit;
     if (!this.query) {
       const loose = tab.read(LOOSE);
       if (loose) await this.open(loose);
       if (this.failure.value?.status === 404) this.failure.value = null;
       return;
     }
-    await trying(this.failure, async () => {
-      const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
-      if (visit !== this.#visit) return;
-      this.binding.value = binding;
+    await this.#ask(async ({ session }) => {
       if (kernel) this.#ends.push(this.#transport.watch({ kernel }, this.#heard));
-      if (binding.session) await this.open(binding.session.id);
+      if (session) await this.open(session.id);
     });
   }
 
+  /** Of two that are opened at once the one asked for last is shown, whichever answer comes first. */
   async open(session: string): Promise<void> {
-    const visit = this.#visit;
-    await trying(this.failure, async () => {
-      this.loading.value = true;
+    const opening = { session };
+    const still = () => this.#opening.peek() === opening;
+    this.#opening.value = opening;
+    await tryingWhile(still, this.failure, async () => {
       const [found, page] = await Promise.all([
         this.#transport.request<Session>("GET", `sessions/${session}`),
         this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=${PAGE}`),
       ]);
-      if (visit !== this.#visit) return;
+      if (!still()) return;
       batch(() => {
         if (this.session.value?.id !== session) this.#forget();
         this.session.value = found;
@@ -105,7 +105,13 @@ export class Conversation {
       });
       this.#watch(session);
     });
-    this.loading.value = false;
+    if (still()) this.#opening.value = null;
+  }
+
+  /** What is shown of the session, if it is the one that is shown. */
+  async again(session: string): Promise<void> {
+    const opening = this.#opening.value?.session ?? session;
+    if (this.session.value?.id === session && opening === session) await this.open(session);
   }
 
   /** Without a notebook: this tab goes on with that session. */
@@ -118,20 +124,16 @@ export class Conversation {
   async refresh(): Promise<void> {
     const session = this.session.value;
     const { kernel, path } = this.place.value;
-    if (session && (this.binding.value || !this.query)) await this.open(session.id);
+    if (session && (this.binding.value || !this.query)) await this.again(session.id);
     else await this.bind(kernel, path);
   }
 
   /** The notebook has another session now, or other facts about it. */
   async rebind(): Promise<void> {
     if (!this.query) return;
-    const visit = this.#visit;
-    await trying(this.failure, async () => {
-      const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
-      if (visit !== this.#visit) return;
-      this.binding.value = binding;
-      if (binding.session && binding.session.id !== this.session.value?.id) await this.open(binding.session.id);
-      if (!binding.session) this.#forget();
+    await this.#ask(async ({ session }) => {
+      if (session && session.id !== this.session.value?.id) await this.open(session.id);
+      if (!session) this.#forget();
     });
   }
 
@@ -141,6 +143,7 @@ export class Conversation {
     if (!first || !session || !this.older.value) return;
     const query = `limit=${PAGE}&before=${first.id}`;
     const page = await this.#transport.request<StoredTurns>("GET", `sessions/${session.id}/turns?${query}`);
+    if (this.session.value?.id !== session.id || this.entries.value[0]?.id !== first.id) return;
     batch(() => {
       this.older.value = page.older;
       this.entries.value = [...page.turns.map((turn) => this.#stored(turn)), ...this.entries.value];
@@ -150,21 +153,14 @@ export class Conversation {
   /** Whether the server took it. */
   async send(draft: Draft): Promise<boolean> {
     const bound = this.notebook?.bound.value ?? null;
+    const still = this.#still();
     let taken = false;
-    await trying(this.failure, async () => {
+    await tryingWhile(still, this.failure, async () => {
       const session = this.session.value ?? (await this.#withoutKernel());
-      const body: Facts = {
-        prompt: draft.prompt,
-        context: draft.context ?? [],
-        media: draft.media ?? [],
-        inputs: draft.inputs ?? [],
-        answers: ["*"], // a person is here, who can say yes or no
-        ...(bound?.kernel ? { kernel: bound.kernel, where: "live" } : {}),
-        ...(session ? { session: session.id } : {}),
-        ...draft.options,
-      };
+      const body = asking(draft, session?.id, bound?.kernel);
       const started = await this.#transport.request<StartedTurn>("POST", "turns", body);
       taken = true;
+      if (!still() || (this.session.value && this.session.value.id !== started.session)) return;
       const { prompt, chips: context = [], media = [] } = draft;
       this.#add(started.turn, started.session, { prompt, context, media });
       this.asked.value = started.turn;
@@ -176,6 +172,7 @@ export class Conversation {
   /** Asks it again in its place, on a branch; the answer that is there stays on its own. */
   async retry(entry: Entry): Promise<void> {
     const { where } = entry.view.value;
+    const still = this.#still();
     const asked = { prompt: entry.prompt, chips: [...entry.context] }; // pictures and notes are the server's to add
     const taken = await this.send({
       ...asked,
@@ -183,7 +180,7 @@ export class Conversation {
     });
     // One that failed before it was saved has no place to be taken.
     const unsaved = entry.view.value.state === "failed" && this.failure.value?.status === 404;
-    if (!taken && unsaved) await this.send(asked);
+    if (!taken && unsaved && still()) await this.send(asked);
   }
 
   /** Shows another branch of the session. Rejects with ApiError. */
@@ -191,7 +188,7 @@ export class Conversation {
     const session = this.session.value;
     if (!session) return;
     await this.#transport.request("PUT", `sessions/${session.id}/branch`, { name });
-    await this.open(session.id);
+    await this.again(session.id);
   }
 
   /** One that runs, or waits for its place; of one that never began nothing is left. */
@@ -203,9 +200,10 @@ export class Conversation {
   }
 
   async stop(): Promise<void> {
-    await Promise.all(
-      this.running.value.map((entry) => this.#transport.request("POST", `turns/${entry.id}/cancel`, {})),
-    );
+    const running = this.running.value;
+    await trying(this.failure, async () => {
+      await Promise.all(running.map(({ id }) => this.#transport.request("POST", `turns/${id}/cancel`, {})));
+    });
   }
 
   async decide(
@@ -223,7 +221,9 @@ export class Conversation {
   /** A notebook without a kernel gets its session before its first turn: a turn names kernels only. */
   async #withoutKernel(): Promise<Session | null> {
     if (this.place.value.kernel || !this.place.value.path) return null;
+    const still = this.#still();
     const made = await this.#transport.request<Session>("POST", `sessions?${this.query}`, { bind: true });
+    if (!still()) return made;
     this.session.value = made;
     this.#watch(made.id);
     return made;
@@ -232,7 +232,10 @@ export class Conversation {
   async #adopt(session: string): Promise<void> {
     if (this.#watched === session) return;
     this.#watch(session);
-    this.session.value = await this.#transport.request<Session>("GET", `sessions/${session}`);
+    const still = this.#still();
+    const found = await this.#transport.request<Session>("GET", `sessions/${session}`);
+    if (!still() || this.#watched !== session) return;
+    this.session.value = found;
     if (!this.query) tab.write(LOOSE, session);
   }
 
@@ -243,11 +246,26 @@ export class Conversation {
     this.#endWatch = this.#transport.watch({ session }, this.#heard);
   }
 
+  /** What the notebook in front is bound to; `found` does not hear of one that is not in front any more. */
+  async #ask(found: (binding: Binding) => Promise<void>): Promise<void> {
+    const still = this.#still();
+    await tryingWhile(still, this.failure, async () => {
+      const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
+      if (!still()) return;
+      this.binding.value = binding;
+      await found(binding);
+    });
+  }
+
+  /** Whether the notebook in front is still the one of now: what is answered later is not for another one. */
+  #still(): () => boolean {
+    const visit = this.#visit;
+    return () => visit === this.#visit;
+  }
+
   /** The session is not shown any more; the notebook stays. */
   #forget(): void {
-    for (const end of this.#follows.values()) end();
-    this.#follows.clear();
-    this.#frames.close();
+    this.#growing.close();
     this.#endWatch?.();
     this.#endWatch = null;
     this.#watched = "";
@@ -261,6 +279,7 @@ export class Conversation {
 
   #leave(): void {
     this.#visit += 1;
+    this.#opening.value = null;
     for (const end of this.#ends) end();
     this.#ends = [];
     batch(() => {
@@ -280,8 +299,7 @@ export class Conversation {
   #known(turn: StoredTurn, entry: Entry | undefined): Entry {
     if (!entry) return this.#stored(turn);
     if (!turn.running && running(entry.view.value)) {
-      this.#follows.get(turn.turn)?.();
-      this.#follows.delete(turn.turn);
+      this.#growing.end(turn.turn);
       return this.#stored(turn);
     }
     return entry.prompt ? entry : { ...entry, prompt: turn.prompt, context: turn.context };
@@ -314,7 +332,7 @@ export class Conversation {
     } else if (what === "title" || what === "described") {
       void this.#look(session);
     } else {
-      void this.open(session);
+      void this.again(session);
     }
   }
 
@@ -350,26 +368,19 @@ export class Conversation {
   }
 
   #follow(turn: string, session: string, view: Signal<TurnView>): void {
-    this.#follows.set(
-      turn,
-      this.#transport.follow(turn, session, view.value.seq, (event) => {
-        if (event.type === "context" && !this.entries.value.find((entry) => entry.id === turn)?.prompt) {
-          void this.#learn(turn, session);
-        }
-        if (event.type === "turn.version") this.#replaced(event.data.replaces, event.data.branch, turn);
-        this.#frames.add(view, event);
-      }),
-    );
+    this.#growing.begin(turn, session, view, (event) => {
+      if (event.type === "context" && !this.entries.value.find((entry) => entry.id === turn)?.prompt) {
+        void this.#learn(turn, session);
+      }
+      if (event.type === "turn.version") this.#replaced(event.data.replaces, event.data.branch, turn);
+    });
   }
 
-  /** The turn `by` is on a branch that ends before `turn`: that one and what followed it are on another. */
   #replaced(turn: string, branch: string, by: string): void {
-    const all = this.entries.value;
-    const place = all.findIndex((entry) => entry.id === turn);
-    const until = all.findIndex((entry) => entry.id === by);
-    if (place < 0 || until <= place) return;
+    const left = replaced(this.entries.value, turn, by);
+    if (!left) return;
     batch(() => {
-      this.entries.value = [...all.slice(0, place), ...all.slice(until)];
+      this.entries.value = left;
       if (this.session.value) this.session.value = { ...this.session.value, branch };
     });
   }

@@ -10,6 +10,7 @@ import { Composing } from "./composing";
 import type { Conversation } from "./conversation";
 import { Engine } from "./engine";
 import { FORMATS, Sessions, type Format } from "./sessions";
+import { trying } from "./trying";
 
 export type Sheet = "" | "sessions" | "model" | "settings" | "help" | "branches" | "rename" | "import";
 
@@ -83,17 +84,11 @@ export class Desk {
 
   /** Errors of the server are shown as those of the conversation are. */
   async trying(work: () => Promise<void>): Promise<void> {
-    this.conversation.failure.value = null;
-    try {
-      await work();
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.conversation.failure.value = error;
-    }
+    await trying(this.conversation.failure, work);
   }
 
   async stop(): Promise<void> {
-    await this.trying(() => this.conversation.stop());
+    await this.conversation.stop();
   }
 
   /** The text that is typed: a command is run, anything else is sent. A single word behind a `/` that is no command is

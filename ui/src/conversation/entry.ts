@@ -30,3 +30,15 @@ export const replacing = (entry: Entry): Facts => ({
   replaces: entry.id,
   ...(entry.cell ? { cell: entry.cell } : {}),
 });
+
+/** The body of `POST turns`. Without a kernel the turn has a sandbox alone. */
+export const asking = (draft: Draft, session: string | undefined, kernel: string | undefined): Facts => ({
+  prompt: draft.prompt,
+  context: draft.context ?? [],
+  media: draft.media ?? [],
+  inputs: draft.inputs ?? [],
+  answers: ["*"], // a person is here, who can say yes or no
+  ...(kernel ? { kernel, where: "live" } : {}),
+  ...(session ? { session } : {}),
+  ...draft.options,
+});

@@ -109,7 +109,7 @@ export class Sessions {
 
   async clear(id: string): Promise<void> {
     await this.transport.request("POST", `sessions/${id}/clear`, {});
-    await this.conversation.open(id);
+    await this.conversation.again(id);
   }
 
   /** Whether something was old enough to be summed up. */
@@ -120,7 +120,7 @@ export class Sessions {
 
   async undo(id: string): Promise<Undone | null> {
     const { undone } = await this.transport.request<{ undone: Undone | null }>("POST", `sessions/${id}/undo`, {});
-    if (undone) await this.conversation.open(id);
+    if (undone) await this.conversation.again(id);
     return undone;
   }
 
@@ -131,7 +131,7 @@ export class Sessions {
   /** A new branch with all that is there, which is shown from now on. */
   async branch(id: string, name: string): Promise<void> {
     await this.transport.request("POST", `sessions/${id}/branches`, { name });
-    await this.conversation.open(id);
+    await this.conversation.again(id);
   }
 
   async dropBranch(id: string, name: string): Promise<void> {

@@ -2,12 +2,18 @@
 import type { Signal } from "@preact/signals";
 import { ApiError } from "../transport/transport";
 
-export async function trying(failure: Signal<ApiError | null>, work: () => Promise<void>): Promise<void> {
+type Work = () => Promise<void>;
+
+export const trying = (failure: Signal<ApiError | null>, work: Work): Promise<void> =>
+  tryingWhile(() => true, failure, work);
+
+/** What is refused when nobody looks at it any more is not shown. */
+export async function tryingWhile(still: () => boolean, failure: Signal<ApiError | null>, work: Work): Promise<void> {
   failure.value = null;
   try {
     await work();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    failure.value = error;
+    if (still()) failure.value = error;
   }
 }

@@ -26,3 +26,11 @@ export function merged(
     ...begun,
   ];
 }
+
+/** Without the turns that are on another branch than the turn `by`, which stands in the place of `turn`; null where that
+ * changes nothing. */
+export function replaced(shown: readonly Entry[], turn: string, by: string): readonly Entry[] | null {
+  const place = shown.findIndex((entry) => entry.id === turn);
+  const until = shown.findIndex((entry) => entry.id === by);
+  return place < 0 || until <= place ? null : [...shown.slice(0, place), ...shown.slice(until)];
+}

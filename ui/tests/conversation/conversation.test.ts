@@ -116,6 +116,57 @@ describe("a conversation", () => {
     expect(conversation.session.value).toBeNull();
   });
 
+  test("leaves the notebook in front alone when what was sent from another one is answered", async () => {
+    const { server, conversation } = opened();
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    const release = server.hold("POST turns");
+    const sent = conversation.send({ prompt: "one" });
+    server.bound = false;
+    await conversation.bind("k2", "other.ipynb");
+    await release();
+    expect(await sent).toBe(true);
+    expect(conversation.entries.value).toEqual([]);
+    expect(conversation.session.value).toBeNull();
+    expect(conversation.asked.value).toBe("");
+  });
+
+  test("gives the session made for one notebook to no other", async () => {
+    const { server, conversation } = opened();
+    server.bound = false;
+    await conversation.bind("", "quiet.ipynb");
+    const release = server.hold("POST sessions");
+    const sent = conversation.send({ prompt: "hello" });
+    await conversation.bind("k2", "other.ipynb");
+    await release();
+    await sent;
+    expect(conversation.session.value).toBeNull();
+    expect(conversation.entries.value).toEqual([]);
+  });
+
+  test("shows the session that was asked for last, whichever answer comes last", async () => {
+    const { server, conversation } = opened();
+    const release = server.hold("GET sessions/slow");
+    const slow = conversation.open("slow");
+    await conversation.open("s2");
+    await release();
+    await slow;
+    expect(conversation.session.value?.id).toBe("s2");
+    expect(conversation.loading.value).toBe(false);
+  });
+
+  test("puts older turns into the session they were asked for, and into no other", async () => {
+    const { server, conversation } = opened();
+    server.olderTurns = [server.stored("t0", "long ago")];
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    const release = server.hold("GET sessions/s1/turns?limit=20&before=");
+    const late = conversation.loadOlder();
+    server.olderTurns = [];
+    await conversation.open("s2");
+    await release();
+    await late;
+    expect(conversation.entries.value.map(({ prompt }) => prompt)).toEqual(["add them"]);
+  });
+
   test("makes the session of a notebook without a kernel before its first turn", async () => {
     const { server, conversation } = opened();
     server.bound = false;

@@ -24,6 +24,7 @@ export class Replayed implements Transport {
     updated: 2,
   };
   turns: StoredTurn[] = [];
+  olderTurns: StoredTurn[] = [];
   bound = true;
   refuses = false;
   readonly meanwhile: Meanwhile = {
@@ -42,6 +43,7 @@ export class Replayed implements Transport {
   /** Of `POST turns`. */
   readonly bodies: unknown[] = [];
   readonly #asked: string[] = [];
+  readonly #held = new Map<string, Promise<void>>();
   readonly #watchers = new Map<string, Set<(news: News) => void>>();
   readonly #followers = new Map<string, (event: TurnEvent) => void>();
 
@@ -80,7 +82,20 @@ export class Replayed implements Transport {
     if (this.refuses) {
       return Promise.reject(new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." }));
     }
-    return Promise.resolve(this.#answer(method, path, body) as Answer);
+    const answer = this.#answer(method, path, body) as Answer;
+    const [, held] = [...this.#held].find(([key]) => `${method} ${path}`.startsWith(key)) ?? [];
+    return held ? held.then(() => answer) : Promise.resolve(answer);
+  }
+
+  /** Answers of this kind are on their way until what it returns is called; what they say is of when they were asked. */
+  hold(asked: string): () => Promise<void> {
+    let release = () => {};
+    this.#held.set(asked, new Promise<void>((resolve) => (release = resolve)));
+    return async () => {
+      this.#held.delete(asked);
+      release();
+      await this.settled();
+    };
   }
 
   lines(_path: string, _body: unknown, listener: (line: unknown) => void): Promise<void> {
@@ -128,7 +143,7 @@ export class Replayed implements Transport {
   }
 
   #answer(method: string, path: string, body: unknown): unknown {
-    const [route] = path.split("?");
+    const [route, query] = path.split("?");
     if (method === "POST" && route === "turns") {
       this.bodies.push(body);
       return { turn: `sent-${this.bodies.length}`, session: this.session.id, title: "", created: false, stored: false };
@@ -137,7 +152,10 @@ export class Replayed implements Transport {
       const session = this.bound ? this.session : null;
       return { notebook: "rain.ipynb", session, model: MODEL, server: {}, notes: [] };
     }
-    if (route?.endsWith("/turns")) return { turns: this.turns, older: false };
+    if (route?.endsWith("/turns")) {
+      const before = query?.includes("before=");
+      return { turns: before ? this.olderTurns : this.turns, older: !before && this.olderTurns.length > 0 };
+    }
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
     if (route === "models") return { models: this.offered, engines: [], current: MODEL };
     if (route?.endsWith("/meanwhile")) return this.meanwhile;
@@ -146,6 +164,7 @@ export class Replayed implements Transport {
       const piece = { code: "x = 1", seconds: 0.4, effects: [] };
       return { pieces: [piece, piece], ran: 2, status: "success", error: "" };
     }
-    return route?.startsWith("sessions") ? this.session : {};
+    const id = /^sessions\/([^/]+)$/.exec(route ?? "")?.[1] ?? this.session.id;
+    return route?.startsWith("sessions") ? { ...this.session, id } : {};
   }
 }
