@@ -1,9 +1,9 @@
 /** A block of code in an answer, and what a person does with it. */
-import { useContext, useEffect, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { Around } from "../view/surroundings";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
-import { Icon, type IconName } from "./Icon";
+import { Tool } from "./Tool";
 
 const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
 const SAID_MS = 2_500;
@@ -35,11 +35,23 @@ export function CodeBlock({ code, language, open = false }: Block) {
 function Tools({ code, language, say }: { code: string; language: string; say: (text: string) => void }) {
   const around = useContext(Around);
   const notebook = around?.host.notebook ?? null;
+  const sending = useRef(false);
   const attempt = (work: Promise<unknown>, done: string) => {
     work.then(
       () => say(done),
       (error: unknown) => say(error instanceof Error ? error.message : "That did not work."),
     );
+  };
+  const send = async () => {
+    if (!around || sending.current) return;
+    sending.current = true;
+    try {
+      say((await around.conversation.send(inSandbox(code))) ? "Sent" : "It was not sent.");
+    } catch (error) {
+      say(error instanceof Error ? error.message : "It was not sent.");
+    } finally {
+      sending.current = false;
+    }
   };
   const insert = (where: "above" | "below" | "replace", done: string) => {
     if (notebook) attempt(notebook.insert(code, where), done);
@@ -55,11 +67,7 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
         </>
       )}
       {around && RUN_HERE.has(language) && (
-        <Tool
-          icon="run"
-          label="Ask to run it in the sandbox"
-          onClick={() => attempt(around.conversation.send(inSandbox(code)), "Sent")}
-        />
+        <Tool icon="run" label="Ask to run it in the sandbox" onClick={() => void send()} />
       )}
     </span>
   );
@@ -72,14 +80,6 @@ export function inSandbox(code: string) {
     prompt: `Run this code in the sandbox, exactly as it is, and say what came out.\n\n${ticks}python\n${code}\n${ticks}`,
     options: { where: "sandbox", tool_choice: "python" },
   };
-}
-
-function Tool({ icon, label, onClick }: { icon: IconName; label: string; onClick: () => void }) {
-  return (
-    <button type="button" class="ak-code-tool" title={label} aria-label={label} onClick={onClick}>
-      <Icon name={icon} />
-    </button>
-  );
 }
 
 /** A word that is said once and goes away. */

@@ -1,7 +1,7 @@
 /** A picture as large as the page, until Escape, a click beside it or the button. */
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { Tool } from "./Player";
+import { Tool } from "../markdown/Tool";
 
 export function Enlarged({
   label,

@@ -1,6 +1,7 @@
 /** What a call showed or a person sent, drawn by its type; fetched when it comes into sight. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
+import { Tool } from "../markdown/Tool";
 import type { Medium } from "../wire/events";
 import { Chart } from "./Chart";
 import { JsonTree } from "./JsonTree";
@@ -8,7 +9,6 @@ import { describe, fileName, lookOf } from "./kinds";
 import { useBytes, useNear } from "./loaded";
 import "./media.css";
 import { Picture } from "./Picture";
-import { Tool } from "./Player";
 import { clean, Svg } from "./Svg";
 import { HtmlTable, isRows, Table } from "./Table";
 

@@ -1,6 +1,6 @@
 /** A film with play, pause and single steps. It starts paused for who asked for less motion, and rests out of sight. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Icon, type IconName } from "../markdown/Icon";
+import { Tool } from "../markdown/Tool";
 import type { Film } from "./film";
 import { useNear } from "./loaded";
 
@@ -67,14 +67,6 @@ export function Still({ address, alt }: { address: string; alt: string }) {
         <Tool icon={plays ? "pause" : "play"} label={plays ? "Pause" : "Play"} onClick={() => setPlays(!plays)} />
       </div>
     </div>
-  );
-}
-
-export function Tool({ icon, label, onClick }: { icon: IconName; label: string; onClick: () => void }) {
-  return (
-    <button type="button" class="ak-code-tool" title={label} aria-label={label} onClick={onClick}>
-      <Icon name={icon} />
-    </button>
   );
 }
 

@@ -52,7 +52,17 @@ export function cost({ usage, began, ended }: TurnView): string[] {
 function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
   const { conversation } = useSurroundings();
   const said = useSignal("");
+  const asking = useSignal(false);
   const over = turn.state !== "open";
+  const retry = async () => {
+    if (asking.value) return;
+    asking.value = true;
+    try {
+      await conversation.retry(entry);
+    } finally {
+      asking.value = false;
+    }
+  };
   const copied = () =>
     copy(markdown(turn)).then(
       () => (said.value = "Copied"),
@@ -81,9 +91,9 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
       <button
         type="button"
         class="ak-tool"
-        disabled={!over}
+        disabled={!over || asking.value}
         title="Ask the same again in this place; this answer is kept"
-        onClick={() => void conversation.retry(entry)}
+        onClick={() => void retry()}
       >
         Retry
       </button>

@@ -129,6 +129,19 @@ test("Edit gives the turn to the composer", async () => {
   expect(stage.conversation.editing.value).toBe(entry);
 });
 
+test("Retry pressed twice asks once", async () => {
+  stage.show(more(turnOf("t"), ["text.delta", { text: "Hm" }], over()));
+  let answer: () => void = () => undefined;
+  const retry = vi.spyOn(stage.conversation, "retry").mockImplementation(() => new Promise((done) => (answer = done)));
+  await stage.click("Retry");
+  await stage.click("Retry");
+  expect(retry).toHaveBeenCalledOnce();
+  answer();
+  await stage.click("Copy");
+  await stage.click("Retry");
+  expect(retry).toHaveBeenCalledTimes(2);
+});
+
 test("the arrows of a version go to the branch of the one beside it", async () => {
   const version = { branch: "b2", number: 2, count: 3, replaces: "a", kept_on: "main", later: 0, changed: false };
   stage.show(more(turnOf("t"), ["turn.version", version], over()));

@@ -1,0 +1,51 @@
+/** A part of the shell with the desk that it has in the panel, before the server that plays a conversation. */
+import { type ComponentChildren, render } from "preact";
+import { act } from "preact/test-utils";
+import { Conversation } from "../../src/conversation/conversation";
+import { Desk } from "../../src/conversation/desk";
+import { OnDesk } from "../../src/view/desk";
+import { Around } from "../../src/view/surroundings";
+import { Replayed } from "../conversation/replayed";
+
+export class Desked {
+  readonly server = new Replayed();
+  readonly conversation = new Conversation(this.server, null);
+  readonly desk = new Desk(this.server, this.conversation);
+  readonly page = document.body.appendChild(document.createElement("div"));
+
+  async show(part: ComponentChildren): Promise<void> {
+    const around = { conversation: this.conversation, host: { transport: this.server, notebook: null } };
+    await act(async () => {
+      render(
+        <Around.Provider value={around}>
+          <OnDesk.Provider value={this.desk}>{part}</OnDesk.Provider>
+        </Around.Provider>,
+        this.page,
+      );
+      await new Promise((done) => setTimeout(done));
+    });
+  }
+
+  find(selector: string): HTMLElement {
+    const found = this.page.querySelector<HTMLElement>(selector);
+    if (!found) throw new Error(`nothing like ${selector} in ${this.page.innerHTML}`);
+    return found;
+  }
+
+  async press(name: string): Promise<void> {
+    const all = [...this.page.querySelectorAll("button")];
+    const button = all.find((one) => (one.getAttribute("aria-label") ?? one.textContent) === name);
+    if (!button) throw new Error(`no button ${name} in ${this.page.innerHTML}`);
+    await act(async () => {
+      button.click();
+      await this.server.settled();
+    });
+  }
+
+  close(): void {
+    void act(() => render(null, this.page));
+    this.desk.close();
+    this.conversation.close();
+    this.page.remove();
+  }
+}
