@@ -1,6 +1,6 @@
 /** The list of conversations: search in names and in what was said, open one here, rename, copy, delete. */
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { Row } from "../conversation/sessions";
 import { useDesk } from "./desk";
 
@@ -60,6 +60,8 @@ function SessionRow({ row }: { row: Row }) {
   const { sessions, conversation } = desk;
   const { session, notebooks, found } = row;
   const renaming = useSignal(false);
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), [renaming.value]);
   const here = conversation.session.value?.id === session.id;
   const title = session.title || "Without a title";
   if (sessions.leaving.value.has(session.id)) {
@@ -82,7 +84,7 @@ function SessionRow({ row }: { row: Row }) {
         <input
           class="ak-rename"
           aria-label={`New title of ${title}`}
-          autoFocus
+          ref={field}
           maxLength={500}
           defaultValue={session.title}
           onBlur={() => {

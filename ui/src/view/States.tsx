@@ -1,6 +1,7 @@
 /** What has to be known before one goes on, each with the next thing to do: connection, kernel, model, what failed. */
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 import { Arrivals, toldBeside } from "./Arrivals";
 import { AwayCard } from "./AwayCard";
 import { useDesk } from "./desk";
@@ -93,6 +94,8 @@ function Failure() {
 function Asking() {
   const desk = useDesk();
   const question = desk.asking.value;
+  const leave = useRef<HTMLButtonElement>(null);
+  useEffect(() => leave.current?.focus(), [question]);
   if (!question) return null;
   const close = () => {
     desk.asking.value = null;
@@ -110,7 +113,7 @@ function Asking() {
         >
           {question.yes}
         </button>
-        <button type="button" autoFocus onClick={close}>
+        <button type="button" ref={leave} onClick={close}>
           Leave it
         </button>
       </div>
