@@ -23,6 +23,7 @@ export function Composer() {
   const chosen = useSignal(0);
   const dropping = useSignal(false);
   const offered = typing.value ? options(desk, typing.value) : [];
+  const why = typing.value ? problem(desk, typing.value) : "";
   const runs = conversation.running.value.length > 0;
   const take = (given: FileList | null | undefined) => {
     const taken = [...(given ?? [])];
@@ -115,8 +116,8 @@ export function Composer() {
       )}
       <Chips />
       <div class="ak-field">
-        {typing.value && offered.length > 0 && (
-          <Offered options={offered} chosen={chosen.value} choose={complete} problem={problem(desk, typing.value)} />
+        {typing.value && (offered.length > 0 || why) && (
+          <Offered options={offered} chosen={chosen.value} choose={complete} problem={why} />
         )}
         <textarea
           ref={field}
@@ -189,7 +190,7 @@ interface OfferedProps {
 function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
   return (
     <div class="ak-offered">
-      <ul id={LIST} role="listbox" aria-label="Completions">
+      <ul id={LIST} role="listbox" aria-label="Completions" hidden={all.length === 0}>
         {all.map((option, index) => (
           <li
             key={option.name}
@@ -207,7 +208,11 @@ function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
           </li>
         ))}
       </ul>
-      {why && <p class="ak-hint">{why}</p>}
+      {why && (
+        <p class="ak-hint" role="status">
+          {why}
+        </p>
+      )}
     </div>
   );
 }
