@@ -1,7 +1,7 @@
 /** Text of a model or a person, as Markdown. `done`: it does not grow any more; until then it is shown at most as often
  * as the page keeps up with. */
 import { Component, createContext } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { Document, type Piece } from "./document";
 import { elements, type Words } from "./elements";
 import "./markdown.css";
@@ -20,10 +20,10 @@ export function Markdown({ text, done }: { text: string; done: boolean }) {
   const [limit, setLimit] = useState(FIRST);
   const shown = useSteady(text, done);
   const whole = shown.length <= limit;
-  const document = useRef<Document | null>(null);
-  document.current ??= new Document();
-  const pieces = document.current.update(whole ? shown : shown.slice(0, limit), done || !whole);
-  const references = document.current.references;
+  // What was settled at the limit was cut there, and goes on.
+  const document = useMemo(() => new Document(), [limit]);
+  const pieces = document.update(whole ? shown : shown.slice(0, limit), done || !whole);
+  const { references } = document;
   return (
     <div class="ak-markdown">
       {pieces.map((piece) => (

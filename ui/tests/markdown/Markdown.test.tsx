@@ -134,6 +134,16 @@ describe("Markdown", () => {
     expect(shown.textContent.length).toBeGreaterThan(390_000);
   });
 
+  test("goes on with code that was cut where the rest of it is shown", () => {
+    const code = Array.from({ length: 30_000 }, (_, line) => `x = ${line}`).join("\n");
+    const shown = show(`Look:\n\n\`\`\`python\n${code}\n\`\`\`\n\nThe *end*.`);
+    expect(shown.querySelectorAll("pre")).toHaveLength(1);
+    void act(() => shown.querySelector<HTMLButtonElement>(".ak-more")?.click());
+    expect(shown.querySelectorAll("pre")).toHaveLength(1);
+    expect(shown.querySelector("pre")?.textContent).toBe(code);
+    expect(shown.querySelector("em")?.textContent).toBe("end");
+  });
+
   test.each([
     ["[".repeat(40_000), "brackets"],
     ["![[]()".repeat(8_000), "pictures"],
