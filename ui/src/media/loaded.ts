@@ -59,7 +59,7 @@ export function useNear(place: RefObject<Element | null>): { now: boolean; ever:
     }
     const observer = new IntersectionObserver(
       (entries) => {
-        const now = entries.some((entry) => entry.isIntersecting);
+        const now = entries.at(-1)?.isIntersecting ?? false;
         setNear((before) => ({ now, ever: before.ever || now }));
       },
       { rootMargin: NEAR },
