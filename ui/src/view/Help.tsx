@@ -13,6 +13,8 @@ export function Help() {
     ["Escape", "Back to the notebook"],
     ["Escape twice, Ctrl+. or Cmd+.", "Stop what runs"],
     ["Ctrl+Shift+L or Cmd+Shift+L", "From the notebook to the message"],
+    ["Alt+Up, Alt+Down", "From turn to turn"],
+    ["Alt+Enter", "To the first card that asks"],
     ["A, R", "On a card that asks: allow, refuse"],
   ];
   return (
