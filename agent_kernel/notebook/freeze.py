@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,6 +13,7 @@ from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.conversation import Say, Words
 from agent_kernel.notebook.frozen import Frozen, Turn, frozen
 from agent_kernel.notebook.oneline import AgentError
+from agent_kernel.notebook.own_server import told_by_front_end
 from agent_kernel.notebook.render import line_bundle
 
 HELP = (
@@ -23,6 +25,11 @@ OPEN = (
     "{name} is open in a page, and nothing writes the file behind it. Without --in-place it becomes {frozen}; or close "
     "the page and freeze it from a console of this kernel."
 )
+NOT_OURS = (
+    "{path} is not the notebook of this kernel, so nobody knows whether it is open, and its answers are not in this "
+    "conversation. Without --in-place it becomes {frozen}."
+)
+OTHER = " It is not the notebook of this kernel: only cells that were asked in this conversation have an answer."
 PYTHON = ("python", "run_cell")
 
 
@@ -43,28 +50,44 @@ class Freeze:
         words = Words(" ".join(word for word in rest.split() if word != "--in-place"))
         binding = self._server().call("GET", "binding")
         path = self._file(words.text, binding)
-        target = path if in_place else path.with_suffix(".frozen.ipynb")
+        frozen_path = path.with_suffix(".frozen.ipynb")
+        is_ours = self._is_ours(path, binding)
+        if in_place and not is_ours:
+            raise AgentError(NOT_OURS.format(path=path.absolute(), frozen=frozen_path.name))
         if in_place and binding.get("open"):
-            raise AgentError(OPEN.format(name=path.name, frozen=path.with_suffix(".frozen.ipynb").name))
+            raise AgentError(OPEN.format(name=path.name, frozen=frozen_path.name))
         made = frozen(_read(path), list(self._turns()), self._shell.transform_cell)
         kept = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")
-            _write(backup, path.read_bytes(), over="--yes" in words.flags)
+            _write(backup, path.read_bytes(), like=path, over="--yes" in words.flags)
             kept = f" As it was, it is in {backup.name}."
         text = json.dumps(made.document, ensure_ascii=False, indent=1) + "\n"
-        _write(target, text.encode("utf-8", "surrogatepass"), over=in_place or "--yes" in words.flags)
-        self._say(line_bundle(f"Wrote {target}: {_told(made)}.{kept}"))
+        target = path if in_place else frozen_path
+        data = text.encode("utf-8", "surrogatepass")
+        _write(target, data, like=path, over=in_place or "--yes" in words.flags)
+        self._say(line_bundle(f"Wrote {target}: {_told(made)}.{kept}{'' if is_ours else OTHER}"))
 
     def _file(self, named: str, binding: Mapping[str, Any]) -> Path:
-        """Of this notebook: Jupyter begins a kernel in its folder."""
-        name = named or PurePosixPath(binding["notebook"] or "").name
-        if not name:
+        path = Path(named).expanduser() if named else self._own(binding)
+        if path is None:
             raise AgentError("this kernel has no notebook; %agent freeze NOTEBOOK.ipynb names one.")
-        path = Path(name).expanduser()
         if not path.is_file():
             raise AgentError(f"{path.absolute()} is not there; %agent freeze PATH says where the notebook lies.")
         return path
+
+    def _own(self, binding: Mapping[str, Any]) -> Path | None:
+        """The notebook of this kernel: Jupyter begins a kernel in its folder, which code may leave; other front ends
+        tell it."""
+        name = PurePosixPath(binding["notebook"] or "").name
+        told = told_by_front_end(self._shell)
+        if told and told.name == name:
+            return told
+        return Path(os.path.relpath(Path(self._shell.starting_dir, name))) if name else None
+
+    def _is_ours(self, path: Path, binding: Mapping[str, Any]) -> bool:
+        own = self._own(binding)
+        return own is not None and own.is_file() and own.samefile(path)
 
     def _turns(self) -> Iterator[Turn]:
         """Of the current branch, oldest first."""
@@ -110,14 +133,17 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _write(path: Path, data: bytes, *, over: bool) -> None:
-    """Whole or not at all."""
+def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
+    """Whole or not at all; where a link leads to. Who may read it: as before, of a new file as ``like``."""
     if path.exists() and not over:
         raise AgentError(f"{path} is there already; --yes replaces it.")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    real = path.resolve()
+    beside = real.with_name(f".{real.name}.{os.getpid()}")
     try:
+        beside.touch(0o600)
         beside.write_bytes(data)
-        beside.replace(path)
+        shutil.copymode(real if real.exists() else like, beside)
+        beside.replace(real)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise AgentError(f"{path} can not be written: {error.strerror}.") from None

@@ -14,11 +14,15 @@ from typing import Any
 
 from agent_kernel.notebook.imports import missing_imports
 from agent_kernel.notebook.markdown import safe_markdown
+from agent_kernel.notebook.printable import printable
+from agent_kernel.notebook.render import BOX, QUIET, TURN_MIME
 
 CELL = re.compile(r"\s*%%agent\b")
 LINE = re.compile(r"^(?P<indent>[ \t]*)(?P<line>%agent\b.*|%(?:re)?load_ext[ \t]+agent_kernel\b.*)$", re.MULTILINE)
+ASKS = re.compile(r"^[ \t]*%agent[ \t]+(?:ask|fix)\b", re.MULTILINE)
 NEEDS_US = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:agent_kernel|jupyter_ext)\b", re.MULTILINE)
 PLACES = {"sandbox": "# Ran in the sandbox, on copies of the variables.", "draft": "# Ran in a draft of the kernel."}
+AROUND = (f"<details style='{BOX}'", f"<details open style='{BOX}'", f"<div style='{QUIET}'")
 WITHOUT_CELL = "Asked in the panel, or in cells that are not in this notebook any more:"
 
 Json = dict[str, Any]
@@ -49,19 +53,22 @@ class Frozen:
 
 def frozen(document: Mapping[str, Any], turns: Sequence[Turn], transformed: Callable[[str], str]) -> Frozen:
     """``transformed`` makes plain Python of IPython's. The newest turn of a cell counts; ``document`` is left alone."""
-    told = {turn.cell: turn for turn in turns if turn.cell}
+    told = _by_cell(turns)
     result = Frozen({**copy.deepcopy(dict(document)), "cells": []})
     cells: list[Json] = result.document["cells"]
     met: set[str] = set()
     for cell in document.get("cells", ()):
-        source = _joined(cell.get("source"))
+        source, id = _joined(cell.get("source")), str(cell.get("id", ""))
         if cell.get("cell_type") != "code" or not CELL.match(source):
-            cells.append(_plain(cell, source, result, transformed))
-            continue
-        turn = told.get(str(cell.get("id", "")))
-        if turn:
+            asked = list(told.get(id, {}).values()) if ASKS.search(source) else []
+            met |= {turn.cell for turn in asked}
+            cells.append(_plain(_without(cell, asked), source, result, transformed))
+            cells += [made for turn in asked for made in _of_turn(turn, {}, result, transformed)]
+        elif turn := told.get(id, {}).get(id):
             met.add(turn.cell)
-        cells += _of_turn(turn, cell, result, transformed) if turn else [_unknown(source, result)]
+            cells += _of_turn(turn, cell, result, transformed)
+        else:
+            cells += _unknown(cell, source, result)
     rest = [turn for turn in turns if turn.ran and turn.cell not in met]
     if rest:
         cells.append(_text(WITHOUT_CELL))
@@ -69,6 +76,15 @@ def frozen(document: Mapping[str, Any], turns: Sequence[Turn], transformed: Call
             cells += _of_turn(turn, {}, result, transformed)
     _with_ids(cells, document)
     return result
+
+
+def _by_cell(turns: Sequence[Turn]) -> dict[str, dict[str, Turn]]:
+    """id of a cell -> its turns, the newest of each; of one that asks in lines there are several: ID, ID#2."""
+    told: dict[str, dict[str, Turn]] = {}
+    for turn in turns:
+        if turn.cell:
+            told.setdefault(turn.cell.partition("#")[0], {})[turn.cell] = turn
+    return told
 
 
 def _of_turn(turn: Turn, cell: Mapping[str, Any], result: Frozen, transformed: Callable[[str], str]) -> list[Json]:
@@ -108,9 +124,52 @@ def _comment(match: re.Match[str]) -> str:
     return f"{match['indent']}{'pass  ' if match['indent'] else ''}# {match['line']}"
 
 
-def _unknown(source: str, result: Frozen) -> Json:
+def _without(cell: Mapping[str, Any], turns: Sequence[Turn]) -> Mapping[str, Any]:
+    """A cell that asked in lines, without outputs that stand below it as text and as code."""
+    if not turns:
+        return cell
+    answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
+    kept = [output for output in cell.get("outputs", ()) if not (_is_around(output) or _answer(output) in answers)]
+    return {**cell, "outputs": kept}
+
+
+def _unknown(cell: Mapping[str, Any], source: str, result: Frozen) -> list[Json]:
+    """As text, with the words that it shows."""
     result.unknown += 1
-    return _text(_quoted(source))
+    words = [text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _words(output))]
+    return [_text(_quoted(source)), *([_text("\n\n".join(words))] if words else [])]
+
+
+def _words(output: Any) -> str:
+    """As Markdown. Pictures and errors have none."""
+    data = _data(output)
+    if "text/markdown" in data:
+        return safe_markdown(data["text/markdown"].strip())
+    text = "" if _is_picture(output) else printable(data.get("text/plain", "")).strip("\n")
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{ticks}\n{text}\n{ticks}" if text.strip() else ""
+
+
+def _answer(output: Any) -> str:
+    """The words of a display; nothing of what code printed or came to."""
+    is_shown = isinstance(output, Mapping) and output.get("output_type") == "display_data"
+    return _data(output).get("text/plain", "").strip() if is_shown else ""
+
+
+def _is_around(output: Any) -> bool:
+    """Shown beside an answer: a call, a line of ours, how the turn ended."""
+    data = _data(output)
+    return TURN_MIME in data or data.get("text/html", "").startswith(AROUND)
+
+
+def _data(output: Any) -> dict[str, str]:
+    """Texts by MIME type; what was printed is plain text."""
+    if not isinstance(output, Mapping):
+        return {}
+    if output.get("output_type") == "stream":
+        return {"text/plain": _joined(output.get("text"))}
+    data = output.get("data")
+    return {str(mime): _joined(text) for mime, text in data.items()} if isinstance(data, Mapping) else {}
 
 
 def _quoted(text: str) -> str:

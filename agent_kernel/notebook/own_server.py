@@ -100,7 +100,7 @@ class OwnServer:
 
     def _begin(self) -> Server:
         port, kernel, token = _free_port(), f"own-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
-        notebook = _notebook(self._shell)
+        notebook = told_by_front_end(self._shell)
         root = notebook.parent if notebook else Path.cwd()
         environment = {name: value for name, value in os.environ.items() if name not in NOT_HANDED_ON}
         environment |= {
@@ -176,7 +176,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _notebook(shell: Any) -> Path | None:
+def told_by_front_end(shell: Any) -> Path | None:
     """The file of the notebook, where a front end tells the kernel (VS Code does)."""
     told = shell.user_ns.get("__vsc_ipynb_file__")
     path = Path(told) if isinstance(told, str) else None
