@@ -9,6 +9,7 @@ import { describe, fileName, lookOf } from "./kinds";
 import { useBytes, useNear } from "./loaded";
 import "./media.css";
 import { Picture } from "./Picture";
+import { save } from "./saved";
 import { clean, Svg } from "./Svg";
 import { HtmlTable, isRows, Table } from "./Table";
 
@@ -38,7 +39,7 @@ export function Media({ medium, session, alt = "" }: Shown) {
         <>
           <Bytes blob={loaded.blob} mime={medium.mime} alt={label} />
           <div class="ak-media-bar ak-media-save">
-            <Tool icon="save" label="Save as a file" onClick={() => void save(loaded.blob, medium)} />
+            <Tool icon="save" label="Save as a file" onClick={() => void download(loaded.blob, medium)} />
           </div>
         </>
       )}
@@ -96,12 +97,9 @@ function useText(blob: Blob | null): string | null {
 }
 
 /** What a browser would run when the file is opened is saved as it was shown here. */
-async function save(blob: Blob, { mime, hash = "" }: Medium): Promise<void> {
+async function download(blob: Blob, { mime, hash = "" }: Medium): Promise<void> {
   const look = lookOf(mime);
   const kept = look === "svg" ? new Blob([clean(await blob.text())]) : blob;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([kept], { type: "application/octet-stream" }));
-  link.download = look === "html" ? fileName("text/plain", hash) : fileName(mime, hash);
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  const name = look === "html" ? fileName("text/plain", hash) : fileName(mime, hash);
+  save(new Blob([kept], { type: "application/octet-stream" }), name);
 }

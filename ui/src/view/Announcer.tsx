@@ -25,10 +25,10 @@ export function Announcer() {
   });
   return (
     <>
-      <div class="ak-aloud" role="status">
+      <div class="ak-unseen ak-aloud" role="status">
         {quiet.value}
       </div>
-      <div class="ak-aloud" role="alert">
+      <div class="ak-unseen ak-aloud" role="alert">
         {urgent.value}
       </div>
     </>

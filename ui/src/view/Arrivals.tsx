@@ -3,6 +3,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError } from "../transport/transport";
+import { bytes, counted } from "../turn/words";
 import type { Arrival, Beside } from "../wire/beside";
 import "./arrivals.css";
 import { useSurroundings } from "./surroundings";
@@ -176,11 +177,4 @@ function moment(seconds: number): string {
   return today
     ? when.toLocaleTimeString(undefined, { timeStyle: "short" })
     : when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-}
-
-const counted = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
-
-function bytes(count: number): string {
-  if (count < 1_000) return `${count} bytes`;
-  return count < 1_000_000 ? `${(count / 1_000).toFixed(0)} kB` : `${(count / 1_000_000).toFixed(1)} MB`;
 }

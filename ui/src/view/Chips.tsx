@@ -1,9 +1,9 @@
 /** What goes along with the message: of the notebook, variables, files on their way, images. Each can be taken off. */
 import type { ComponentChildren } from "preact";
 import type { Attachment } from "../conversation/attachments";
+import { bytes } from "../turn/words";
 import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";
-import { size } from "./Model";
 
 export function Chips() {
   const { composing, conversation, engine } = useDesk();
@@ -89,4 +89,4 @@ function Attached({ one }: { one: Attachment }) {
   }
 }
 
-const about = (one: Attachment): string => (one.kind === "variable" ? one.summary : `${one.name}, ${size(one.size)}`);
+const about = (one: Attachment): string => (one.kind === "variable" ? one.summary : `${one.name}, ${bytes(one.size)}`);

@@ -1,6 +1,7 @@
 /** Files that a turn has made, each with its download. */
 import { useSignal } from "@preact/signals";
 import type { Facts } from "../wire/events";
+import { save } from "../media/saved";
 import { bytes } from "../turn/words";
 import { Icon } from "./Icon";
 import { marked } from "./Source";
@@ -47,16 +48,6 @@ function File({ file }: { file: Facts }) {
       )}
     </li>
   );
-}
-
-/** `download` takes a name and no path: a browser drops what is before the last slash. */
-function save(content: Blob, name: string): void {
-  const address = URL.createObjectURL(content);
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");

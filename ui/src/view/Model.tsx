@@ -1,5 +1,6 @@
 /** Which model answers: those of the configuration and of the catalog, and the download of one with the person's yes. */
 import { useEffect } from "preact/hooks";
+import { bytes } from "../turn/words";
 import type { ModelOffer } from "../wire/engine";
 import { useDesk } from "./desk";
 import { StateCard } from "./States";
@@ -93,7 +94,7 @@ function Offer({ offer }: { offer: ModelOffer }) {
         <Pulled />
       ) : (
         <button type="button" disabled={engine.pulling.value !== null} onClick={() => void engine.pull(offer.name)}>
-          Download {size(offer.download_bytes)}
+          Download {bytes(offer.download_bytes)}
         </button>
       )}
     </div>
@@ -118,7 +119,7 @@ export function Missing() {
       ) : (
         offer && (
           <button type="button" onClick={() => void engine.pull(offer.name)}>
-            Download {size(offer.download_bytes)}
+            Download {bytes(offer.download_bytes)}
           </button>
         )
       )}
@@ -161,12 +162,4 @@ function Pulled() {
 const about = (offer: ModelOffer): string =>
   [`From ${offer.source}`, offer.publisher && `by ${offer.publisher}`, `licence ${offer.licence}`]
     .filter(Boolean)
-    .join(", ") + (offer.disk_bytes ? `. It takes ${size(offer.disk_bytes)} of the disk.` : ".");
-
-export function size(bytes: number): string {
-  if (bytes < 1_000) return `${bytes} B`;
-  const steps = ["kB", "MB", "GB"];
-  const step = Math.min(steps.length, Math.floor(Math.log10(bytes) / 3));
-  const number = bytes / 1_000 ** step;
-  return `${number < 10 ? number.toFixed(1) : Math.round(number)} ${steps[step - 1] ?? "kB"}`;
-}
+    .join(", ") + (offer.disk_bytes ? `. It takes ${bytes(offer.disk_bytes)} of the disk.` : ".");
