@@ -84,3 +84,53 @@ test("the button goes to the end and stays", () => {
   grow(90);
   expect(page.element.scrollTop).toBe(500);
 });
+
+/** Turns one below the other, each 50 pixels high, where the window's scrolling has them. */
+function turns(count: number): HTMLElement[] {
+  const made = Array.from({ length: count }, () => {
+    const turn = document.createElement("div");
+    turn.className = "ak-turn";
+    turn.getBoundingClientRect = () => {
+      const place = [...page.element.children].indexOf(turn) * 50 - page.element.scrollTop;
+      return { top: place, bottom: place + 50 } as DOMRect;
+    };
+    return turn;
+  });
+  page.element.prepend(...made);
+  page.height = page.element.children.length * 50;
+  return made;
+}
+
+const topOf = (turn: HTMLElement | undefined): number | undefined => turn?.getBoundingClientRect().top;
+
+test("earlier turns come above what somebody reads, and it stays where it is to the pixel", () => {
+  document.body.append(page.element);
+  const [, , third] = turns(10);
+  page.scrollTo(120);
+  expect(topOf(third)).toBe(-20);
+  scroll.hold();
+  turns(7);
+  expect(topOf(third)).toBe(330);
+  scroll.release();
+  expect(topOf(third)).toBe(-20);
+  expect(page.element.scrollTop).toBe(470);
+  grow(50);
+  expect(page.element.scrollTop).toBe(470);
+  page.element.remove();
+});
+
+test("at the end nothing is held, and what was held and is gone moves nothing", () => {
+  document.body.append(page.element);
+  turns(10);
+  page.scrollTo(400);
+  scroll.hold();
+  turns(7);
+  scroll.release();
+  expect(page.element.scrollTop).toBe(400);
+  page.scrollTo(120);
+  scroll.hold();
+  page.element.replaceChildren();
+  scroll.release();
+  expect(page.element.scrollTop).toBe(120);
+  page.element.remove();
+});
