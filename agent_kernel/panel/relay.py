@@ -55,8 +55,8 @@ class Relay:
                 self._start(to, id, lambda: self._request(to, id, method, path, content.get("body")))
             case {"do": "bytes", "id": int(id), "path": str(path)}:
                 self._start(to, id, lambda: self._bytes(to, id, path))
-            case {"do": "follow", "turn": str(turn), "after": int(after)}:
-                self._follow(to, turn, after)
+            case {"do": "follow", "turn": str(turn), "after": int(after), "number": int(number)}:
+                self._follow(to, turn, after, number)
             case {"do": "unfollow", "turn": str(turn)}:
                 self._unfollow(to, turn)
             case {"do": "watch", "target": str(target)}:
@@ -100,22 +100,22 @@ class Relay:
     def _fail(self, to: str, id: int, error: AgentKernelError) -> None:
         self._say({"to": to, "id": id, "error": error.to_json()})
 
-    def _follow(self, to: str, turn: str, after: int) -> None:
+    def _follow(self, to: str, turn: str, after: int, number: int) -> None:
+        """All that is said of the turn has the number of the question: what an earlier one still says is told apart."""
+        about = {"to": to, "number": number}
         self._unfollow(to, turn)
         if not self._room.acquire(blocking=False):
-            self._say({"to": to, "unknown": turn})
+            self._say({**about, "lost": turn})
             return
         followed = self._followed[to, turn] = Followed(turn, after)
 
         def run() -> None:
             try:
                 for event in followed.events(self.server):
-                    self._say({"to": to, "event": event})
-            except NotFound:
-                self._say({"to": to, "unknown": turn})
-            except AgentKernelError:
+                    self._say({**about, "event": event})
+            except AgentKernelError as error:
                 if not followed.left:
-                    self._say({"to": to, "lost": turn})
+                    self._say({**about, "unknown" if isinstance(error, NotFound) else "lost": turn})
             finally:
                 self._room.release()
                 if self._followed.get((to, turn)) is followed:
@@ -169,5 +169,5 @@ def below(path: str) -> str:
 def prepared(method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Code of a turn that a kernel begins runs in the main thread of that kernel, which here nobody holds for it: it
     runs in the sandbox."""
-    begins = method == "POST" and re.fullmatch(r"(sessions/[^/]+/)?turns", path)
+    begins = method == "POST" and re.fullmatch(r"(sessions/[^/]+/)?turns", path.partition("?")[0])
     return {**body, "where": "sandbox"} if begins and body is not None else body

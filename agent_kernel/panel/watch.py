@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,8 @@ from agent_kernel.errors import AgentKernelError
 from agent_kernel.notebook.client import Server, quoted
 
 EVERY_S = 2.0
-LOOKED_AT = 2
+LOOKED_AT = 20
+"""Turns of a session; what began and ended before these were the newest is not told."""
 UNTIL_S = 600.0
 """A page that is gone says nothing more; one that is there renews what it watches, as soon as the kernel is idle."""
 
@@ -63,18 +65,26 @@ class Watch:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._wake.wait(EVERY_S):
-            with self._lock:
-                now = time.monotonic()
-                watched = [key for key, until in self._until.items() if until > now]
-                if not watched:
+        try:
+            while not self._wake.wait(EVERY_S) and (watched := self._watched()):
+                for to, target in watched:
+                    with contextlib.suppress(AgentKernelError):  # the next look may reach it
+                        self._look(to, target)
+        finally:
+            with self._lock:  # who watches next begins another one
+                if self._thread is threading.current_thread():
                     self._thread = None
-                    return
-            for to, target in watched:
-                try:
-                    self._look(to, target)
-                except AgentKernelError:
-                    continue  # the next look may reach it
+
+    def _watched(self) -> list[tuple[str, str]]:
+        """Those of now. Without any the thread ends; who comes after this has another one."""
+        with self._lock:
+            now = time.monotonic()
+            for key in [key for key, until in self._until.items() if until <= now]:
+                del self._until[key]
+                self._seen.pop(key, None)
+            if not self._until:
+                self._thread = None
+            return list(self._until)
 
     def _look(self, to: str, target: str) -> None:
         """Reads turns only when the session changed or one of them runs."""

@@ -45,6 +45,12 @@ class Page:
         self.say(do="request", id=id, method=method, path=path, body=body)
         return id
 
+    def follow(self, turn: str) -> int:
+        """The number that all that is said of it will have."""
+        number = next(self._ids)
+        self.say(do="follow", turn=turn, after=0, number=number)
+        return number
+
     async def asked(self, method: str, path: str, body: Json | None = None) -> Json:
         return await self.answer(self.ask(method, path, body))
 

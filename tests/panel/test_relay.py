@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
+import contextlib
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.panel.relay import MAX_AT_ONCE, below
-from tests.panel.page import Page
+from agent_kernel.notebook.client import Server
+from agent_kernel.panel.relay import MAX_AT_ONCE, Relay, below, prepared
+from tests.panel.page import WAIT_S, Page
 from tests.server import AgentServer, Json, start_turn
 
 PIXEL = base64.b64decode(
@@ -54,7 +59,7 @@ async def test_a_turn_is_asked_and_followed_and_the_page_never_has_the_kernels_t
     assert binding["body"]["notebook"] == "panel.ipynb"
     body = {"prompt": "add", "kernel": kernel, "where": "live", "answers": ["*"]}
     started = (await page.asked("POST", "turns", body))["body"]
-    page.say(do="follow", turn=started["turn"], after=0)
+    page.follow(started["turn"])
     await page.first(lambda said: said.get("event", {}).get("type") == "turn.finished")
     events = page.events(started["turn"])
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -67,7 +72,7 @@ async def test_a_turn_is_asked_and_followed_and_the_page_never_has_the_kernels_t
 
 async def test_what_comes_back_does_not_wait_for_a_cell_and_what_is_asked_does(page: Page, server: AgentServer) -> None:
     started = (await page.asked("POST", "turns", {"prompt": "slowly"}))["body"]
-    page.say(do="follow", turn=started["turn"], after=0)
+    page.follow(started["turn"])
     await page.first(lambda said: "event" in said)
     cell = page.execute("import time, pathlib\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.05)")
     asked = page.ask("GET", "binding")
@@ -96,6 +101,18 @@ async def test_turns_that_others_begin_are_news_to_a_page_that_watches(
     assert [said["news"]["turn"] for said in page.told if "news" in said] == [slow, slow, quick, quick]
 
 
+async def test_all_that_is_said_of_a_turn_names_the_question_it_answers(page: Page) -> None:
+    started = (await page.asked("POST", "turns", {"prompt": "slowly"}))["body"]
+    first = page.follow(started["turn"])
+    await page.first(lambda said: said.get("number") == first)
+    second = page.follow(started["turn"])
+    await page.first(lambda said: said.get("number") == second and said["event"]["type"] == "turn.finished")
+    told = [(said["number"], said["event"]["seq"]) for said in page.told if "event" in said]
+    assert {number for number, _ in told} == {first, second}
+    anew = [seq for number, seq in told if number == second]
+    assert anew == list(range(1, len(anew) + 1))
+
+
 async def news_of(page: Page, turn: str, kind: str) -> Json:
     def fits(said: Json) -> bool:
         return bool(said.get("news", {}).get("turn") == turn and said["news"]["type"] == kind)
@@ -107,7 +124,7 @@ async def news_of(page: Page, turn: str, kind: str) -> Json:
 async def test_pictures_come_as_bytes(page: Page, kernel: str) -> None:
     media = [{"mime": "image/png", "data": base64.b64encode(PIXEL).decode()}]
     started = (await page.asked("POST", "turns", {"prompt": "look", "media": media}))["body"]
-    page.say(do="follow", turn=started["turn"], after=0)
+    page.follow(started["turn"])
     await page.first(lambda said: said.get("event", {}).get("type") == "turn.finished")
     listed = (await page.asked("GET", f"sessions/{started['session']}/turns?limit=1"))["body"]["turns"][0]
     page.say(do="bytes", id=1_000, path=f"sessions/{started['session']}/blobs/{listed['media'][0]['hash']}")
@@ -129,7 +146,7 @@ async def test_what_a_page_may_not_ask_is_refused_in_the_words_of_every_error(pa
     }
     answers = {id: (await page.answer(id))["error"]["code"] for id in asked}
     assert answers == asked
-    page.say(do="follow", turn="none", after=0)
+    page.follow("none")
     assert await page.first(lambda said: said.get("unknown") == "none")
 
 
@@ -149,6 +166,46 @@ async def test_without_a_server_the_panel_is_told_so(page: Page) -> None:
     wait = "import time\nwhile not said: time.sleep(0.01)\nprint('code is', said[0]['error']['code'])"
     page.execute(told + relay + ask + wait)
     await page.until(lambda: "code is server_unreachable" in page.wire)
+
+
+def test_a_turn_for_which_there_is_no_room_now_is_asked_for_again() -> None:
+    said: list[Mapping[str, Any]] = []
+    free = threading.Event()
+
+    def known() -> None:
+        free.wait(WAIT_S)
+
+    relay = Relay(known, lambda content, buffers=(): said.append(content))
+    for id in range(MAX_AT_ONCE):
+        relay.hear({"to": "v", "do": "request", "id": id, "method": "GET", "path": "binding", "body": None})
+    relay.hear({"to": "v", "do": "follow", "turn": "t", "after": 0, "number": 7})
+    free.set()
+    assert said[0] == {"to": "v", "number": 7, "lost": "t"}
+
+
+def test_of_a_turn_that_was_left_nothing_is_said() -> None:
+    said: list[Mapping[str, Any]] = []
+    left, threads = threading.Event(), set(threading.enumerate())
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        server = Server(f"http://127.0.0.1:{listening.getsockname()[1]}/", "k", "token")
+
+        def known() -> Server:
+            left.wait(WAIT_S)
+            return server
+
+        relay = Relay(known, lambda content, buffers=(): said.append(content))
+        relay.hear({"to": "v", "do": "follow", "turn": "t", "after": 0, "number": 1})
+        relay.hear({"to": "v", "do": "unfollow", "turn": "t"})
+        left.set()
+        for thread in set(threading.enumerate()) - threads:
+            thread.join(WAIT_S)
+    assert said == []
+
+
+def test_code_of_a_turn_runs_in_the_sandbox_however_its_path_is_written() -> None:
+    for path in ("turns", "turns?kernel=k", "sessions/s/turns", "sessions/s/turns?x"):
+        assert prepared("POST", path, {"prompt": "p", "where": "live"}) == {"prompt": "p", "where": "sandbox"}
+    assert prepared("POST", "turns/t/cancel?x", {"where": "live"}) == {"where": "live"}
 
 
 @pytest.mark.parametrize("path", ["", ".", "a/../b", "a/%2e%2E/b", "//host/x", "a b", "a\nb", "a\\b", "ä", "x" * 5_000])

@@ -3,13 +3,17 @@
 import type { ErrorBody } from "../wire/events";
 import { ApiError } from "./transport";
 
-const OFFLINE: ErrorBody = { code: "offline", message: "The Jupyter server does not answer." };
+export const OFFLINE: ErrorBody = { code: "offline", message: "The Jupyter server does not answer." };
 
+/** Jupyter itself and what stands before it have errors of other shapes, or none. */
 export function errorIn(text: string, status: number): ErrorBody {
+  const http = { code: "http", message: `The server answered ${status}.` };
   try {
-    return (JSON.parse(text) as { error: ErrorBody }).error;
+    const error = (JSON.parse(text) as { error?: Partial<ErrorBody> } | null)?.error;
+    const told = typeof error?.code === "string" && typeof error.message === "string";
+    return told ? (error as ErrorBody) : http;
   } catch {
-    return { code: "http", message: `The server answered ${status}.` };
+    return http;
   }
 }
 

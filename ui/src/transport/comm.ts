@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
+import { Followers } from "./followers";
 import { fresh } from "./fresh";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
@@ -16,13 +17,13 @@ export interface CommModel {
   off(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
 }
 
-/** What the kernel says (`agent_kernel/panel/relay.py`); `to` is the view that asked. */
+/** What the kernel says (`agent_kernel/panel/relay.py`); `to` is the view that asked, `number` that of its question. */
 type Heard = { to: string } & (
   | { id: number; body: unknown }
   | { id: number; error: ErrorBody }
-  | { event: TurnEvent }
-  | { unknown: string }
-  | { lost: string }
+  | { event: TurnEvent; number: number }
+  | { unknown: string; number: number }
+  | { lost: string; number: number }
   | { target: string; news: News }
 );
 
@@ -31,16 +32,11 @@ interface Waiting {
   refused: (error: ErrorBody) => void;
 }
 
-interface Followed {
-  after: number;
-  listener: (event: TurnEvent) => void;
-}
-
 export class CommTransport implements Transport {
   readonly connection = signal<Connection>("connecting");
   readonly #to = fresh();
   readonly #waiting = new Map<number, Waiting>();
-  readonly #followed = new Map<string, Followed[]>();
+  readonly #followers = new Followers((ask) => this.#say(ask));
   readonly #watched = new Map<string, Set<(news: News) => void>>();
   readonly #renewing: ReturnType<typeof setInterval>;
   #asked = 0;
@@ -60,15 +56,8 @@ export class CommTransport implements Transport {
     return new Blob(parts, { type: (body as { mime: string }).mime });
   }
 
-  follow(turn: string, _session: string, after: number, listener: (event: TurnEvent) => void): Close {
-    const followed: Followed = { after, listener };
-    this.#followed.set(turn, [...(this.#followed.get(turn) ?? []), followed]);
-    this.#follow(turn);
-    return () => {
-      const left = (this.#followed.get(turn) ?? []).filter((other) => other !== followed);
-      if (left.length > 0) this.#followed.set(turn, left);
-      else if (this.#followed.delete(turn)) this.#say({ do: "unfollow", turn });
-    };
+  follow(turn: string, session: string, after: number, listener: (event: TurnEvent) => void): Close {
+    return this.#followers.follow(turn, session, after, listener);
   }
 
   watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close {
@@ -90,6 +79,7 @@ export class CommTransport implements Transport {
   close(): void {
     clearInterval(this.#renewing);
     this.model.off("msg:custom", this.#hear);
+    this.#followers.close();
     this.#say({ do: "leave" });
     const gone: ErrorBody = { code: "offline", message: "The panel was closed." };
     for (const { refused } of this.#waiting.values()) refused(gone);
@@ -111,11 +101,6 @@ export class CommTransport implements Transport {
     this.model.send({ ...content, to: this.#to });
   }
 
-  #follow(turn: string): void {
-    const followed = this.#followed.get(turn);
-    if (followed) this.#say({ do: "follow", turn, after: Math.min(...followed.map((one) => one.after)) });
-  }
-
   #renew(): void {
     for (const target of this.#watched.keys()) this.#say({ do: "watch", target });
   }
@@ -125,9 +110,7 @@ export class CommTransport implements Transport {
     if (heard.to !== this.#to) return;
     this.connection.value = "online";
     if ("id" in heard) this.#answered(heard, buffers);
-    else if ("event" in heard) this.#event(heard.event);
-    else if ("unknown" in heard) this.#followed.delete(heard.unknown);
-    else if ("lost" in heard) setTimeout(() => this.#follow(heard.lost), FOLLOW_AGAIN_MS);
+    else if ("number" in heard) this.#followed(heard);
     else for (const listener of this.#watched.get(heard.target) ?? []) listener(heard.news);
   };
 
@@ -142,14 +125,12 @@ export class CommTransport implements Transport {
     }
   }
 
-  #event(event: TurnEvent): void {
-    for (const followed of this.#followed.get(event.turn) ?? []) {
-      if (event.seq > followed.after) {
-        followed.after = event.seq;
-        followed.listener(event);
-      }
-    }
-    if (event.type === "turn.finished") this.#followed.delete(event.turn);
+  #followed(heard: Extract<Heard, { number: number }>): void {
+    const turn = "event" in heard ? heard.event.turn : "lost" in heard ? heard.lost : heard.unknown;
+    if (!this.#followers.answered(turn, heard.number)) return;
+    if ("event" in heard) this.#followers.tell(heard.event);
+    else if ("unknown" in heard) this.#followers.leave(turn);
+    else setTimeout(() => this.#followers.again(turn), FOLLOW_AGAIN_MS);
   }
 }
 

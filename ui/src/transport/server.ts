@@ -1,9 +1,10 @@
 /** The Jupyter server of this page: requests over HTTP, events over one WebSocket, which is opened again when it was
  * lost and goes on where each turn was. */
 import { signal } from "@preact/signals";
-import type { ErrorBody, TurnEvent } from "../wire/events";
-import type { Ask, News, Said, Serving } from "../wire/socket";
-import { lines, up } from "./carry";
+import type { TurnEvent } from "../wire/events";
+import { CLOSED, type Ask, type News, type Said, type Serving } from "../wire/socket";
+import { errorIn, lines, OFFLINE, up } from "./carry";
+import { Followers } from "./followers";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
 const AGAIN_AFTER_MS = [250, 500, 1_000, 2_000, 5_000];
@@ -18,24 +19,15 @@ export interface ServerSettings {
   token?: string;
 }
 
-interface Followed {
-  session: string;
-  after: number;
-  listener: (event: TurnEvent) => void;
-}
-
 export class ServerTransport implements Transport {
   readonly connection = signal<Connection>("connecting");
   readonly #api: string;
   readonly #socketUrl: string;
   readonly #token: string;
-  readonly #followed = new Map<string, Followed[]>();
-  /** Turns whose place was asked for by this number, and the server has not said that it is there. */
-  readonly #awaited = new Map<string, number>();
+  readonly #followers = new Followers((ask) => this.#ask(ask));
   readonly #watched = new Map<string, Set<(news: News) => void>>();
   readonly #served = new Map<string, string[]>();
   #socket: WebSocket | null = null;
-  #asks = 0;
   #failures = 0;
   #again: ReturnType<typeof setTimeout> | undefined;
   #pings: ReturnType<typeof setInterval> | undefined;
@@ -78,18 +70,7 @@ export class ServerTransport implements Transport {
   }
 
   follow(turn: string, session: string, after: number, listener: (event: TurnEvent) => void): Close {
-    const followed: Followed = { session, after, listener };
-    const all = this.#followed.get(turn) ?? [];
-    this.#followed.set(turn, [...all, followed]);
-    this.#askToFollow(turn);
-    return () => {
-      const left = (this.#followed.get(turn) ?? []).filter((other) => other !== followed);
-      if (left.length > 0) {
-        this.#followed.set(turn, left);
-      } else if (this.#leave(turn)) {
-        this.#ask({ do: "unfollow", turn });
-      }
-    };
+    return this.#followers.follow(turn, session, after, listener);
   }
 
   watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close {
@@ -147,10 +128,10 @@ export class ServerTransport implements Transport {
     try {
       answer = await fetch(this.#api + path, init);
     } catch {
-      throw new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." });
+      throw new ApiError(0, OFFLINE);
     }
     if (!answer.ok) {
-      throw new ApiError(answer.status, await errorOf(answer));
+      throw new ApiError(answer.status, errorIn(await answer.text(), answer.status));
     }
     return answer;
   }
@@ -167,7 +148,7 @@ export class ServerTransport implements Transport {
       for (const key of this.#watched.keys()) {
         this.#ask({ do: "watch", ...(JSON.parse(key) as { session: string }) });
       }
-      for (const turn of this.#followed.keys()) this.#askToFollow(turn);
+      this.#followers.allAgain();
       clearInterval(this.#pings);
       this.#pings = setInterval(() => this.#ping(), PING_EVERY_MS);
     };
@@ -175,9 +156,18 @@ export class ServerTransport implements Transport {
       this.#heard = Date.now();
       this.#hear(JSON.parse(data as string) as Said);
     };
-    socket.onclose = () => {
-      if (this.#socket === socket && !this.#closed) this.#lost();
+    socket.onclose = ({ code }) => {
+      if (this.#socket !== socket || this.#closed) return;
+      if (code === CLOSED.notAllowed) this.#refused();
+      else this.#lost();
     };
+  }
+
+  /** Whoever is here may not read any more: another try is a person's. */
+  #refused(): void {
+    clearInterval(this.#pings);
+    this.#socket = null;
+    this.connection.value = "offline";
   }
 
   #lost(): void {
@@ -209,30 +199,21 @@ export class ServerTransport implements Transport {
     }
   }
 
-  /** From where the first of its followers is. */
-  #askToFollow(turn: string): void {
-    const followed = this.#followed.get(turn) ?? [];
-    const number = ++this.#asks;
-    this.#awaited.set(turn, number);
-    const after = Math.min(...followed.map((one) => one.after));
-    this.#ask({ do: "follow", turn, session: followed.at(-1)?.session ?? "", after, number });
-  }
-
   #ask(ask: Ask): void {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(ask));
   }
 
   #hear(said: Said): void {
     if ("seq" in said) {
-      this.#tell(said);
+      this.#followers.tell(said);
       return;
     }
     if (said.type === "following") {
-      if (this.#awaited.get(said.turn) === said.number) this.#awaited.delete(said.turn);
+      this.#followers.answered(said.turn, said.number);
       return;
     }
     if (said.type === "unknown.turn") {
-      this.#leave(said.turn);
+      this.#followers.leave(said.turn);
       return;
     }
     if ("session" in said) {
@@ -242,30 +223,5 @@ export class ServerTransport implements Transport {
       if ("kernel" in said && said.kernel) keys.push(JSON.stringify({ kernel: said.kernel }));
       for (const key of keys) for (const listener of this.#watched.get(key) ?? []) listener(said);
     }
-  }
-
-  /** What is on its way still from when the turn was followed before is of another place: it is told again. */
-  #tell(event: TurnEvent): void {
-    if (this.#awaited.has(event.turn)) return;
-    for (const followed of this.#followed.get(event.turn) ?? []) {
-      if (event.seq > followed.after) {
-        followed.after = event.seq;
-        followed.listener(event);
-      }
-    }
-    if (event.type === "turn.finished") this.#leave(event.turn);
-  }
-
-  #leave(turn: string): boolean {
-    this.#awaited.delete(turn);
-    return this.#followed.delete(turn);
-  }
-}
-
-async function errorOf(answer: Response): Promise<ErrorBody> {
-  try {
-    return ((await answer.json()) as { error: ErrorBody }).error;
-  } catch {
-    return { code: "http", message: `The server answered ${answer.status} ${answer.statusText}.` };
   }
 }

@@ -25,6 +25,11 @@ class Kernel implements CommModel {
     for (const listener of this.#listeners) listener({ to, ...content }, buffers);
   }
 
+  /** Of the turn that was asked for last. */
+  tells(content: object): void {
+    this.says({ number: this.heard.findLast((one) => one["do"] === "follow")?.["number"], ...content });
+  }
+
   get last(): Record<string, unknown> {
     return this.heard.at(-1) ?? {};
   }
@@ -81,18 +86,42 @@ describe("the way through the kernel", () => {
     transport.follow("t", "s", 0, ({ seq }) => early.push(seq));
     transport.follow("t", "s", 2, ({ seq }) => late.push(seq));
     expect(kernel.last).toMatchObject({ do: "follow", turn: "t", after: 0 });
-    for (const seq of [1, 2, 2, 3]) kernel.says({ event: event(seq) });
+    for (const seq of [1, 2, 2, 3]) kernel.tells({ event: event(seq) });
     expect([early, late]).toEqual([[1, 2, 3], [3]]);
   });
 
   it("takes up a lost turn where it was, and leaves one that nobody follows", () => {
     const end = transport.follow("t", "s", 0, () => undefined);
-    kernel.says({ event: event(4) });
-    kernel.says({ lost: "t" });
+    kernel.tells({ event: event(4) });
+    kernel.tells({ lost: "t" });
     vi.advanceTimersByTime(1_000);
     expect(kernel.last).toMatchObject({ do: "follow", turn: "t", after: 4 });
     end();
     expect(kernel.last).toMatchObject({ do: "unfollow", turn: "t" });
+  });
+
+  it("begins at its place when it is followed anew, whatever is on its way still", () => {
+    const first: number[] = [];
+    const second: number[] = [];
+    const end = transport.follow("t", "s", 0, ({ seq }) => first.push(seq));
+    const { number } = kernel.last;
+    kernel.says({ number, event: event(1) });
+    end();
+    transport.follow("t", "s", 0, ({ seq }) => second.push(seq));
+    kernel.tells({ event: event(1) });
+    kernel.says({ number, event: event(9) });
+    kernel.says({ number, unknown: "t" });
+    kernel.says({ number, event: event(10, "turn.finished") });
+    kernel.tells({ event: event(2) });
+    expect([first, second]).toEqual([[1], [1, 2]]);
+  });
+
+  it("asks for no turn any more when it was closed before it could", () => {
+    transport.follow("t", "s", 0, () => undefined);
+    kernel.tells({ lost: "t" });
+    transport.close();
+    vi.advanceTimersByTime(5_000);
+    expect(kernel.last).toMatchObject({ do: "leave" });
   });
 
   it("hears news of what it watches, renews it, and says when it leaves", async () => {

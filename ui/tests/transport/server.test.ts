@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ServerTransport } from "../../src/transport/server";
 import type { TurnEvent } from "../../src/wire/events";
-import type { Ask, Said } from "../../src/wire/socket";
+import { CLOSED, type Ask, type Said } from "../../src/wire/socket";
 
 /** The server's end of the page's connection, as a test moves it. */
 class Socket {
@@ -11,7 +11,7 @@ class Socket {
   asked: Ask[] = [];
   onopen: () => void = () => undefined;
   onmessage: (message: { data: string }) => void = () => undefined;
-  onclose: () => void = () => undefined;
+  onclose: (event: { code: number }) => void = () => undefined;
 
   constructor(readonly url: string) {
     Socket.last = this;
@@ -21,9 +21,9 @@ class Socket {
     this.asked.push(JSON.parse(text) as Ask);
   }
 
-  close(): void {
+  close(code = 1006): void {
     this.readyState = 3;
-    this.onclose();
+    this.onclose({ code });
   }
 
   opened(): this {
@@ -119,4 +119,30 @@ test("a lost connection goes on where each turn was, and no address holds the to
   again.say(word(3), end(4));
   expect(all.numbers).toEqual([1, 2, 3, 4]);
   expect(again.url).not.toContain("secret");
+});
+
+test("who may not read any more is not tried again, but by hand", () => {
+  socket.close(CLOSED.notAllowed);
+  vi.advanceTimersByTime(60_000);
+  expect(Socket.last).toBe(socket);
+  expect(transport.connection.value).toBe("offline");
+  transport.retry();
+  expect(Socket.last).not.toBe(socket);
+  Socket.last.opened();
+  expect(transport.connection.value).toBe("online");
+});
+
+test.each([['{"message": "Forbidden", "reason": null}'], ['{"error": "no"}'], ["null"], ["<html>"]])(
+  "an error that is not of the agent's shape is told by its number: %s",
+  async (body) => {
+    vi.stubGlobal("fetch", () => Promise.resolve(new Response(body, { status: 403 })));
+    const refused = await transport.request("GET", "binding").catch((error: unknown) => error);
+    expect(refused).toMatchObject({ status: 403, body: { code: "http" }, message: "The server answered 403." });
+  },
+);
+
+test("an error of the agent is told in its words", async () => {
+  const error = { code: "conflict", message: "A turn is running.", hint: "Stop it." };
+  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ error }, { status: 409 })));
+  await expect(transport.request("GET", "binding")).rejects.toMatchObject({ status: 409, body: error });
 });
