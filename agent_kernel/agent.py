@@ -15,40 +15,32 @@ from typing import Any
 
 from agent_kernel.context import INSTRUCTIONS, Context, View
 from agent_kernel.conversation import LOST, Conversation
-from agent_kernel.errors import AgentKernelError, Conflict
+from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest
 from agent_kernel.events import (
     AnswerChecked,
     Body,
+    CallReturned,
     ContextBuilt,
     Emit,
     Event,
-    ModelLoading,
     Notice,
-    Queued,
-    ReasoningDelta,
     Stamp,
     StateLost,
-    TextDelta,
     TurnFinished,
     TurnStarted,
     TurnState,
 )
-from agent_kernel.messages import Media, Part, ToolCall, Usage
+from agent_kernel.messages import Media, Message, Part, Usage, tool_result
+from agent_kernel.model_call import model_call
 from agent_kernel.numbers.checked import check_turn
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import (
-    Chunk,
-    EndChunk,
     Engine,
     EngineRequest,
     FileKeeper,
-    ReasoningChunk,
-    TextChunk,
     Tool,
     ToolSpec,
-    WaitChunk,
 )
-from agent_kernel.reply import Reply
 from agent_kernel.request import Note, TurnRequest
 from agent_kernel.running_turn import Running
 from agent_kernel.sessions.admission import ORIGIN
@@ -65,6 +57,7 @@ from agent_kernel.toolbox import Place, Toolbox
 from agent_kernel.tools import source
 from agent_kernel.tools.attached import Attached
 from agent_kernel.tools.callbacks import Callback, CallbackTools
+from agent_kernel.tools.caller import AWAITED, CallerTools
 from agent_kernel.tools.functions import as_tool
 from agent_kernel.tools.source import Occasion, Offered, ToolSource
 
@@ -143,7 +136,7 @@ class Agent:
             store, self.key, clean=self._ledger.clean, hook=input_hook, limit=history_limit
         )
         self._max_tool_rounds = max_tool_rounds
-        self._sources = (*sources, CallbackTools(tool_callbacks or {}))
+        self._sources = (*sources, CallbackTools(tool_callbacks or {}), CallerTools())
         self._files = files
         self._notebook_dir = notebook_dir
         self._trusted = trusted
@@ -251,31 +244,41 @@ class Agent:
             view = context.view(prepared.history, turn.messages)
             turn.share = max(turn.share, view.share)
             turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
-            tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else ()
-            calls = await self._decode(turn, self._asked(turn, await self._with_media(turn, view), tools))
+            tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else toolbox.of_caller
+            theirs = frozenset(spec.name for spec in toolbox.of_caller)
+            asked = self._asked(turn, await self._with_media(turn, view), tools)
+            calls, handed = await model_call(self._engine, asked, turn, theirs, self._ledger.redactor)
             if turn.rounds == 0:
                 self._tell_unseen(turn)
             place = Place(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
-            if not calls:
+            if calls:
+                turn.rounds += 1
+                async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
+                    async for result in results:
+                        await turn.save(result)
+            if handed is not None:
+                await _hand_over(turn, handed)
+            if handed is not None or not calls:
                 await toolbox.end(place, turn.emit)
                 return
-            turn.rounds += 1
-            async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
-                async for result in results:
-                    await turn.save(result)
 
     async def _offered(self, turn: Running) -> Offered:
-        """The agent's own tools and those of its sources; none where none may be called."""
+        """The agent's own tools and those of its sources; where none may run here, the caller's alone. Raises
+        InvalidRequest for a function of the caller that is called as a tool here."""
         silent = self._cap(turn.request) == 0
-        if silent and not turn.request.page:
+        if silent and not (turn.request.page or turn.request.functions or turn.request.inputs):
             return Offered()
         request = replace(turn.request, tools=()) if silent else turn.request
         about = (self._notebook_dir, self._trusted, self._notebook, turn.opened.turn.id)
         offered = await source.gather(self._sources, Occasion(self.key, request, turn.emit, *about))
         if silent:
-            return Offered(page=offered.page)
+            theirs = tuple(tool for tool in offered.tools if tool.spec.where == "caller")
+            return Offered(theirs, offered.notes if turn.request.inputs else (), offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
+        ours = {tool.spec.name for tool in tools if tool.spec.where != "caller"}
+        if taken := [spec.name for spec in turn.request.functions if spec.where == "caller" and spec.name in ours]:
+            raise InvalidRequest(f"{', '.join(taken)}: a tool of this server is called so.", hint="Name it otherwise.")
         turn.tools = tuple(tool.spec.name for tool in tools)
         return Offered(tools, offered.notes, offered.page)
 
@@ -336,41 +339,6 @@ class Agent:
     def _hint(self) -> str:
         return f"{self.key.namespace}/{self.key.id}"
 
-    async def _decode(self, turn: Running, request: EngineRequest) -> list[ToolCall]:
-        """One model call, saved; what a stopped one said so far is saved too, labelled."""
-        reply = Reply()
-        try:
-            async with aclosing(self._engine.stream(request)) as chunks:
-                async for chunk in chunks:
-                    reply.add(chunk)
-                    if (body := self._announced(chunk)) is not None:
-                        turn.emit(body)
-        finally:
-            if reply.end is not None:
-                turn.usage += reply.end.usage
-                turn.context = max(turn.context, reply.end.usage.prompt_tokens + reply.end.usage.completion_tokens)
-                turn.share = max(turn.share, self._in_use(turn.context))
-            if reply.worth_saving:
-                await turn.save(reply.message)
-        return reply.calls
-
-    def _in_use(self, tokens: int) -> float:
-        """The share of the model's tokens that one request and its answer took; 0 while their number is unknown."""
-        length = self._engine.info().context_length
-        return tokens / length if length else 0.0
-
-    def _announced(self, chunk: Chunk) -> Body | None:
-        match chunk:
-            case TextChunk(text):
-                return TextDelta(text)
-            case ReasoningChunk(text):
-                return ReasoningDelta(text)
-            case WaitChunk(stage, fraction, position):
-                return Queued(position, stage) if position else ModelLoading(self._engine.info().model, stage, fraction)
-            case EndChunk(reason="length"):
-                return Notice("warning", "The answer was cut: it reached the limit of tokens.")
-        return None
-
     async def _finish(
         self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
@@ -381,9 +349,19 @@ class Agent:
             turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
         if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
-        turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault))
+        finish = turn.finish if state == "committed" else ""
+        turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault, finish))
         await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
+
+
+async def _hand_over(turn: Running, said: Message) -> None:
+    """The caller runs these calls; what stands as their results counts until it brings them."""
+    turn.finish = "calls"
+    turn.returned += [call.id for call in said.calls]
+    await turn.save(said, *(tool_result(call, AWAITED, "interrupted") for call in said.calls))
+    for call in said.calls:
+        turn.emit(CallReturned(call.id, call.name, dict(call.arguments)))
 
 
 def _request(request: TurnRequest | str) -> TurnRequest:

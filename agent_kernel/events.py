@@ -172,6 +172,26 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class CallReturned:
+    """A call of a function that the caller declared and runs itself: the turn ends, and the caller's next turn brings
+    the result under the same id."""
+
+    type: ClassVar[str] = "call.returned"
+    call: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLogprobs:
+    """The tokens of one model call's text in order, ``{text, logprob}`` each; only where they were asked for, the
+    engine has them, and nothing had to be taken out of the text."""
+
+    type: ClassVar[str] = "answer.logprobs"
+    tokens: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FileProduced:
     """A file is kept with the session. ``file`` is ``File.to_json`` with its body (``text`` or ``data_base64``) where
     that is small."""
@@ -222,7 +242,8 @@ class AnswerChecked:
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """The last event of every turn. ``error`` is ``{code, message, hint, details}`` when the state is failed."""
+    """The last event of every turn. ``error`` is ``{code, message, hint, details}`` when the state is failed.
+    ``finish`` is why the last model call of a committed turn ended: stop, length, or calls (the caller runs them)."""
 
     type: ClassVar[str] = "turn.finished"
     state: TurnState
@@ -230,6 +251,7 @@ class TurnFinished:
     rounds: int
     usage: Mapping[str, float]
     error: Mapping[str, Any] | None = None
+    finish: str = ""
 
 
 Body: TypeAlias = (
@@ -247,6 +269,8 @@ Body: TypeAlias = (
     | CallOffered
     | CallClaimed
     | CallFinished
+    | CallReturned
+    | AnswerLogprobs
     | FileProduced
     | StateLost
     | Notice

@@ -16,7 +16,7 @@ from agent_kernel.files import Kept, Produced
 from agent_kernel.messages import Media, Message, Status, ToolCall, Usage
 from agent_kernel.sessions.model import SessionKey
 
-Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client"]
+Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client", "caller"]
 Source: TypeAlias = Literal["built_in", "user", "mcp", "external"]
 RESULT_CHARS = 6_000
 """Of a tool that does not say otherwise."""
@@ -26,7 +26,8 @@ RESULT_CHARS = 6_000
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people.
+    """``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people. What
+    runs at the ``caller`` is not run here: such calls are returned, and end the turn.
     ``source`` says whose it is: ours, the person's own function, an MCP server's, or another program's. ``label`` is
     what people call it (the name where it is empty)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent_kernel.messages import Message, ToolCall, assistant
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, ReasoningChunk, TextChunk
+from agent_kernel.protocols import CallChunk, Chunk, EndChunk, ReasoningChunk, TextChunk, TokenLogprob
 
 
 @dataclass(slots=True)
@@ -15,12 +15,14 @@ class Reply:
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     end: EndChunk | None = None
 
     def add(self, chunk: Chunk) -> None:
         match chunk:
-            case TextChunk(text):
+            case TextChunk(text, logprobs):
                 self.text.append(text)
+                self.logprobs += logprobs
             case ReasoningChunk(text):
                 self.reasoning.append(text)
             case CallChunk(call):

@@ -46,8 +46,10 @@ class TurnRequest:
     ``client_tools`` are those that the client can run itself. ``inputs`` are ids of files that the model is told of and
     code finds in its work directory, ``outputs`` are files asked for, ``given`` copies of variables for the sandbox,
     ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options, None: no web.
-    ``functions`` are tools that the client declares: ``dispatch_url`` runs their calls. ``remembered`` False: what was
-    allowed for the session does not count in this turn; ``denied`` are kinds or names of tools that do not run in it.
+    ``functions`` are tools that the client declares: those whose ``where`` is ``caller`` end the turn when they are
+    called, and the client's next turn brings their results; ``dispatch_url`` runs the calls of the others.
+    ``remembered`` False: what was allowed for the session does not count in this turn; ``denied`` are kinds or names of
+    tools that do not run in it.
 
     ``page`` is what of the notebook the model sees in place of the conversation: ``above`` (the cells above ``cell``,
     in the order of the page), ``none``, or cells by number or id as ``3, 5-8``; empty: the conversation. ``ran`` are

@@ -39,6 +39,8 @@ class Running:
     place: Prepared | None = None
     tools: tuple[str, ...] = ()
     earlier: Sequence[Message] = ()
+    finish: str = ""
+    returned: list[str] = field(default_factory=list)
     numbers: tuple[Number, ...] | None = None
 
     @property
@@ -47,6 +49,8 @@ class Running:
         known = {
             "tools": list(self.tools),
             "context": self.context,
+            "finish": self.finish,
+            **({"returned": self.returned} if self.returned else {}),
             **self.calls.record,
             **self.changes.record,
             **self.asides.record,
@@ -71,7 +75,9 @@ class Running:
         """What came in this turn: seen by the model and stored, whatever was shown of the conversation before."""
         await self._store(messages)
         self.messages.extend(messages)
-        self.text = next((message.text for message in reversed(messages) if message.role == "assistant"), self.text)
+        said = next((message for message in reversed(messages) if message.role == "assistant"), None)
+        if said is not None and (said.text or not any(call.id in self.returned for call in said.calls)):
+            self.text = said.text
 
     async def _store(self, messages: Sequence[Message]) -> None:
         """The first items take their place, and make its branch if it needs one: none is ever empty."""

@@ -65,6 +65,11 @@ class Toolbox:
         return tuple(tool.spec for tool in self._tools.values())
 
     @property
+    def of_caller(self) -> tuple[ToolSpec, ...]:
+        """Those whose calls the caller runs."""
+        return tuple(spec for spec in self.specs if spec.where == "caller")
+
+    @property
     def stuck(self) -> bool:
         """The same call failed twice in this turn: asking again would not help."""
         return any(count >= SAME_FAILURES for count in self._failures.values())

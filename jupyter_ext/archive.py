@@ -15,6 +15,7 @@ from agent_kernel.events import (
     ApprovalResolved,
     Body,
     CallFinished,
+    CallReturned,
     CallStarted,
     ContextBuilt,
     Event,
@@ -118,6 +119,7 @@ def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> I
     """What a person would have seen, but for output while it came. ``whole``: with what was asked of a person and told
     beside the answer, for a reader that shows it; one that acts on events would ask again."""
     asides, blocks, rounds = KeptAsides(turn.record), 0, 0
+    returned = frozenset(map(str, turn.record.get("returned", ())))
 
     def told(before: int | None) -> Iterator[Body]:
         return (_notice(*notice) for notice in asides.notices(before) if whole)
@@ -132,13 +134,16 @@ def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> I
                 yield delta
                 blocks += 1
             for call in sorted(message.calls, key=lambda call: asides.began(call.id).get("at", blocks + MAX_CALLS)):
+                if call.id in returned:
+                    yield CallReturned(call.id, call.name, call.arguments)
+                    continue
                 yield from told(blocks)
                 known = asides.began(call.id)
                 yield CallStarted(call.id, call.name, call.arguments, str(known.get("where", turn.where)))
                 yield from _decision(call, known) if whole else ()
                 blocks += 1
-            rounds += bool(message.calls)
-        elif message.role == "tool":
+            rounds += any(call.id not in returned for call in message.calls)
+        elif message.role == "tool" and message.call_id not in returned:
             yield _ended(turn, message, asides.ended(message.call_id or ""))
     yield from told(None)
     if checked := of_record(turn.record, messages):
@@ -195,7 +200,9 @@ def _notice(level: str, text: str) -> Body:
 
 def finished(turn: Turn, rounds: int) -> TurnFinished:
     error = turn.record.get("error") or {"code": "engine_error", "message": turn.reason, "hint": "", "details": {}}
-    return TurnFinished(turn.state, turn.reason, rounds, turn.usage, error if turn.state == "failed" else None)
+    fault = error if turn.state == "failed" else None
+    finish = str(turn.record.get("finish", "")) if turn.state == "committed" else ""
+    return TurnFinished(turn.state, turn.reason, rounds, turn.usage, fault, finish)
 
 
 def _medium(medium: Media) -> dict[str, str | int]:

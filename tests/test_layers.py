@@ -136,13 +136,17 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         set(),
     ),
+    "agent_kernel.model_call": (
+        (*CORE, "agent_kernel.reply", "agent_kernel.running_turn", "agent_kernel.sessions.redaction"),
+        set(),
+    ),
     "agent_kernel.agent": (
         (
             *CORE,
             "agent_kernel.context",
             "agent_kernel.conversation",
+            "agent_kernel.model_call",
             "agent_kernel.numbers",
-            "agent_kernel.reply",
             "agent_kernel.request",
             "agent_kernel.running_turn",
             "agent_kernel.sessions.admission",
@@ -156,6 +160,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.toolbox",
             "agent_kernel.tools.attached",
             "agent_kernel.tools.callbacks",
+            "agent_kernel.tools.caller",
             "agent_kernel.tools.functions",
             "agent_kernel.tools.source",
         ),

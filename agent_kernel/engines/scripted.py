@@ -8,6 +8,7 @@ rounds; each model call plays one:
      "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}],
      "when": "word",        only if the last message of the person holds this
      "loop": true,          may be played again; others are played once
+     "finish": "length",      the answer is said to be cut at the limit of tokens
      "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
 
 The first round that fits is played. Calls are left out when the request has no tools. Tokens are words.
@@ -26,9 +27,22 @@ from typing import Any
 
 from agent_kernel.errors import EngineCrashed, EngineError, InvalidRequest
 from agent_kernel.messages import Message, ToolCall, Usage, parse_arguments
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineInfo, EngineRequest, ReasoningChunk, TextChunk
+from agent_kernel.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    EngineInfo,
+    EngineRequest,
+    ReasoningChunk,
+    TextChunk,
+    TokenLogprob,
+)
 
-KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault"})
+KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault", "finish"})
+
+
+LOGPROB = -0.25
+"""Of every piece, where a request asks for it."""
 
 
 class ScriptedEngine:
@@ -60,13 +74,13 @@ class ScriptedEngine:
         for piece in pieces:
             await asyncio.sleep(script.get("delay", 0))
             first = first or time.monotonic() - started
-            yield TextChunk(piece)
+            yield TextChunk(piece, (TokenLogprob(piece, LOGPROB),) if request.sampling.logprobs else ())
         await self._fault(script.get("fault", ""))
         calls = script.get("calls", ()) if request.tools else ()
         for call in calls:
             yield CallChunk(self._call(call))
         usage = self._usage(request, script.get("text", ""), first, time.monotonic() - started)
-        yield EndChunk("calls" if calls else "stop", usage)
+        yield EndChunk("calls" if calls else script.get("finish", "stop"), usage)
 
     async def aclose(self) -> None:
         """Nothing is held."""

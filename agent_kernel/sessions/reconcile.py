@@ -153,7 +153,8 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
         agreed += 1
         last = other is theirs[-1]
         goes_on = last and added < len(known) and canonical.is_traffic(known[added])
-        kept, used, all_of_it = _rounds(stored, mine, known, other, goes_on)
+        adds = frozenset(call.id for call in known[added].calls) if goes_on else frozenset[str]()
+        kept, used, all_of_it = _rounds(stored, mine, known, other, adds)
         if not all_of_it:
             break
     more = any(mine.at >= kept for mine in ours) or any(canonical.is_traffic(said) for said in stored[kept:])
@@ -229,14 +230,20 @@ def _agree(stored: Sequence[Message], mine: Step, known: Sequence[Message], othe
 
 
 def _rounds(
-    stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step, goes_on: bool
+    stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step, adds: frozenset[str]
 ) -> tuple[int, int, bool]:
-    """(end of what is kept, end of what is used, whether the two still agree). ``goes_on``: the request adds to these
-    rounds, so that what is stored behind those it knows does not stay."""
+    """(end of what is kept, end of what is used, whether the two still agree). ``adds`` are the calls that the request
+    adds to these rounds, so that what is stored behind those it knows does not stay. Calls that were returned to it are
+    stored too: it brings their results, and rounds before them, which it does not know, stay."""
     here = [_round(stored[start:end]) for start, end in mine.rounds]
     there = [_round(known[start:end]) for start, end in other.rounds]
     common = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), min(len(here), len(there)))
-    if goes_on or (common < len(there) and not _within(there, here)):
+    if adds:
+        of_calls = [frozenset(call.id for call in stored[start].calls) for start, _ in mine.rounds]
+        at = len(of_calls) - 1 - of_calls[::-1].index(adds) if adds in of_calls else -1
+        if at >= 0 and _within(there, here[:at]):
+            return mine.rounds[at][0], other.end, False
+    if adds or (common < len(there) and not _within(there, here)):
         kept = mine.rounds[common - 1][1] if common else mine.at + 1
         used = other.rounds[common - 1][1] if common else other.at + 1
         return (kept, used, False) if common in (len(here), len(there)) else (mine.at + 1, other.at + 1, False)

@@ -163,7 +163,9 @@ class DispatchTools:
         specs = [
             spec
             for spec in request.functions
-            if spec.name not in request.client_tools and occasion.wants("dispatch", "functions", spec.name)
+            if spec.name not in request.client_tools
+            and spec.where != "caller"
+            and occasion.wants("dispatch", "functions", spec.name)
         ]
         dispatcher = self._for(request.dispatch_url)
         if not specs:

@@ -224,7 +224,7 @@ class NotebookFunctions:
                 spec, where="client", source="user", kind=spec.kind if spec.kind == "function" else "function.effects"
             )
             for spec in request.functions
-            if spec.name in request.client_tools and occasion.wants("functions", spec.name)
+            if spec.name in request.client_tools and spec.where != "caller" and occasion.wants("functions", spec.name)
         ]
         return Offered(tuple(InNotebook(spec, self._offers) for spec in specs))
 
