@@ -9,8 +9,8 @@ export function useHandedOn(card: { current: HTMLElement | null }, arrived: () =
     const log = current?.closest<HTMLElement>(".ak-turns");
     if (!current || !log) return;
     let within = current.contains(document.activeElement);
-    const came = () => {
-      if (!within) arrived();
+    const came = ({ relatedTarget }: FocusEvent) => {
+      if (!(relatedTarget instanceof Node && current.contains(relatedTarget))) arrived();
       within = true;
     };
     // Without a goal nobody knows yet where it goes: the window may have lost it, or the card is being taken away.

@@ -168,6 +168,25 @@ test("A pressed twice in a row allows one call, not the next one that the focus 
   expect(sent()).toHaveLength(2);
 });
 
+test("a card that the focus had left without a goal waits again when it is handed to it", async () => {
+  const two = more(asked(), call("d"), asks("d"));
+  const [entry] = stage.show(two);
+  const [first, second] = stage.page.querySelectorAll<HTMLElement>(".ak-approval");
+  second?.focus();
+  second?.blur();
+  vi.advanceTimersByTime(5_000);
+  first?.focus();
+  vi.advanceTimersByTime(500);
+  await stage.press(card(), "a");
+  stage.grow(
+    entry,
+    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "" }]),
+  );
+  expect(document.activeElement).toBe(second);
+  await stage.press(card(), "a");
+  expect(sent()).toHaveLength(1);
+});
+
 test.each(["constructor", "__proto__", "toString"])("a place or a source called %s is a word like others", (word) => {
   stage.show(asked({ target: word, source: word }));
   expect(card().textContent).toContain("Let the agent do this?");
