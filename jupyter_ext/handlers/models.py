@@ -63,16 +63,22 @@ class ModelsHandler(AgentHandler):
     async def get(self) -> None:
         cache_dir = self.app.runtime.settings.cache_dir
         found = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
-        key = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
         self.reply(
             {
                 "models": found,
                 "engines": self.app.runtime.engines.listed(),
                 "engine": engine_to_json(self.app.runtime.engine.info()),
-                "current": await current_engine(self.app, self.caller, key),
+                "current": await current_engine(self.app, self.caller, await self._asked()),
             }
         )
+
+    async def _asked(self) -> SessionKey | None:
+        """The session that is named, or that of the notebook."""
+        access, caller = self.app.access, self.caller
+        if id := self.get_argument("session", ""):
+            return (await access.session(caller, id)).key
+        place = await access.place(caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        return await self.app.notebooks.bound(caller.namespace, place) if place else None
 
 
 class EngineHandler(AgentHandler):

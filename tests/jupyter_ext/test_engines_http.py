@@ -95,6 +95,17 @@ async def test_a_url_that_a_notebook_wishes_for_is_shown_to_the_person(
         assert (await kernel.get("agent/v1/binding")).json()["model"]["name"] == then
 
 
+async def test_the_model_of_a_session_is_told_without_a_notebook_to_who_may_use_it(server: AgentServer) -> None:
+    token = await server.kernel_token(await server.start_kernel("c.ipynb"))
+    async with server.kernel_client(token) as kernel, server.client() as person:
+        session = (await start_turn(person, "x"))["session"]
+        (await person.put("agent/v1/engine", json={"model": "far", "session": session})).raise_for_status()
+        assert (await person.get(f"agent/v1/models?session={session}")).json()["current"]["name"] == "far"
+        assert (await person.get("agent/v1/models")).json()["current"]["name"] == ""
+        assert (await person.get("agent/v1/models?session=none")).status_code == 404
+        assert (await kernel.get(f"agent/v1/models?session={session}")).status_code == 403
+
+
 async def test_a_person_may_give_a_conversation_to_a_url(server: AgentServer) -> None:
     async with server.client() as person:
         session = (await start_turn(person, "x"))["session"]

@@ -27,19 +27,20 @@ export class Away {
   readonly news = signal<Meanwhile | null>(null);
   readonly #ends: Close[];
   #shown = "";
+  #private = false;
 
   constructor(
     private readonly transport: Transport,
-    private readonly conversation: Conversation,
+    conversation: Conversation,
   ) {
     const look = () => this.#look();
     document.addEventListener("visibilitychange", look);
     this.#ends = [
       () => document.removeEventListener("visibilitychange", look),
       effect(() => {
-        const id = conversation.session.value?.id ?? "";
+        const { id, private: hidden } = conversation.session.value ?? { id: "", private: false };
         const kernel = conversation.place.value.kernel;
-        untracked(() => this.#opened(id, kernel));
+        untracked(() => this.#opened(id, kernel, hidden));
       }),
       effect(() => {
         if (conversation.running.value.length === 0) untracked(look);
@@ -61,9 +62,10 @@ export class Away {
     return await this.transport.request<Rebuilt>("POST", `sessions/${session}/rebuild`, { dry_run: dry });
   }
 
-  #opened(id: string, kernel: string): void {
+  #opened(id: string, kernel: string, hidden: boolean): void {
+    if (id !== this.#shown) this.#look();
+    this.#private = hidden;
     if (id === this.#shown) return;
-    this.#look();
     this.#shown = id;
     this.news.value = null;
     const since = seen()[id];
@@ -81,9 +83,9 @@ export class Away {
     }
   }
 
-  /** The person sees the session now. */
+  /** The person sees the session now. One that is private leaves nothing behind, also not when it was here. */
   #look(): void {
-    if (!this.#shown || this.conversation.session.peek()?.private) return;
+    if (!this.#shown || this.#private) return;
     const others = Object.entries(seen()).filter(([id]) => id !== this.#shown);
     const kept = [...others, [this.#shown, Math.floor(Date.now() / 1000)] as const].slice(-KEPT);
     browser.write(SEEN, JSON.stringify(Object.fromEntries(kept)));

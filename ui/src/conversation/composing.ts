@@ -2,6 +2,7 @@
  * page, for each notebook and session by itself. */
 import { computed, effect, signal, type ReadonlySignal } from "@preact/signals";
 import type { CellView } from "../notebook/notebook";
+import { shortened } from "../notebook/shortened";
 import type { Close, Transport } from "../transport/transport";
 import type { Facts } from "../wire/events";
 import { Attachments, type Attachment } from "./attachments";
@@ -35,7 +36,10 @@ export class Composing {
   readonly where = signal<Where>("live");
   readonly enterSends = signal(!browser.read(ENTER));
   readonly sending = signal(false);
-  #key = "";
+  /** Where the draft is kept; of no notebook before the first. */
+  #at = { notebook: "", kernel: "", session: "", key: "" };
+  /** The draft: what is typed, unless a message that was sent is edited. */
+  #draft = "";
   readonly #ends: Close[];
 
   constructor(
@@ -46,10 +50,9 @@ export class Composing {
     this.sides = computed(() => this.#sides().filter(({ side }) => !this.off.value.has(side)));
     this.#ends = [
       effect(() => this.#follow()),
-      effect(() => tab.write(this.#key, this.text.value)),
+      effect(() => this.#keep(this.text.value)),
       effect(() => {
-        const edited = conversation.editing.value;
-        if (edited) this.text.value = edited.prompt;
+        this.text.value = conversation.editing.value?.prompt ?? this.#draft;
       }),
     ];
   }
@@ -83,33 +86,37 @@ export class Composing {
 
   stopEditing(): void {
     this.conversation.editing.value = null;
-    this.text.value = "";
   }
 
   /** What is not taken by the server stays, or comes back, as it was typed. */
   async send(prompt = this.text.value.trim()): Promise<boolean> {
     if (!prompt || this.attachments.uploading) return false;
     const typed = this.text.value;
+    const at = this.#at;
     const { editing, noted } = this.conversation;
     const kept = { editing: editing.value, noted: noted.value, attached: this.attachments.all.value };
-    const draft = this.#draft(prompt, this.attachments.taken());
+    const draft = this.#composed(prompt, this.attachments.taken());
+    if (prompt === typed.trim()) this.text.value = "";
     editing.value = null;
     noted.value = [];
-    if (prompt === typed.trim()) this.text.value = "";
     this.sending.value = true;
     const taken = await this.conversation.send(draft).finally(() => (this.sending.value = false));
     if (taken) {
       this.off.value = new Set();
+    } else if (!this.#goesOn(at)) {
+      // Another notebook is in front: there it is found again.
+      if (!kept.editing && prompt === typed.trim()) tab.write(at.key, typed);
     } else {
-      if (prompt === typed.trim()) this.text.value = [typed, this.text.value].filter(Boolean).join("\n");
       editing.value = kept.editing;
+      if (kept.editing) this.text.value = typed;
+      else if (prompt === typed.trim()) this.text.value = [typed, this.text.value].filter(Boolean).join("\n");
       noted.value = kept.noted;
       this.attachments.all.value = [...kept.attached, ...this.attachments.all.value];
     }
     return taken;
   }
 
-  #draft(prompt: string, attached: readonly Attachment[]): Draft {
+  #composed(prompt: string, attached: readonly Attachment[]): Draft {
     const sides = this.sides.value;
     const variables = attached.filter((one) => one.kind === "variable");
     const files = attached.filter((one) => one.kind === "file" && one.id);
@@ -127,7 +134,7 @@ export class Composing {
       chips: [
         ...sides.map(({ label }) => label),
         ...noted.value.map(({ title }) => title),
-        ...attached.map(({ name }) => name),
+        ...[...variables, ...files, ...images].map(({ name }) => name),
       ],
       options: { ...this.#how(), ...(editing.value ? replacing(editing.value) : {}) },
     };
@@ -154,25 +161,37 @@ export class Composing {
     return chips;
   }
 
+  #keep(text: string): void {
+    if (this.conversation.editing.peek()) return;
+    this.#draft = text;
+    tab.write(this.#at.key, text);
+  }
+
   /** The draft of the notebook and session that are shown now. One that was begun before its session, or whose session
-   * was deleted, goes with the notebook. */
+   * was deleted, goes with the notebook, also when that gets another name. */
   #follow(): void {
     const { place, session } = this.conversation;
     const { kernel, path } = place.value;
-    const notebook = `draft ${path || kernel}`;
-    const key = `${notebook} ${session.value?.id ?? ""}`;
-    if (key === this.#key) return;
-    const before = this.#key;
-    const same = before.startsWith(`${notebook} `) && (before === `${notebook} ` || key === `${notebook} `);
-    const typed = this.text.peek();
-    this.#key = key;
-    if (same && typed) {
-      tab.write(before, "");
-      tab.write(key, typed);
+    const notebook = path || kernel;
+    const id = session.value?.id ?? "";
+    const before = this.#at;
+    const at = { notebook, kernel, session: id, key: `draft ${notebook} ${id}` };
+    const same = this.#goesOn(at) && (before.session === "" || id === "");
+    this.#at = at;
+    if (at.key === before.key) return;
+    if (same && this.#draft) {
+      tab.write(before.key, "");
+      tab.write(at.key, this.#draft);
     } else {
-      this.text.value = tab.read(key);
+      this.#draft = tab.read(at.key);
+      this.text.value = this.#draft;
       this.off.value = new Set();
     }
+  }
+
+  /** Whether that is the notebook in front, whatever it is called. */
+  #goesOn({ notebook, kernel }: { notebook: string; kernel: string }): boolean {
+    return this.#at.key !== "" && (notebook === this.#at.notebook || (kernel !== "" && kernel === this.#at.kernel));
   }
 }
 
@@ -183,11 +202,4 @@ function note(side: Side, cell: CellView): { title: string; text: string } {
     title: side === "error" ? `error of cell ${cell.index}` : `cell ${cell.index}`,
     text: `${what}: ${cell.type}, id ${cell.id}\n${shortened(cell.source, MAX_SOURCE)}${output}`,
   };
-}
-
-/** With its middle left out: of code the beginning says most, of an error its end. */
-export function shortened(text: string, most: number): string {
-  if (text.length <= most) return text;
-  const half = most >> 1;
-  return `${text.slice(0, half)}\n[... ${text.length - 2 * half} characters left out ...]\n${text.slice(-half)}`;
 }

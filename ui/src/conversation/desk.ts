@@ -1,6 +1,6 @@
 /** What a person has around the conversation: the message being written, the sessions, the model, and which sheet lies
  * on top of it. One for each panel. */
-import { effect, signal, untracked } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { KernelVariable, Usage } from "../wire/sessions";
 import { Away, type Piece } from "./away";
@@ -44,6 +44,7 @@ export class Desk {
     this.sessions = new Sessions(transport, conversation);
     this.engine = new Engine(transport, conversation);
     this.away = new Away(transport, conversation);
+    const loose = computed(() => (conversation.query ? "" : (conversation.session.value?.id ?? "")));
     this.#ends = [
       () => this.composing.close(),
       () => this.away.close(),
@@ -53,7 +54,7 @@ export class Desk {
         if (atRest) untracked(() => void this.#measure(id));
       }),
       effect(() => {
-        if (conversation.binding.value?.model.local) untracked(() => void this.engine.load());
+        if (loose.value || conversation.binding.value?.model.local) untracked(() => void this.engine.load());
       }),
     ];
   }

@@ -23,8 +23,9 @@ export class Engine {
   readonly current: ReadonlySignal<EngineInfo | null>;
   /** The model that the next turn needs and this machine does not have. */
   readonly missing: ReadonlySignal<ModelOffer | null>;
-  /** The binding that the list of models was asked for: of another one it says nothing. */
-  #of: Binding | null = null;
+  /** What the list of models was asked for: of another one it says nothing. */
+  #of: Binding | string | null = null;
+  #asked = 0;
 
   constructor(
     private readonly transport: Transport,
@@ -33,7 +34,7 @@ export class Engine {
     this.current = computed(() => {
       const binding = conversation.binding.value;
       const models = this.models.value;
-      if (models && this.#of === binding) return models.current;
+      if (models && this.#of === this.#about()) return models.current;
       return binding ? (binding.model as EngineInfo) : null;
     });
     this.missing = computed(() => {
@@ -45,11 +46,20 @@ export class Engine {
 
   async load(): Promise<void> {
     await trying(this.failure, async () => {
-      const binding = this.conversation.binding.value;
-      const models = await this.transport.request<Models>("GET", `models?${this.conversation.query}`);
-      this.#of = binding;
+      const asked = ++this.#asked;
+      const of = this.#about();
+      const query = typeof of === "string" ? `session=${encodeURIComponent(of)}` : this.conversation.query;
+      const models = await this.transport.request<Models>("GET", `models?${query}`);
+      if (asked !== this.#asked) return;
+      this.#of = of;
       this.models.value = models;
     });
+  }
+
+  /** The session where there is no notebook, which has a model of its own. */
+  #about(): Binding | string | null {
+    const { binding, query, session } = this.conversation;
+    return query ? binding.value : (session.value?.id ?? null);
   }
 
   /** `name`: an engine, a model or empty for the server's own. */

@@ -1,10 +1,7 @@
-import { signal } from "@preact/signals";
-import { beforeEach, describe, expect, test } from "vitest";
-import { Composing } from "../../src/conversation/composing";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/desk";
 import { REGRET_MS, Sessions } from "../../src/conversation/sessions";
-import { vi } from "vitest";
 import { recorded, Replayed } from "./replayed";
 
 const OFFER = {
@@ -167,6 +164,15 @@ describe("a conversation", () => {
     expect(conversation.entries.value.map(({ prompt }) => prompt)).toEqual(["add them"]);
   });
 
+  test("says why a turn could not be stopped", async () => {
+    const { server, conversation } = opened();
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await conversation.send({ prompt: "one" });
+    server.refuses = true;
+    await conversation.stop();
+    expect(conversation.failure.value?.message).toContain("does not answer");
+  });
+
   test("makes the session of a notebook without a kernel before its first turn", async () => {
     const { server, conversation } = opened();
     server.bound = false;
@@ -177,97 +183,21 @@ describe("a conversation", () => {
   });
 });
 
-describe("a message that is written", () => {
-  test("is there again after a reload, for its own session only", async () => {
+describe("what happened meanwhile", () => {
+  test("leaves nothing of a private session in the browser", async () => {
     const { server, conversation } = opened();
-    const composing = new Composing(server, conversation);
-    await conversation.bind(KERNEL.kernel, KERNEL.path);
-    composing.text.value = "half a thou";
-    composing.close();
-    const again = opened(server).conversation;
-    const after = new Composing(server, again);
-    await again.bind(KERNEL.kernel, KERNEL.path);
-    expect(after.text.value).toBe("half a thou");
-    server.bound = false;
-    await again.bind("k2", "other.ipynb");
-    expect(after.text.value).toBe("");
-  });
-
-  test("goes with the notebook when its session begins, or is deleted in another window", async () => {
-    const { server, conversation } = opened();
-    const composing = new Composing(server, conversation);
-    server.bound = false;
-    await conversation.bind(KERNEL.kernel, KERNEL.path);
-    composing.text.value = "typed before";
-    server.bound = true;
-    await conversation.rebind();
-    expect(composing.text.value).toBe("typed before");
-    server.bound = false;
-    server.tell({ type: "session.changed", session: "s1", what: "deleted" });
-    await server.settled();
-    expect(composing.text.value).toBe("typed before");
-  });
-
-  test("comes back with what went along when the server did not take it", async () => {
-    const { server, conversation } = opened();
-    const composing = new Composing(server, conversation);
-    await conversation.bind(KERNEL.kernel, KERNEL.path);
-    composing.text.value = "look at this";
-    composing.attachments.variable("df", "df: DataFrame");
-    server.refuses = true;
-    expect(await composing.send()).toBe(false);
-    expect(composing.text.value).toBe("look at this");
-    expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["df"]);
-    expect(conversation.failure.value?.status).toBe(0);
-    server.refuses = false;
-    expect(await composing.send()).toBe(true);
-    expect(composing.text.value).toBe("");
-    expect(server.bodies.at(-1)).toMatchObject({ context: [{ title: "@df", text: "df: DataFrame" }] });
-  });
-
-  test("tells the model of cells within bounds, and of none that was taken off", async () => {
-    const cell = { id: "c1", index: 3, type: "code" as const, source: "x".repeat(20_000), output: "" };
-    const server = new Replayed();
-    const conversation = new Conversation(server, {
-      bound: signal(null),
-      activeCell: signal(cell),
-      selectedCells: signal([cell]),
-      insert: () => Promise.resolve(""),
-      reveal: () => undefined,
-      focus: () => undefined,
-      startKernel: () => Promise.resolve(),
-    });
-    const composing = new Composing(server, conversation);
-    await conversation.bind(KERNEL.kernel, KERNEL.path);
-    await composing.send("explain");
-    const { context } = server.bodies.at(-1) as { context: { title: string; text: string }[] };
-    expect(context[0]?.title).toBe("cell 3");
-    expect(context[0]?.text).toContain("Active cell: code, id c1");
-    expect(context[0]?.text.length).toBeLessThan(9_000);
-    composing.leaveOut("cell");
-    await composing.send("explain");
-    expect(server.bodies.at(-1)).toMatchObject({ context: [] });
-  });
-
-  test("is not sent when it is a slip of a command; a command that has nothing to do says so", async () => {
-    const { server, conversation } = opened();
+    server.session = { ...server.session, private: true };
     const desk = new Desk(server, conversation);
     await conversation.bind(KERNEL.kernel, KERNEL.path);
-    desk.composing.text.value = "/exprt";
-    await desk.submit();
-    expect(conversation.said.value).toContain("/exprt");
-    expect(desk.composing.text.value).toBe("/exprt");
-    desk.composing.text.value = "/stop";
-    await desk.submit();
-    expect(conversation.said.value).toContain("nothing");
-    expect(server.bodies).toEqual([]);
-    desk.composing.text.value = "/home/me/data.csv has gaps";
-    await desk.submit();
-    expect(server.bodies.at(-1)).toMatchObject({ prompt: "/home/me/data.csv has gaps" });
+    await conversation.send({ prompt: "one" });
+    server.session = { ...server.session, id: "s2", private: false };
+    await conversation.open("s2");
+    desk.close();
+    const kept = localStorage.getItem("agent-kernel:seen");
+    expect(kept).toContain("s2");
+    expect(kept).not.toContain("s1");
   });
-});
 
-describe("what happened meanwhile", () => {
   test("is told once to who saw the session before, and to nobody else", async () => {
     const { server, conversation } = opened();
     server.meanwhile.turns.push({ turn: "t8", cell: "", state: "failed", reason: "", closed: 9, prompt: "overnight" });
@@ -293,6 +223,26 @@ describe("what happened meanwhile", () => {
     await desk.asking.value?.run();
     expect(server.rebuilt).toEqual([{ dry_run: true }, { dry_run: false }]);
     expect(conversation.said.value).toContain("there again");
+  });
+});
+
+describe("the model", () => {
+  test("of a conversation without a notebook is that of its session", async () => {
+    const { server, conversation } = opened();
+    const { engine } = new Desk(server, conversation);
+    await conversation.bind("", "");
+    await conversation.open("s1");
+    await server.settled();
+    expect(engine.current.value?.model).toBe("scripted");
+    server.model = { ...server.model, model: "other" };
+    const release = server.hold("GET models?session=s2");
+    await conversation.open("s2");
+    await server.settled();
+    expect(engine.current.value).toBeNull();
+    await release();
+    expect(engine.current.value?.model).toBe("other");
+    await conversation.open("s2");
+    expect(["s1", "s2"].map((id) => server.asked("GET", `models?session=${id}`))).toEqual([1, 1]);
   });
 });
 

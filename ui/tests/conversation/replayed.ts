@@ -11,6 +11,8 @@ export const recorded = record as unknown as TurnEvent[];
 
 const MODEL = { model: "scripted", local: true, host: "", state: "ready", context_length: 1000, vision: false };
 
+const OFFLINE = new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." });
+
 export class Replayed implements Transport {
   readonly connection = signal<Connection>("online");
   session: Session = {
@@ -26,6 +28,7 @@ export class Replayed implements Transport {
   turns: StoredTurn[] = [];
   olderTurns: StoredTurn[] = [];
   bound = true;
+  model = MODEL;
   refuses = false;
   readonly meanwhile: Meanwhile = {
     session: "s1",
@@ -43,7 +46,7 @@ export class Replayed implements Transport {
   /** Of `POST turns`. */
   readonly bodies: unknown[] = [];
   readonly #asked: string[] = [];
-  readonly #held = new Map<string, Promise<void>>();
+  readonly #held = new Map<string, Promise<boolean>>();
   readonly #watchers = new Map<string, Set<(news: News) => void>>();
   readonly #followers = new Map<string, (event: TurnEvent) => void>();
 
@@ -80,17 +83,18 @@ export class Replayed implements Transport {
   request<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
     this.#asked.push(`${method} ${path}`);
     if (this.refuses) {
-      return Promise.reject(new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." }));
+      return Promise.reject(OFFLINE);
     }
     const answer = this.#answer(method, path, body) as Answer;
     const [, held] = [...this.#held].find(([key]) => `${method} ${path}`.startsWith(key)) ?? [];
-    return held ? held.then(() => answer) : Promise.resolve(answer);
+    if (!held) return Promise.resolve(answer);
+    return held.then((refused) => (refused ? Promise.reject(OFFLINE) : answer));
   }
 
   /** Answers of this kind are on their way until what it returns is called; what they say is of when they were asked. */
-  hold(asked: string): () => Promise<void> {
+  hold(asked: string, refused = false): () => Promise<void> {
     let release = () => {};
-    this.#held.set(asked, new Promise<void>((resolve) => (release = resolve)));
+    this.#held.set(asked, new Promise((resolve) => (release = () => resolve(refused))));
     return async () => {
       this.#held.delete(asked);
       release();
@@ -157,7 +161,7 @@ export class Replayed implements Transport {
       return { turns: before ? this.olderTurns : this.turns, older: !before && this.olderTurns.length > 0 };
     }
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
-    if (route === "models") return { models: this.offered, engines: [], current: MODEL };
+    if (route === "models") return { models: this.offered, engines: [], current: this.model };
     if (route?.endsWith("/meanwhile")) return this.meanwhile;
     if (route?.endsWith("/rebuild")) {
       this.rebuilt.push(body);

@@ -1,0 +1,189 @@
+import { signal } from "@preact/signals";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { Composing } from "../../src/conversation/composing";
+import { Conversation } from "../../src/conversation/conversation";
+import { Desk } from "../../src/conversation/desk";
+import { Replayed } from "./replayed";
+
+const KERNEL = { kernel: "k1", path: "rain.ipynb" };
+
+function opened(server = new Replayed()): { server: Replayed; conversation: Conversation } {
+  return { server, conversation: new Conversation(server, null) };
+}
+
+beforeEach(() => {
+  sessionStorage.clear();
+  localStorage.clear();
+  vi.stubGlobal("requestAnimationFrame", (run: FrameRequestCallback) => {
+    run(0);
+    return 0;
+  });
+});
+
+describe("a message that is written", () => {
+  test("is there again after a reload, for its own session only", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.text.value = "half a thou";
+    composing.close();
+    const again = opened(server).conversation;
+    const after = new Composing(server, again);
+    await again.bind(KERNEL.kernel, KERNEL.path);
+    expect(after.text.value).toBe("half a thou");
+    server.bound = false;
+    await again.bind("k2", "other.ipynb");
+    expect(after.text.value).toBe("");
+  });
+
+  test("goes with the notebook when its session begins, or is deleted in another window", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    server.bound = false;
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.text.value = "typed before";
+    server.bound = true;
+    await conversation.rebind();
+    expect(composing.text.value).toBe("typed before");
+    server.bound = false;
+    server.tell({ type: "session.changed", session: "s1", what: "deleted" });
+    await server.settled();
+    expect(composing.text.value).toBe("typed before");
+  });
+
+  test("comes back with what went along when the server did not take it", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.text.value = "look at this";
+    composing.attachments.variable("df", "df: DataFrame");
+    server.refuses = true;
+    expect(await composing.send()).toBe(false);
+    expect(composing.text.value).toBe("look at this");
+    expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["df"]);
+    expect(conversation.failure.value?.status).toBe(0);
+    server.refuses = false;
+    expect(await composing.send()).toBe(true);
+    expect(composing.text.value).toBe("");
+    expect(server.bodies.at(-1)).toMatchObject({ context: [{ title: "@df", text: "df: DataFrame" }] });
+  });
+
+  test("tells the model of cells within bounds, and of none that was taken off", async () => {
+    const cell = { id: "c1", index: 3, type: "code" as const, source: "x".repeat(20_000), output: "" };
+    const server = new Replayed();
+    const conversation = new Conversation(server, {
+      bound: signal(null),
+      activeCell: signal(cell),
+      selectedCells: signal([cell]),
+      insert: () => Promise.resolve(""),
+      reveal: () => undefined,
+      focus: () => undefined,
+      startKernel: () => Promise.resolve(),
+    });
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await composing.send("explain");
+    const { context } = server.bodies.at(-1) as { context: { title: string; text: string }[] };
+    expect(context[0]?.title).toBe("cell 3");
+    expect(context[0]?.text).toContain("Active cell: code, id c1");
+    expect(context[0]?.text.length).toBeLessThan(9_000);
+    composing.leaveOut("cell");
+    await composing.send("explain");
+    expect(server.bodies.at(-1)).toMatchObject({ context: [] });
+  });
+
+  test("is not sent when it is a slip of a command; a command that has nothing to do says so", async () => {
+    const { server, conversation } = opened();
+    const desk = new Desk(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    desk.composing.text.value = "/exprt";
+    await desk.submit();
+    expect(conversation.said.value).toContain("/exprt");
+    expect(desk.composing.text.value).toBe("/exprt");
+    desk.composing.text.value = "/stop";
+    await desk.submit();
+    expect(conversation.said.value).toContain("nothing");
+    expect(server.bodies).toEqual([]);
+    desk.composing.text.value = "/home/me/data.csv has gaps";
+    await desk.submit();
+    expect(server.bodies.at(-1)).toMatchObject({ prompt: "/home/me/data.csv has gaps" });
+  });
+});
+
+describe("a draft", () => {
+  test("is set aside while a message that was sent is edited, and is there again after it", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    const [sent = null] = conversation.entries.value;
+    composing.text.value = "half a thou";
+    conversation.editing.value = sent;
+    expect(composing.text.value).toBe("add them");
+    composing.stopEditing();
+    expect(composing.text.value).toBe("half a thou");
+    conversation.editing.value = sent;
+    composing.text.value = "add them all";
+    server.refuses = true;
+    expect(await composing.send()).toBe(false);
+    expect(composing.text.value).toBe("add them all");
+    expect(conversation.editing.value).toBe(sent);
+    server.refuses = false;
+    expect(await composing.send()).toBe(true);
+    expect(server.bodies.at(-1)).toMatchObject({ prompt: "add them all", replaces: "t1" });
+    expect(composing.text.value).toBe("half a thou");
+  });
+
+  test("stays with its notebook when that is left while a message is edited", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.text.value = "half a thou";
+    conversation.editing.value = conversation.entries.value[0] ?? null;
+    server.bound = false;
+    await conversation.bind("k2", "other.ipynb");
+    expect(composing.text.value).toBe("");
+    server.bound = true;
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    expect(composing.text.value).toBe("half a thou");
+  });
+
+  test("goes with a notebook that gets another name", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.text.value = "half a thou";
+    await conversation.bind(KERNEL.kernel, "snow.ipynb");
+    expect(conversation.session.value?.id).toBe("s1");
+    expect(composing.text.value).toBe("half a thou");
+  });
+
+  test("that the server did not take is found where it was typed, and not in the notebook in front", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.text.value = "look at this";
+    const release = server.hold("POST turns", true);
+    const sent = composing.send();
+    await conversation.bind("k2", "other.ipynb");
+    await release();
+    expect(await sent).toBe(false);
+    expect(composing.text.value).toBe("");
+    expect(conversation.failure.value).toBeNull();
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    expect(composing.text.value).toBe("look at this");
+  });
+
+  test("names only files that the server has", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    const file = { kind: "file", size: 1, part: 0 } as const;
+    composing.attachments.all.value = [
+      { ...file, key: "1", name: "lost.csv", id: "", failure: "Too large." },
+      { ...file, key: "2", name: "kept.csv", id: "f1", failure: "" },
+    ];
+    await composing.send("read them");
+    expect(server.bodies.at(-1)).toMatchObject({ inputs: ["f1"] });
+    expect(conversation.entries.value.at(-1)?.context).toEqual(["kept.csv"]);
+  });
+});
