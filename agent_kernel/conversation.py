@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from agent_kernel.errors import InvalidRequest
+from agent_kernel.errors import InvalidRequest, TurnNotFound
 from agent_kernel.messages import Message, user
 from agent_kernel.request import PageCell, TurnRequest
 from agent_kernel.sessions import input_hook, reconcile, stored
@@ -77,7 +77,10 @@ class Conversation:
         limit = stored.checked_limit(self._limit if request.history_limit is None else request.history_limit)
         # The window moves in steps, so that the beginning of the prompt stays the same.
         window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
-        if reconcile.mode(incoming, request.history) == "replay":
+        if request.after:
+            placed = await self._behind(request.after, incoming)
+            summary = None
+        elif reconcile.mode(incoming, request.history) == "replay":
             placed = await self._replayed(incoming)
             summary = None
         elif page is not None:
@@ -96,6 +99,21 @@ class Conversation:
         items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
         since = summary.last if summary else 0
         return reconcile.appended([item for item in items if item.seq > since], incoming)
+
+    async def _behind(self, turn: str, incoming: Sequence[Message]) -> Placed:
+        """Raises TurnNotFound for a turn that the session does not have, InvalidRequest for one that failed."""
+        whole = await self._store.whole(self._key)
+        assert whole is not None, "a turn of it is open"
+        before = whole.up_to(turn)
+        if before is None:
+            raise TurnNotFound("The turn that this one continues is not in its session.")
+        if not before or before[-1].turn != turn:
+            raise InvalidRequest("The turn that this one continues said nothing.")
+        failed = {one.id for one in whole.turns if one.state == "failed"}
+        placed = reconcile.appended([item for item in before if item.turn not in failed], incoming)
+        newest = whole.shown()[1][-1:]
+        at_end = bool(newest) and newest[0].seq == before[-1].seq
+        return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
 
     async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
         """What was said in cells that are turns, on whichever branch their newest answer is; the text of others as

@@ -40,7 +40,8 @@ class TurnRequest:
     is empty). ``history`` says what it is: ``append``, all of it is new; ``replay``, the conversation as the client
     knows it, reconciled with what is stored; ``auto``, replay if it has an answer before what it adds. System messages
     at its beginning are the instructions of this turn, and not stored. ``history_limit``: how many earlier items the
-    model sees at most (None: the session's own limit).
+    model sees at most (None: the session's own limit). ``after`` is the turn of the session behind which this one
+    stands, on whichever branch that is; empty: at the end of the current branch. All of ``messages`` is new then.
 
     ``tools`` are the names or groups of tools wanted (None: all that the server has); a request only narrows them.
     ``client_tools`` are those that the client can run itself. ``inputs`` are ids of files that the model is told of and
@@ -73,6 +74,7 @@ class TurnRequest:
     messages: tuple[Message, ...] = ()
     history: History = "auto"
     history_limit: int | None = None
+    after: str = ""
     tools: tuple[str, ...] | None = None
     client_tools: frozenset[str] = frozenset()
     inputs: tuple[str, ...] = ()

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from agent_kernel.sessions.model import SessionKey
     from jupyter_ext.access import Access
     from jupyter_ext.binds import Binds
+    from jupyter_ext.calls import Calls
     from jupyter_ext.changes import Changes
     from jupyter_ext.choices import Choices
     from jupyter_ext.cleared import Cleared
     from jupyter_ext.contents import ContentsWatch
+    from jupyter_ext.ephemeral import Ephemeral
     from jupyter_ext.jobs import Jobs
     from jupyter_ext.kernels import Kernel, Kernels
     from jupyter_ext.mcp_endpoint import McpEndpoint
@@ -61,6 +63,8 @@ class AgentKernel(ExtensionApp):
     changes: Changes
     turns: Turns
     private: PrivateSessions
+    ephemeral: Ephemeral
+    calls: Calls
     kernels: Kernels
     jobs: Jobs
     neighbours: Neighbours
@@ -227,6 +231,8 @@ class AgentKernel(ExtensionApp):
         self.pages.close()
         if "mcp" in vars(self):
             await self.mcp.aclose()
+        await self.calls.aclose()
+        self.ephemeral.close()
         await self.jobs.aclose()
         await self.private.aclose()
         await self.pulls.aclose()

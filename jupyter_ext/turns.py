@@ -40,7 +40,7 @@ class Order:
     """What a client wants done. ``kernel`` is the kernel that the turn belongs to, ``by`` the one whose credential
     started it (both empty: a user's turn without a kernel). ``notice`` is told at its beginning. ``again``: a cell that
     has a turn already is asked again in the place of that turn, on a branch; ``replaces``: the turn itself, where it
-    is known."""
+    is known. ``keep_s``: how long the log of the turn stays after its end; None: as long as logs do."""
 
     key: SessionKey
     request: TurnRequest
@@ -52,6 +52,7 @@ class Order:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     again: bool = False
     replaces: str = ""
+    keep_s: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -225,7 +226,8 @@ class Turns:
         if turn.refusal or self._closing:
             self._turns.pop(turn.id, None)
         else:
-            asyncio.get_running_loop().call_later(self._keep_s, self._turns.pop, turn.id, None)
+            keep_s = self._keep_s if turn.order.keep_s is None else turn.order.keep_s
+            asyncio.get_running_loop().call_later(keep_s, self._turns.pop, turn.id, None)
         self._on_end(turn)
 
     def _advance(self, key: SessionKey) -> None:

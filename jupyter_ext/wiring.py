@@ -13,10 +13,12 @@ from agent_kernel.settings import Settings
 from jupyter_ext import adopted
 from jupyter_ext.access import Access
 from jupyter_ext.binds import Binds
+from jupyter_ext.calls import Calls
 from jupyter_ext.changes import Changes
 from jupyter_ext.choices import Choices
 from jupyter_ext.cleared import Cleared
 from jupyter_ext.contents import ContentsWatch
+from jupyter_ext.ephemeral import Ephemeral
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernels
 from jupyter_ext.neighbours import Neighbours
@@ -51,6 +53,8 @@ def wire(app: AgentKernel, settings: Settings) -> None:
         runtime, on_pulse=app.stay_active, on_begin=app.news.began, on_end=app.turn_ended, on_body=app.news.said
     )
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
+    app.ephemeral = Ephemeral(app.private)
+    app.calls = Calls(app)
     app.kernels = Kernels(
         managers, app.url, app.namespace_here, app.kernel_life_ended, app.kernel_gone, told=app.told_to_kernels()
     )

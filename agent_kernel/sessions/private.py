@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.sessions.grant import Question
 from agent_kernel.sessions.grants import Grants
 from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Session, SessionKey, Turn, new_id
+from agent_kernel.sessions.model import Match, Session, SessionKey, Turn, new_id
 from agent_kernel.sessions.store import FileStore, SessionStore
 
 PREFIX = "private:"
@@ -82,6 +82,9 @@ class PrivateStore:
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
         kept = cast(FileStore, self._kept)
         return [*await self._private.sessions_of_file(namespace, id), *await kept.sessions_of_file(namespace, id)]
+
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+        return await self._private.match(namespace, scope, chain) or await self._kept.match(namespace, scope, chain)
 
     async def private_sessions(self, namespace: str) -> list[Session]:
         return await self._private.list(namespace, None)

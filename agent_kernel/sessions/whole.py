@@ -69,6 +69,16 @@ class Whole:
         """By hash, in the order in which they are named first."""
         return {medium.hash: medium for item in self.items for medium in item.message.media}
 
+    def up_to(self, turn: str) -> tuple[Item, ...] | None:
+        """The items that lead to the end of a turn, in order, on the branch where it is; None where it is unknown."""
+        names = [None, *[branch.name for branch in self.branches if branch.name != self.session.branch]]
+        for name in names:
+            turns, items = self.shown(name)
+            if any(one.id == turn for one in turns):
+                last = max((item.seq for item in items if item.turn == turn), default=0)
+                return tuple(item for item in items if item.seq <= last)
+        return None
+
     def shown(self, branch: str | None = None) -> tuple[tuple[Turn, ...], tuple[Item, ...]]:
         """The turns and items of a branch (None = the current one), in order; nothing of an unknown one."""
         if not self.branches:

@@ -14,6 +14,7 @@ from jupyter_ext.handlers.branches import (
     TurnVersionsHandler,
     UndoHandler,
 )
+from jupyter_ext.handlers.chat_completions import ChatCompletionsHandler
 from jupyter_ext.handlers.exchange import ClearOutputsHandler, ExportHandler, ImportHandler
 from jupyter_ext.handlers.files import (
     ContainerFileContentHandler,
@@ -73,6 +74,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/agent/permissions", PolicyHandler),
     (rf"{PREFIX}/agent/approvals", ApprovalsHandler),
     (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
+    (rf"{PREFIX}/chat/completions", ChatCompletionsHandler),
     (rf"{PREFIX}/search", SearchHandler),
     (rf"{PREFIX}/search/access", SearchAccessHandler),
     (rf"{PREFIX}/sessions", SessionsHandler),

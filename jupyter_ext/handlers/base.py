@@ -95,6 +95,17 @@ def status_of(error: AgentKernelError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
+def error_of(wire: Mapping[str, Any]) -> AgentKernelError:
+    """The error that a turn ended with, from ``{code, message, hint, details}``; one whose code is unknown is ours."""
+    kinds, todo = {}, [AgentKernelError]
+    while todo:
+        kind = todo.pop()
+        kinds[kind("").code] = kind
+        todo += kind.__subclasses__()
+    found = kinds.get(str(wire.get("code")), AgentKernelError)
+    return found(str(wire.get("message", "")), hint=str(wire.get("hint", "")), details=wire.get("details") or {})
+
+
 class AgentHandler(APIHandler):
     """A kernel with its credential, or a user whom the authorizer allows the action on ``agent``."""
 
@@ -175,22 +186,21 @@ class AgentHandler(APIHandler):
         self.finish(json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
     def refuse(self, error: AgentKernelError, status: int) -> None:
-        self.reply({"error": {**error.to_json(), "request_id": self.request_id}}, status)
+        self.reply(self.error_body(status, error.to_json()), status)
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer to a request that was refused; ``error`` is ``{code, message, hint, details}``. Every error of a
+        handler goes through here, those of Jupyter and tornado too."""
+        return {"error": {**error, "request_id": self.request_id}}
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Errors of Jupyter and tornado in our shape; what we did not foresee says nothing of the inside."""
         error = kwargs.get("exc_info", (None, None))[1]
         message = error.log_message if isinstance(error, web.HTTPError) else None
         code = CODES.get(status_code, "agent_kernel_error" if status_code >= 500 else "invalid_request")
-        body = {
-            "code": code,
-            "message": message or self._reason,
-            "hint": "",
-            "request_id": self.request_id,
-            "details": {},
-        }
+        body = {"code": code, "message": message or self._reason, "hint": "", "details": {}}
         self.set_header("X-Request-ID", self.request_id)
-        self.reply({"error": body}, status_code)
+        self.reply(self.error_body(status_code, body), status_code)
 
     async def stream(self, frames: AsyncIterator[bytes]) -> None:
         """Writes frames as they come and a comment when none came for a while; ends when the client leaves."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -100,21 +99,6 @@ class FileAgentHandler(AgentHandler):
                 self.write(chunk)
                 await self.flush()
             self.finish(set_content_type=mime)
-
-
-async def attach_inputs(handler: AgentHandler, key: SessionKey, ids: Sequence[str]) -> None:
-    """Files that a turn of ``key`` was given by their ids become files of that session; those of sessions that the
-    caller may not use are not found."""
-    files = handler.app.runtime.files
-    known = {file.id for file in await files.files(key)} if files is not None and ids else set()
-    for id in dict.fromkeys(ids):
-        if id in known or files is None:
-            continue
-        owners = await files.sessions_of(key.namespace, id)
-        usable = [owner for owner in owners if await handler.app.access.may_use(handler.caller, owner.id)]
-        if not usable:
-            raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
-        await files.attach(key, usable[0], id)
 
 
 @web.stream_request_body

@@ -25,8 +25,8 @@ from jupyter_ext.handlers.bodies import (
     OutputBody,
     TurnBody,
 )
-from jupyter_ext.handlers.files import attach_inputs
 from jupyter_ext.history import window
+from jupyter_ext.inputs import attach
 from jupyter_ext.notebooks import KERNEL, called
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
@@ -70,7 +70,7 @@ class TurnsHandler(AgentHandler):
         kernel = self.app.access.kernel(caller, body.kernel)
         place = await self.app.notebooks.place(kernel.id) if kernel else None
         key, created = await self._session(body, place)
-        await attach_inputs(self, key, body.inputs)
+        await attach(self.app, caller, key, body.inputs)
         engine = await self.app.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
         request = body.request(kernel.epoch if kernel else "", engine)

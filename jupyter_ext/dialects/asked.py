@@ -1,0 +1,60 @@
+"""What a request of a dialect comes to, before anything of this server was looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent_kernel.request import TurnRequest
+
+AGENT = "agent/"
+"""Before the name of a model: the agent with the server's tools."""
+DEFAULT = "default"
+"""The server's own engine, whatever model that has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A file that came with the request: the id of one that is here, or its name and bytes."""
+
+    id: str = ""
+    name: str = ""
+    mime: str = ""
+    data: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``model`` is the name as the client said it. ``groups`` are tools of the server that the request turns on by
+    itself where the model is a plain one. ``rounds``: it names a number of rounds, which turns on what the server has
+    from elsewhere (MCP, functions, dispatch).
+
+    ``session`` is the one that the client names; empty: none, and nothing is listed. ``kept``: such a call is a session
+    of the list all the same, because it can be fetched by an id of its own later. ``streams``: somebody follows, who
+    could answer questions.
+    """
+
+    model: str
+    request: TurnRequest
+    groups: tuple[str, ...] = ()
+    session: str = ""
+    files: tuple[Given, ...] = ()
+    streams: bool = False
+    kept: bool = False
+
+    @property
+    def agent(self) -> bool:
+        return self.model.startswith(AGENT)
+
+    @property
+    def name(self) -> str:
+        """Of the engine or model; empty: the server's own."""
+        name = self.model.removeprefix(AGENT)
+        return "" if name == DEFAULT else name
+
+    @property
+    def engaged(self) -> tuple[str, ...] | None:
+        """The tools of the server that the turn may have (None: all), as ``TurnRequest.tools``."""
+        if self.agent:
+            return None
+        elsewhere = ("mcp", "functions", "dispatch") if self.request.max_tool_rounds else ()
+        return (*self.groups, *elsewhere)

@@ -1,0 +1,86 @@
+"""What the routes of all dialects share: a turn is started, followed and told in the dialect's words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from agent_kernel.events import Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
+from jupyter_ext.calls import Call
+from jupyter_ext.dialects.asked import Asked
+from jupyter_ext.dialects.codec import Codec
+from jupyter_ext.handlers.base import AgentHandler, error_of
+from jupyter_ext.turns import LiveTurn
+
+DECIDES_S = 2.0
+"""A turn that fails so soon is answered with the status of its error; after that a stream has begun, with 200."""
+LEFT = "the client left"
+QUIET = (TurnStarted, Queued, ModelLoading, Notice)
+"""Events that a stream can wait for: they say nothing of the answer."""
+
+
+class DialectHandler(AgentHandler):
+    """``error_body`` gives the errors of the dialect. A client that leaves stops its turn, unless ``detached``."""
+
+    detached = False
+    _turn: LiveTurn | None = None
+
+    async def begun(self, asked: Asked) -> Call:
+        call = await self.app.calls.begin(self.caller, asked)
+        self._turn = call.turn
+        if self._gone:
+            self.on_connection_close()
+        return call
+
+    _gone = False
+
+    async def answer(self, call: Call, codec: Codec, *, streams: bool) -> None:
+        """Raises the error of a turn that failed before it said anything, and of one that is not streamed."""
+        if streams:
+            await self._decided(call.turn)
+            await self.stream(_frames(codec, call.turn.log.follow(0)))
+            return
+        events: AsyncIterator[Event] = call.turn.log.follow(0)
+        async with aclosing(events):  # type: ignore[type-var]  # an async generator
+            async for event in events:
+                for _ in codec.feed(event):
+                    pass
+        raise_failed(call.turn.log.finished)
+        if not self._gone:
+            self.reply(codec.whole())
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self._gone = True
+        turn = self._turn
+        if turn is not None and turn.running and not self.detached:
+            task = asyncio.ensure_future(self.app.turns.cancel(turn, LEFT))
+            self.app.calls.also(task)
+
+    async def _decided(self, turn: LiveTurn) -> None:
+        try:
+            async with asyncio.timeout(DECIDES_S):
+                events: AsyncIterator[Event] = turn.log.follow(0)
+                async with aclosing(events):  # type: ignore[type-var]  # an async generator
+                    async for event in events:
+                        if isinstance(event.body, TurnFinished):
+                            raise_failed(event.body)
+                        if not isinstance(event.body, QUIET):
+                            return
+        except TimeoutError:
+            return
+
+
+async def _frames(codec: Codec, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    for frame in codec.begin():
+        yield frame
+    async with aclosing(events):  # type: ignore[type-var]  # an async generator
+        async for event in events:
+            for frame in codec.feed(event):
+                yield frame
+
+
+def raise_failed(end: TurnFinished | None) -> None:
+    if end is not None and end.state == "failed":
+        raise error_of(end.error or {})
