@@ -3,7 +3,7 @@
 import type { Cell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
-import { ApiError, type Close, type Transport } from "../transport/transport";
+import { isApiError, type Close, type Transport } from "../transport/transport";
 import type { Binding, StoredTurn, StoredTurns, TurnOutputs } from "../wire/api";
 import { isCode, outputsOf } from "./outputs";
 
@@ -50,7 +50,7 @@ export class Arrived {
       const open = last.filter((turn) => turn.running && !isAttached(cellOf(panel, turn)));
       if (open.length > 0 && !panel.isDisposed) this.#await(panel, session.id, open);
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error; // the panel says what is wrong with the server
+      told(error);
     }
   }
 
@@ -61,7 +61,7 @@ export class Arrived {
       const turn = news.type === "turn.closed" ? left.get(news.turn) : undefined;
       if (!turn) return;
       left.delete(turn.turn);
-      setTimeout(() => void this.#render(panel, [turn]), OUTPUTS_COME_WITHIN_MS);
+      setTimeout(() => void this.#render(panel, [turn]).catch(told), OUTPUTS_COME_WITHIN_MS);
       if (left.size === 0) end();
     });
     const end = () => {
@@ -88,6 +88,11 @@ export class Arrived {
       });
     }, true);
   }
+}
+
+/** The panel says what is wrong with the server. */
+function told(error: unknown): void {
+  if (!isApiError(error)) throw error;
 }
 
 /** The last turn of each cell. */

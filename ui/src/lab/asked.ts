@@ -2,7 +2,8 @@
 import type { Cell } from "@jupyterlab/cells";
 import type { Notebook } from "@jupyterlab/notebook";
 import type { Draft } from "../conversation/conversation";
-import { hasError, outputsOf, shortened, words } from "./outputs";
+import { shortened } from "../notebook/shortened";
+import { hasError, lastFailed, MAX_WORDS, outputsOf, words } from "./outputs";
 
 /** Null when there is nothing in the cell that could be explained. */
 export function explain(notebook: Notebook, cell: Cell): Draft | null {
@@ -18,15 +19,13 @@ export function fix(notebook: Notebook, cell: Cell): Draft | null {
   return about && { prompt: "Fix the error of this cell.", ...about };
 }
 
-/** The cell whose error is the newest: of those that ran, the one that ran last. */
+/** The cell whose error is the newest. */
 export function lastError(notebook: Notebook): Cell | null {
-  const failed = notebook.widgets.filter((cell) => hasError(outputsOf(cell)));
-  const ran = (cell: Cell) => (cell.model.sharedModel.toJSON()["execution_count"] as number | null) ?? 0;
-  return failed.reduce<Cell | null>((last, cell) => (!last || ran(cell) >= ran(last) ? cell : last), null);
+  return notebook.widgets[lastFailed(notebook.widgets)] ?? null;
 }
 
 export function selection(text: string, where: string): NonNullable<Draft["context"]>[number] {
-  return { title: `Selected in ${where}`, text: shortened(text) };
+  return { title: `Selected in ${where}`, text: shortened(text, MAX_WORDS) };
 }
 
 function notes(notebook: Notebook, cell: Cell): Pick<Draft, "context" | "chips"> | null {
@@ -35,7 +34,9 @@ function notes(notebook: Notebook, cell: Cell): Pick<Draft, "context" | "chips">
   if (!source.trim() && !shown) return null;
   const number = notebook.widgets.indexOf(cell);
   const name = `cell ${number}`;
-  const context = [{ title: `Cell ${number}, ${cell.model.type}, id ${cell.model.id}`, text: shortened(source) }];
+  const context = [
+    { title: `Cell ${number}, ${cell.model.type}, id ${cell.model.id}`, text: shortened(source, MAX_WORDS) },
+  ];
   if (!shown) return { context, chips: [name] };
   return {
     context: [...context, { title: `Output of cell ${number}`, text: shown }],

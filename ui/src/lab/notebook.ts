@@ -6,7 +6,7 @@ import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPan
 import type { Signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
 import { LabChanges } from "./changes";
-import { isCode, outputsOf, words } from "./outputs";
+import { lastFailed, outputsOf, words } from "./outputs";
 
 /** After the last letter that is typed: what goes along with a message is the cell as it is. */
 const SETTLED_MS = 150;
@@ -18,6 +18,7 @@ export class LabNotebook implements NotebookHost {
   readonly lastError: Signal<CellView | null>;
   readonly changes: LabChanges;
 
+  #detach: () => void = () => undefined;
   #settling: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -71,10 +72,10 @@ export class LabNotebook implements NotebookHost {
   }
 
   #attach(): void {
+    this.#detach();
     const panel = this.#panel;
     const context = panel?.sessionContext;
     const told = () => {
-      if (panel !== this.#panel) return;
       const kernel = context?.session?.kernel;
       this.bound.value = panel && {
         path: panel.context.localPath,
@@ -86,6 +87,11 @@ export class LabNotebook implements NotebookHost {
     context?.kernelChanged.connect(told);
     context?.statusChanged.connect(told);
     panel?.context.pathChanged.connect(told);
+    this.#detach = () => {
+      context?.kernelChanged.disconnect(told);
+      context?.statusChanged.disconnect(told);
+      panel?.context.pathChanged.disconnect(told);
+    };
     told();
     this.#cells();
   }
@@ -116,22 +122,6 @@ function view(cell: Cell, index: number): CellView {
     source: sharedModel.getSource(),
     output: words(outputsOf(cell)),
   };
-}
-
-/** Of the cells that show an error the one that ran last; -1 without one. */
-function lastFailed(cells: readonly Cell[]): number {
-  let found = -1;
-  let newest = -1;
-  cells.forEach((cell, index) => {
-    if (!isCode(cell)) return;
-    const { outputs, executionCount } = cell.model;
-    const failed = Array.from({ length: outputs.length }, (_, at) => outputs.get(at).type).includes("error");
-    if (failed && (executionCount ?? 0) >= newest) {
-      newest = executionCount ?? 0;
-      found = index;
-    }
-  });
-  return found;
 }
 
 function state(status: string | undefined): Bound["kernelState"] {

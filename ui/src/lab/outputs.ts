@@ -1,6 +1,7 @@
 /** What stands below a cell, in words: for a person who reads a chip and for a model. Never HTML, and bounded. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
+import { shortened } from "../notebook/shortened";
 
 export const MAX_WORDS = 8_000;
 
@@ -16,18 +17,27 @@ export function outputsOf(cell: Cell): readonly IOutput[] {
 }
 
 export function words(outputs: readonly IOutput[]): string {
-  return shortened(outputs.map(inWords).filter(Boolean).join("\n"));
+  return shortened(outputs.map(inWords).filter(Boolean).join("\n"), MAX_WORDS);
 }
 
 export function hasError(outputs: readonly IOutput[]): boolean {
   return outputs.some((output) => output.output_type === "error");
 }
 
-/** Head and tail of what is longer: an error is named at the end of its traceback. */
-export function shortened(text: string, most = MAX_WORDS): string {
-  if (text.length <= most) return text;
-  const half = Math.floor(most / 2);
-  return `${text.slice(0, half)}\n[... ${text.length - 2 * half} characters left out ...]\n${text.slice(-half)}`;
+/** Of the cells that show an error the one that ran last; -1 without one. */
+export function lastFailed(cells: readonly Cell[]): number {
+  let found = -1;
+  let newest = -1;
+  cells.forEach((cell, index) => {
+    if (!isCode(cell)) return;
+    const { outputs, executionCount } = cell.model;
+    const failed = Array.from({ length: outputs.length }, (_, at) => outputs.get(at).type).includes("error");
+    if (failed && (executionCount ?? 0) >= newest) {
+      newest = executionCount ?? 0;
+      found = index;
+    }
+  });
+  return found;
 }
 
 function inWords(output: IOutput): string {

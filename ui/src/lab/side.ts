@@ -56,8 +56,11 @@ export class Side extends Widget {
     await this.reveal();
   }
 
+  /** The panel says why it could not be stopped. */
   async stop(): Promise<void> {
-    await (await this.start())?.conversation.stop();
+    const conversation = (await this.start())?.conversation;
+    await conversation?.stop();
+    if (conversation?.failure.value) await this.reveal();
   }
 
   /** Also when nobody looks yet: the notebook's turns are served by an open page, not by an open side bar. */

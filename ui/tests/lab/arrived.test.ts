@@ -1,7 +1,10 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { IOutput } from "@jupyterlab/nbformat";
-import { asks, newest, shows, TURN_MIME } from "../../src/lab/arrived";
+import type { INotebookTracker } from "@jupyterlab/notebook";
+import { Arrived, asks, newest, shows, TURN_MIME } from "../../src/lab/arrived";
+import type { Transport } from "../../src/transport/transport";
 import type { StoredTurn } from "../../src/wire/api";
+import type { News } from "../../src/wire/socket";
 
 const turn = (id: string, cell: string) => ({ turn: id, cell }) as StoredTurn;
 const record = (id: string, state: string) =>
@@ -26,5 +29,49 @@ describe("turns that ended with nobody there", () => {
     expect(shows(record("t", "open"), "t")).toBe(false);
     expect(shows(record("other", "committed"), "t")).toBe(false);
     expect(shows([], "t")).toBe(false);
+  });
+
+  /** As the panel's bundle throws them: with a class that this one does not have. */
+  class OfTheOtherBundle extends Error {
+    readonly status = 0;
+    readonly body = { code: "offline", message: "gone" };
+  }
+
+  it("are left to the panel to tell of when the server is gone, at once and later", async () => {
+    vi.useFakeTimers();
+    const running = { turn: "t", session: "s", cell: "c", running: true, prompt: "what", closed: null };
+    const cell = {
+      model: {
+        id: "c",
+        type: "code",
+        executionState: "idle",
+        outputs: { toJSON: () => [] },
+        sharedModel: { getSource: () => "%%agent what" },
+      },
+    };
+    const panel = {
+      context: { ready: Promise.resolve(), localPath: "a.ipynb" },
+      content: { widgets: [cell] },
+      disposed: { connect: vi.fn() },
+    };
+    const tracker = { widgetAdded: { connect: vi.fn() }, forEach: (each: (one: unknown) => void) => each(panel) };
+    let tell: (news: News) => void = () => undefined;
+    const request = vi.fn((_: string, path: string): Promise<unknown> => {
+      if (path.startsWith("binding")) return Promise.resolve({ session: { id: "s" } });
+      if (path.startsWith("sessions")) return Promise.resolve({ turns: [running] });
+      return Promise.reject(new OfTheOtherBundle());
+    });
+    const watch = (_: object, listener: (news: News) => void) => ((tell = listener), () => undefined);
+    const transport = { request, watch } as unknown as Transport;
+    new Arrived(tracker as unknown as INotebookTracker, transport);
+    await vi.advanceTimersByTimeAsync(0);
+    tell({ type: "turn.closed", turn: "t", session: "s", kernel: "", cell: "c", state: "committed" });
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(request).toHaveBeenLastCalledWith("GET", "turns/t/outputs?session=s");
+    request.mockImplementation(() => Promise.reject(new OfTheOtherBundle()));
+    new Arrived(tracker as unknown as INotebookTracker, transport);
+    await vi.advanceTimersByTimeAsync(0);
+    vi.useRealTimers();
+    expect(request).toHaveBeenLastCalledWith("GET", "binding?path=a.ipynb"); // what nobody handles fails the run
   });
 });

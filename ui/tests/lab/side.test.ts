@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { INotebookTracker } from "@jupyterlab/notebook";
 import { expect, test, vi } from "vitest";
+import type { Mounted } from "../../src/panel";
 import { Side } from "../../src/lab/side";
 
 const { isThere } = vi.hoisted(() => ({ isThere: vi.fn() }));
@@ -28,4 +29,17 @@ test("a panel that could not be fetched is fetched again when it is asked for ag
   await expect(side.start()).resolves.toBeNull();
   await expect(side.start()).resolves.toBeNull();
   expect(isThere).toHaveBeenCalledTimes(2);
+});
+
+test("the panel comes to the front to say why a turn could not be stopped, and only then", async () => {
+  const activateById = vi.fn();
+  const side = new Side({ shell: { activateById } } as unknown as JupyterFrontEnd, {} as INotebookTracker);
+  const failure = { value: null as Error | null };
+  const conversation = { stop: vi.fn(), failure };
+  vi.spyOn(side, "start").mockResolvedValue({ conversation } as unknown as Mounted);
+  await side.stop();
+  expect(activateById).not.toHaveBeenCalled();
+  failure.value = new Error("gone");
+  await side.stop();
+  expect(activateById).toHaveBeenCalledOnce();
 });
