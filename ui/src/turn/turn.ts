@@ -26,7 +26,8 @@ export interface CallBlock {
   name: string;
   arguments: Facts;
   where: string;
-  /** running, waiting (for a person), offered (to a client), or how it ended: success, error, denied, timeout... */
+  /** running, waiting (for a person), offered (to a client), returned (to the caller, who runs it), or how it ended:
+   * success, error, denied, timeout... */
   status: string;
   client: string;
   /** Seconds since the epoch. */
@@ -130,6 +131,10 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
       return { ...next, waiting: "", place: 0, loading: null, blocks: grown(turn.blocks, "reasoning", event) };
     case "call.started":
       return { ...next, blocks: [...closed(turn.blocks), started(event.data, event.time)] };
+    case "call.returned": {
+      const handed = { ...started({ ...event.data, where: "caller" }, event.time), status: "returned", done: true };
+      return { ...next, blocks: [...closed(turn.blocks), handed] };
+    }
     case "call.output":
       return { ...next, blocks: called(turn, event.data.call, (call) => printed(call, event.data.text)) };
     case "approval.required": {

@@ -61,12 +61,14 @@ const PLACES = table<{ article: string; noun: string }>({
   draft: { article: "in a", noun: "draft" },
   sandbox: { article: "in the", noun: "sandbox" },
   client: { article: "in the", noun: "notebook" },
+  caller: { article: "at the", noun: "caller" },
 });
 
 const STATUS = table<string>({
   running: "running",
   waiting: "asks you",
   offered: "waits",
+  returned: "handed to the caller",
   success: "done",
   error: "failed",
   denied: "did not run",

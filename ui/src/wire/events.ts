@@ -78,6 +78,9 @@ export interface Bodies {
     details: Facts;
     files: string[];
   };
+  /** Its caller runs it and brings the result with its next turn. */
+  "call.returned": { call: string; name: string; arguments: Facts };
+  "answer.logprobs": { tokens: { text: string; logprob: number }[] };
   "file.produced": { call: string; file: Facts };
   "state.lost": { reason: string };
   notice: { level: string; text: string };
@@ -88,6 +91,7 @@ export interface Bodies {
     rounds: number;
     usage: Record<string, number>;
     error: ErrorBody | null;
+    finish?: string;
   };
 }
 

@@ -40,6 +40,18 @@ describe("a turn", () => {
     expect(runs).toMatchObject({ place: 0, waiting: "" });
   });
 
+  test("shows a call that its caller runs as handed over, and over", () => {
+    const turn = shown(
+      ["text.delta", { text: "a" }],
+      ["call.returned", { call: "c", name: "weather", arguments: { city: "Ulm" } }],
+      over(),
+    );
+    expect(turn.blocks).toMatchObject([
+      { kind: "text", done: true },
+      { kind: "call", name: "weather", where: "caller", status: "returned", done: true },
+    ]);
+  });
+
   test("shows how far a model is loaded until it speaks", () => {
     const loads = shown(["model.loading", { model: "m", stage: "loading", fraction: 0.4 }]);
     expect(loads).toMatchObject({ waiting: "loading m", loading: 0.4 });
