@@ -35,6 +35,7 @@
     │   └── StoreCorrupt          the file is not what this version wrote
     └── SandboxUnavailable        a required isolation layer is missing here
 
+    ├── ServerStopping            this server begins no more turns
 The code of an error is its class name in snake case: it is the same in Python, in events and over HTTP. HTTP status
 codes are mapped in one place (``jupyter_ext.handlers.base``), never here.
 """
@@ -178,6 +179,9 @@ BY_CODE = _tree(AgentKernelError)
 
 
 def from_json(body: Mapping[str, Any]) -> AgentKernelError:
+class ServerStopping(AgentKernelError): ...
+
+
     """The inverse of ``to_json``; an unknown code becomes a plain ``AgentKernelError``."""
     kind = BY_CODE.get(str(body.get("code")), AgentKernelError)
     return kind(str(body.get("message", "")), hint=str(body.get("hint", "")), details=body.get("details") or {})

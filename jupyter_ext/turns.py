@@ -118,8 +118,11 @@ class Turns:
     def running(self) -> list[LiveTurn]:
         return [turn for turn in self._turns.values() if turn.running]
 
+        self._refusal: AgentKernelError | None = None
     def admit(self) -> None:
-        """Raises Forbidden in the modes in which no model is asked."""
+        """Raises Forbidden in the modes in which no model is asked, and what ``refuse`` was given."""
+        if self._refusal is not None:
+            raise self._refusal
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
             raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) says so.")
 
@@ -131,6 +134,19 @@ class Turns:
         if not queue and any(turn.running for turn in line):
             raise busy(next(turn.id for turn in line if turn.running))
         turn_id = new_id("turn")
+    def refuse(self, why: AgentKernelError) -> None:
+        """No turn is begun any more; those that run go on."""
+        self._refusal = why
+
+    @property
+    def refusing(self) -> bool:
+        return self._refusal is not None
+
+    async def ended(self) -> None:
+        """When no turn runs."""
+        while tasks := [turn.task for turn in self.running if turn.task is not None]:
+            await asyncio.wait(tasks)
+
         turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), heard=self._on_body)
         if order.notice:
             turn.log.append(Notice("warning", order.notice))

@@ -18,6 +18,7 @@ from agent_kernel.cli.mcp import MCP
 from agent_kernel.cli.models import MODEL_COMMANDS
 from agent_kernel.cli.purge import PURGE
 from agent_kernel.cli.replay import REPLAY
+from agent_kernel.cli.serve import SERVE
 from agent_kernel.cli.sessions import SESSIONS
 from agent_kernel.cli.skills import SKILLS
 from agent_kernel.cli.trust import TRUST
@@ -27,6 +28,7 @@ from agent_kernel.errors import AgentKernelError
 COMMANDS = (
     Command("model", "models on this machine", group(MODEL_COMMANDS), lambda args: 2),
     SESSIONS,
+    SERVE,
     REPLAY,
     MCP,
     SKILLS,

@@ -34,6 +34,7 @@ from jupyter_ext.handlers.models import (
     ModelHandler,
     ModelPullHandler,
     ModelsHandler,
+    ProbeHandler,
 )
 from jupyter_ext.handlers.outputs import TurnOutputsHandler
 from jupyter_ext.handlers.search import SearchAccessHandler, SearchHandler
@@ -116,8 +117,8 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/trust", TrustHandler),
     (rf"{PREFIX}/tools", ToolsHandler),
     (rf"{PREFIX}/models", ModelsHandler),
-    (rf"{PREFIX}/models/{ID}", ModelHandler),
     (rf"{PREFIX}/models/{ID}/pull", ModelPullHandler),
+    (rf"{PREFIX}/models/(.+)", ModelHandler),
     (rf"{PREFIX}/engine", EngineHandler),
     (rf"{PREFIX}/engine/unload", EngineUnloadHandler),
     (rf"{PREFIX}/health", HealthHandler),
@@ -125,3 +126,18 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
 ]
 UNKNOWN = (rf"{PREFIX}(/.*)?", UnknownHandler)
 """Comes behind all others."""
+
+MOUNT = "/v1"
+"""Where clients of OpenAI's and Anthropic's APIs look for a server that is nothing else."""
+AT_THE_ROOT = ("/metrics", "/openapi.json")
+"""Where programs of operators look, of the same server."""
+
+
+def mounted(base_url: str) -> list[tuple[str, type[AgentHandler] | type[SocketHandler]]]:
+    """The same routes, for a server that has nothing else: at MOUNT, and some at its root."""
+    base = base_url.rstrip("/")
+    routes = [(route.removeprefix(PREFIX), handler) for route, handler in ROUTES]
+    root = [(route, handler) for route, handler in routes if route in AT_THE_ROOT]
+    unknown = UNKNOWN[0].removeprefix(PREFIX)
+    below = [(MOUNT + route, handler) for route, handler in [*routes, (unknown, UNKNOWN[1])]]
+    return [(base + route, handler) for route, handler in [*root, ("/health", ProbeHandler), *below]]

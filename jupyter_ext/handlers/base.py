@@ -39,6 +39,7 @@ from agent_kernel.errors import (
     SandboxUnavailable,
     StoreError,
     StoreFull,
+    ServerStopping,
 )
 from jupyter_ext import sse
 from jupyter_ext.callers import Caller, namespace_of
@@ -73,6 +74,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         AgentKernelError: 500,
     }
 )
+        ServerStopping: 503,
 """Of the nearest class in the tree of ``errors.py``."""
 CODES: Mapping[int, str] = MappingProxyType(
     {
@@ -137,8 +139,13 @@ class AgentHandler(APIHandler):
     def begin(self) -> None:
         """SDKs of other houses send the token as ``x-api-key``."""
         headers = self.request.headers
+        self.app.requests.began(self)
         if "x-api-key" in headers and "Authorization" not in headers:
             headers["Authorization"] = f"token {headers['x-api-key']}"
+    def on_finish(self) -> None:
+        super().on_finish()
+        self.app.requests.ended(self)
+
         self.set_header("X-Request-ID", self.request_id)
 
     def check_xsrf_cookie(self) -> None:
@@ -230,6 +237,7 @@ class AgentHandler(APIHandler):
             async with aclosing(frames):  # type: ignore[type-var]  # frames come from async generators
                 async for frame in frames:
                     self.write(frame)
+        self.app.requests.left(self)
                     await self.flush()
                     self._written = time.monotonic()
         finally:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jupyter_server.auth.decorator import allow_unauthenticated
+
 from agent_kernel import __version__
 from agent_kernel.engines.local.catalog import catalog, entry, fetchable, installed, resolve
 from agent_kernel.engines.local.engine import LocalEngine
@@ -155,6 +157,17 @@ class EngineUnloadHandler(AgentHandler):
                 await engine.aclose()
         shown = engines[-1] if engines else self.app.runtime.engine
         self.reply({"engine": engine_to_json(shown.info()), "freed_bytes": freed})
+
+
+class ProbeHandler(AgentHandler):
+    """For those that watch whether a server lives, and have no token: nothing else is told."""
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        stopping = self.app.turns.refusing
+        self.reply({"status": "stopping" if stopping else "ok"}, 503 if stopping else 200)
+
+    head = get
 
 
 class HealthHandler(AgentHandler):

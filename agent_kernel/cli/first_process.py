@@ -1,0 +1,34 @@
+"""The first process of a container: orphans of programs that are run there come to it, and it has to end them properly.
+The server is its child; what it is told by signals is told to that one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+HANDED_ON = (signal.SIGTERM, signal.SIGINT)
+
+
+def am() -> bool:
+    return os.getpid() == 1
+
+
+def run(work: Callable[[], int]) -> int:
+    """Until ``work``, in a child, has ended: its exit status, 128 and the number of the signal that killed it."""
+    child = os.fork()
+    if child == 0:
+        for number in HANDED_ON:
+            signal.signal(number, signal.SIG_DFL)
+        return work()
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        os.kill(child, number)
+
+    for number in HANDED_ON:
+        signal.signal(number, hand_on)
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)

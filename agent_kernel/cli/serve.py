@@ -1,0 +1,210 @@
+"""``agent-kernel serve``: the agent as a server of its own, for programs; without notebooks, kernels and files."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel import __version__
+from agent_kernel.cli import first_process
+from agent_kernel.cli.command import Command, cache_argument, data_argument
+from agent_kernel.cli.serve_token import Token, token
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.settings import Settings
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+PORT = 8888
+HOST = "127.0.0.1"
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+ANYWHERE = frozenset({"", "0.0.0.0", "::"})
+DRAIN_S = 5.0
+LEVELS = ("debug", "info", "warning", "error")
+MIB = 1 << 20
+BODY_MIB = 64
+TRAITS = ("engine", "model", "tools", "permission", "namespace", "local_only", "data_dir", "cache_dir")
+"""Settings that the command line has; all others are variables, or in Jupyter's files of settings."""
+TOLD = """\
+agent-kernel {version} serves {url}
+  model        {model}
+  OpenAI       OPENAI_BASE_URL={url}/v1     OPENAI_API_KEY=<token>
+  Anthropic    ANTHROPIC_BASE_URL={url}     ANTHROPIC_API_KEY=<token>
+  model names  default: its plain answers; agent/default: the agent, with the tools of this server
+  token        {where}
+  sessions     {sessions}
+  stop         Ctrl-C, or SIGTERM to process {pid}
+"""
+
+
+def serve_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=PORT, help=f"{PORT} if not given; 0: a free one")
+    parser.add_argument("--host", default=HOST, help=f"the address to listen at ({HOST}); 0.0.0.0: every one")
+    parser.add_argument("--engine", help="local, openai_api, or one of the setting engines")
+    parser.add_argument("--model", help="a model of the catalog, a path, or an id of a hub")
+    parser.add_argument("--tools", help="tools that turns may have, with commas between")
+    parser.add_argument("--permission", choices=("auto", "ask", "deny"), help="for every call; only stricter")
+    parser.add_argument("--namespace", help="whose sessions these are")
+    parser.add_argument("--local-only", action="store_true", default=None, help="nothing leaves this machine")
+    data_argument(parser)
+    cache_argument(parser)
+    parser.add_argument("--token-file", type=Path, help="instead of JUPYTER_TOKEN, AGENT_KERNEL_TOKEN or one made here")
+    parser.add_argument("--base-url", default="/", help="a path before all routes, for a proxy that keeps it")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name that a proxy is called by"
+    )
+    parser.add_argument("--trust-proxy", action="store_true", help="believe X-Forwarded-For and X-Scheme")
+    parser.add_argument("--certfile", type=Path, help="TLS: a certificate, with --keyfile")
+    parser.add_argument("--keyfile", type=Path)
+    parser.add_argument("--root", type=Path, help="below it notebooks are looked for; an empty directory if not given")
+    parser.add_argument("--drain", type=float, default=DRAIN_S, metavar="S", help="seconds that turns get at a stop")
+    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="of what goes to stderr")
+    parser.add_argument("--json", action="store_true", help="one line of JSON when it is up, instead of text")
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Until SIGTERM or Ctrl-C, then 0; 1 where it can not start."""
+    if first_process.am():
+        return first_process.run(lambda: _serve(args))
+    return _serve(args)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from jupyter_ext import headless
+
+    sockets = headless.bound(args.host, args.port)
+    with contextlib.ExitStack() as closing:
+        for listening in sockets:
+            closing.callback(listening.close)
+        private = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="agent-kernel-")))
+        settings = _settings(args, private)
+        key = token(args.token_file, settings.data_dir, os.environ)
+        port = int(sockets[0].getsockname()[1])
+        _warn(args, key)
+        config = _config(args, private, settings, key, port)
+        return headless.serve(
+            sockets,
+            config,
+            told=lambda app: _tell(args, app, key, _url(args, port)),
+            waits=_wait,
+            drain_s=args.drain,
+        )
+
+
+def _settings(args: argparse.Namespace, private: Path) -> Settings:
+    """Where nothing can be kept at home, sessions are kept until this ends. Raises InvalidRequest."""
+    os.environ.setdefault("JUPYTER_RUNTIME_DIR", str(private))
+    given = {name: str(value) for name in TRAITS if (value := getattr(args, name, None)) is not None}
+    settings = Settings.from_env(**given)
+    if "data_dir" in given or os.environ.get("AGENT_KERNEL_DATA_DIR") or _writable(settings.data_dir):
+        return settings
+    print(
+        f"agent-kernel: {settings.data_dir} can not be written: sessions are kept until this server ends. "
+        "--data-dir names another place.",
+        file=sys.stderr,
+    )
+    os.environ["AGENT_KERNEL_DATA_DIR"] = str(private / "data")
+    return Settings.from_env(**given)
+
+
+def _writable(directory: Path) -> bool:
+    if not directory.is_absolute():  # no home directory is known
+        return False
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False
+
+
+def _config(args: argparse.Namespace, private: Path, settings: Settings, key: Token, port: int) -> Any:
+    from traitlets.config import Config
+
+    if args.root is None:
+        (private / "root").mkdir()
+    traits = {name: getattr(args, name) for name in TRAITS if getattr(args, name, None) is not None}
+    server = {
+        "ip": args.host,
+        "port": port,
+        "base_url": args.base_url,
+        "root_dir": str((args.root or private / "root").absolute()),
+        "allow_root": True,
+        "open_browser": False,
+        "reraise_server_extension_failures": True,
+        "trust_xheaders": args.trust_proxy,
+        "max_body_size": max(BODY_MIB, settings.upload_mb + 1) * MIB,
+        "log_level": getattr(logging, args.log_level.upper()),
+    }
+    if args.allow_host:
+        server["local_hostnames"] = ["localhost", *args.allow_host]
+    if args.certfile:
+        server |= {"certfile": str(args.certfile), "keyfile": str(args.keyfile or "")}
+    agent = {name: str(value) if isinstance(value, Path) else value for name, value in traits.items()}
+    return Config({"ServerApp": server, "IdentityProvider": {"token": key.value}, "AgentKernel": agent})
+
+
+def _warn(args: argparse.Namespace, key: Token) -> None:
+    if args.host in LOOPBACK:
+        return
+    for line in _risks(args, key):
+        print(f"agent-kernel: {line}", file=sys.stderr)
+
+
+def _risks(args: argparse.Namespace, key: Token) -> Iterator[str]:
+    if key.short:
+        yield "the token is short, and this server is reached from other machines: whoever guesses it runs code here."
+    if not args.certfile and not args.trust_proxy:
+        yield "tokens and conversations go over the network in the clear: put TLS before it, or give --certfile."
+
+
+def _url(args: argparse.Namespace, port: int) -> str:
+    """As a program on this machine reaches it."""
+    host = HOST if args.host in ANYWHERE else args.host
+    scheme = "https" if args.certfile else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{args.base_url.rstrip('/')}"
+
+
+def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> None:
+    info, settings = app.runtime.engine.info(), app.runtime.settings
+    sessions = str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store
+    if args.json:
+        body = {
+            "event": "started",
+            "version": __version__,
+            "pid": os.getpid(),
+            "url": url,
+            "openai_base_url": f"{url}/v1",
+            "anthropic_base_url": url,
+            "agent_url": f"{url}/agent/v1",
+            "engine": settings.engine,
+            "model": info.model,
+            "local": info.local,
+            "token_file": str(key.file) if key.file else None,
+            "token_from": key.where,
+            "sessions": sessions,
+        }
+        print(json.dumps(body), flush=True)
+        return
+    model = info.model + ("" if info.local else f", at {info.host}")
+    told = TOLD.format(
+        version=__version__, url=url, model=model, where=key.where, sessions=sessions, pid=os.getpid()
+    )
+    print(told, end="", flush=True)
+
+
+def _wait(turns: int) -> None:
+    one = turns == 1
+    told = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running, and may end; again: stop at once."
+    print(f"agent-kernel: stopping. {told}", file=sys.stderr, flush=True)
+
+
+SERVE = Command("serve", "a server for OpenAI's and Anthropic's clients, without notebooks", serve_arguments, serve)

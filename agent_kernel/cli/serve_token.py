@@ -1,0 +1,103 @@
+"""The token of ``agent-kernel serve``: one that is given, or one made here and kept in a file that only its owner may
+read. It is in no argument, no log and no line of output."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent_kernel.errors import InvalidRequest
+
+VARIABLES = ("JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN")
+FILE_VARIABLE = "JUPYTER_TOKEN_FILE"
+OF_A_KERNEL = "AGENT_KERNEL_ID"
+"""Beside it, AGENT_KERNEL_TOKEN is the credential of that kernel."""
+NAME = "serve-token"
+SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``where`` is what people are told; ``file`` is where it can be read, if it can."""
+
+    value: str = field(repr=False)
+    where: str
+    file: Path | None = None
+
+    @property
+    def short(self) -> bool:
+        return len(self.value) < SHORT
+
+
+def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> Token:
+    """From the file that was given, else from a variable, else from a file in ``data_dir``, made if it is not there.
+    The variables are taken out of the environment: no program that this one starts inherits them. Raises
+    InvalidRequest."""
+    kernel = environment.get(OF_A_KERNEL, "")
+    found = {name: environment.pop(name, "").strip() for name in VARIABLES}
+    file = environment.pop(FILE_VARIABLE, "")
+    if given is not None:
+        return Token(_checked(_read(given), str(given)), f"in {given}", given)
+    for name, value in found.items():
+        if value and not (name == "AGENT_KERNEL_TOKEN" and kernel):
+            return Token(_checked(value, name), f"the value of {name}")
+    if file:
+        return Token(_checked(_read(Path(file)), file), f"in {file}", Path(file))
+    own = data_dir / NAME
+    return Token(_own(own), f"in {own}", own)
+
+
+def _checked(value: str, where: str) -> str:
+    """One that fits into a header. Raises InvalidRequest, which does not repeat it."""
+    if not value or not value.isascii() or not value.isprintable() or " " in value:
+        raise InvalidRequest(f"The token ({where}) is empty, or has characters that no header carries.")
+    return value
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"The token can not be read: {_why(error)} ({path}).") from None
+
+
+def _own(path: Path) -> str:
+    """Two servers that begin at once get the same. Raises InvalidRequest, also for a file that others may read."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileExistsError):
+            _write(path, secrets.token_urlsafe(32))
+        facts = path.lstat()
+    except OSError as error:
+        raise InvalidRequest(
+            f"No token can be kept: {_why(error)} ({path}).", hint="Set JUPYTER_TOKEN, or give another --data-dir."
+        ) from None
+    shared = stat.S_IMODE(facts.st_mode) & 0o077 if os.name == "posix" else 0
+    mine = os.name != "posix" or facts.st_uid == os.geteuid()
+    if not stat.S_ISREG(facts.st_mode) or shared or not mine:
+        raise InvalidRequest(
+            f"Others may read the token in {path}, or have put it there.", hint="Remove it: the next start makes one."
+        )
+    return _checked(_read(path), str(path))
+
+
+def _write(path: Path, value: str) -> None:
+    """Whole or not at all. Raises FileExistsError, OSError."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(value + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
