@@ -30,12 +30,12 @@
     ├── PullFailed                a download did not end well
     ├── FetchFailed               a page or a file of the web can not be had
     ├── ServerUnreachable         a client's server does not answer, or there is none
+    ├── ServerStopping            this server begins no more turns
     ├── StoreError
     │   ├── StoreFull             no space left on the disk
     │   └── StoreCorrupt          the file is not what this version wrote
     └── SandboxUnavailable        a required isolation layer is missing here
 
-    ├── ServerStopping            this server begins no more turns
 The code of an error is its class name in snake case: it is the same in Python, in events and over HTTP. HTTP status
 codes are mapped in one place (``jupyter_ext.handlers.base``), never here.
 """
@@ -156,6 +156,9 @@ class FetchFailed(AgentKernelError): ...
 class ServerUnreachable(AgentKernelError): ...
 
 
+class ServerStopping(AgentKernelError): ...
+
+
 class StoreError(AgentKernelError): ...
 
 
@@ -179,9 +182,6 @@ BY_CODE = _tree(AgentKernelError)
 
 
 def from_json(body: Mapping[str, Any]) -> AgentKernelError:
-class ServerStopping(AgentKernelError): ...
-
-
     """The inverse of ``to_json``; an unknown code becomes a plain ``AgentKernelError``."""
     kind = BY_CODE.get(str(body.get("code")), AgentKernelError)
     return kind(str(body.get("message", "")), hint=str(body.get("hint", "")), details=body.get("details") or {})
