@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from jupyter_ext.page import Pages
     from jupyter_ext.private_sessions import PrivateSessions
     from jupyter_ext.pulls import Pulls
+    from jupyter_ext.requests import Requests
     from jupyter_ext.reunion import Reunion
     from jupyter_ext.serving import Serving
-    from jupyter_ext.requests import Requests
     from jupyter_ext.sidecar import Sidecars
     from jupyter_ext.turns import LiveTurn, Turns
     from jupyter_ext.versions import Versions
@@ -71,11 +71,11 @@ class AgentKernel(ExtensionApp):
     neighbours: Neighbours
     news: News
     pages: Pages
+    requests: Requests
     notebooks: Notebooks
     sidecars: Sidecars
     reunion: Reunion
     serving: Serving
-    requests: Requests
     cleared: Cleared
     access: Access
     watch: ContentsWatch
@@ -190,15 +190,6 @@ class AgentKernel(ExtensionApp):
     @default("data_dir")
     def _no_data_dir(self) -> None:
         """Not Jupyter's own data directory, which JupyterApp has under this name."""
-    turns_at_once = Int(
-        None, allow_none=True, config=True, help="Model calls at a time, by turns of users; 0: no bound."
-    )
-    turns_waiting = Int(None, allow_none=True, config=True, help="Turns that wait for an engine; 0: no bound.")
-    user_requests_per_minute = Int(None, allow_none=True, config=True, help="Turns that a user begins; 0: no limit.")
-    user_turns_at_once = Int(None, allow_none=True, config=True, help="Turns of a user that are not over; 0: no limit.")
-    user_tokens_per_hour = Int(None, allow_none=True, config=True, help="Of prompts and answers; 0: no limit.")
-    user_tokens_per_day = Int(None, allow_none=True, config=True, help="Of prompts and answers; 0: no limit.")
-    token_share = Float(None, allow_none=True, config=True, help="What a scoped token gets of its user's limits: 0..1.")
         return None
 
     def initialize_settings(self) -> None:

@@ -110,6 +110,7 @@ class Turns:
         self._lines: dict[SessionKey, list[LiveTurn]] = {}
         self._pulse: asyncio.Task[None] | None = None
         self._closing = ""
+        self._refusal: AgentKernelError | None = None
 
     def get(self, turn: str) -> LiveTurn | None:
         return self._turns.get(turn)
@@ -118,7 +119,6 @@ class Turns:
     def running(self) -> list[LiveTurn]:
         return [turn for turn in self._turns.values() if turn.running]
 
-        self._refusal: AgentKernelError | None = None
     def admit(self) -> None:
         """Raises Forbidden in the modes in which no model is asked, and what ``refuse`` was given."""
         if self._refusal is not None:
@@ -126,14 +126,6 @@ class Turns:
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
             raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) says so.")
 
-    async def start(self, order: Order, *, queue: bool = True) -> LiveTurn:
-        """One turn of a session runs at a time, the others wait in order. Raises SessionBusy if ``queue`` is off and
-        this one would have to wait, and Forbidden where turns are not begun."""
-        self.admit()
-        line = self._lines.setdefault(order.key, [])
-        if not queue and any(turn.running for turn in line):
-            raise busy(next(turn.id for turn in line if turn.running))
-        turn_id = new_id("turn")
     def refuse(self, why: AgentKernelError) -> None:
         """No turn is begun any more; those that run go on."""
         self._refusal = why
@@ -147,6 +139,14 @@ class Turns:
         while tasks := [turn.task for turn in self.running if turn.task is not None]:
             await asyncio.wait(tasks)
 
+    async def start(self, order: Order, *, queue: bool = True) -> LiveTurn:
+        """One turn of a session runs at a time, the others wait in order. Raises SessionBusy if ``queue`` is off and
+        this one would have to wait, and Forbidden where turns are not begun."""
+        self.admit()
+        line = self._lines.setdefault(order.key, [])
+        if not queue and any(turn.running for turn in line):
+            raise busy(next(turn.id for turn in line if turn.running))
+        turn_id = new_id("turn")
         turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), heard=self._on_body)
         if order.notice:
             turn.log.append(Notice("warning", order.notice))

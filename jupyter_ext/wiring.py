@@ -27,9 +27,8 @@ from jupyter_ext.notebooks import Notebooks
 from jupyter_ext.page import Pages
 from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
-from jupyter_ext.reunion import Reunion
-from jupyter_ext.records import records
 from jupyter_ext.requests import Requests
+from jupyter_ext.reunion import Reunion
 from jupyter_ext.serving import Serving
 from jupyter_ext.sidecar import Sidecars
 from jupyter_ext.turns import Turns
@@ -49,9 +48,9 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.pulls = Pulls(settings)
     app.versions = Versions(runtime.store)
     app.news, app.serving, app.pages = News(), Serving(), Pages()
+    app.requests = Requests()
     app.changes = Changes(runtime.store, app.news.changed)
     runtime.afterwards.told = app.news.changed
-    app.requests = Requests()
     app.turns = Turns(
         runtime, on_pulse=app.stay_active, on_begin=app.news.began, on_end=app.turn_ended, on_body=app.news.said
     )

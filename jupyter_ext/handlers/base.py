@@ -37,9 +37,9 @@ from agent_kernel.errors import (
     PullFailed,
     QuotaExceeded,
     SandboxUnavailable,
+    ServerStopping,
     StoreError,
     StoreFull,
-    ServerStopping,
 )
 from jupyter_ext import sse
 from jupyter_ext.callers import Caller, namespace_of
@@ -69,12 +69,12 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         FetchFailed: 502,
         QuotaExceeded: 507,
         SandboxUnavailable: 503,
+        ServerStopping: 503,
         StoreFull: 507,
         StoreError: 500,
         AgentKernelError: 500,
     }
 )
-        ServerStopping: 503,
 """Of the nearest class in the tree of ``errors.py``."""
 CODES: Mapping[int, str] = MappingProxyType(
     {
@@ -134,18 +134,18 @@ class AgentHandler(APIHandler):
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         self.begin()
+        self.app.requests.began(self)
         await super().prepare()
 
-    def begin(self) -> None:
-        """SDKs of other houses send the token as ``x-api-key``."""
-        headers = self.request.headers
-        self.app.requests.began(self)
-        if "x-api-key" in headers and "Authorization" not in headers:
-            headers["Authorization"] = f"token {headers['x-api-key']}"
     def on_finish(self) -> None:
         super().on_finish()
         self.app.requests.ended(self)
 
+    def begin(self) -> None:
+        """SDKs of other houses send the token as ``x-api-key``."""
+        headers = self.request.headers
+        if "x-api-key" in headers and "Authorization" not in headers:
+            headers["Authorization"] = f"token {headers['x-api-key']}"
         self.set_header("X-Request-ID", self.request_id)
 
     def check_xsrf_cookie(self) -> None:
@@ -227,6 +227,7 @@ class AgentHandler(APIHandler):
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
+        self.app.requests.left(self)
         if self._pump is not None:
             self._pump.cancel()
 
@@ -237,7 +238,6 @@ class AgentHandler(APIHandler):
             async with aclosing(frames):  # type: ignore[type-var]  # frames come from async generators
                 async for frame in frames:
                     self.write(frame)
-        self.app.requests.left(self)
                     await self.flush()
                     self._written = time.monotonic()
         finally:
