@@ -2,9 +2,11 @@
 
     AgentKernelError
     ├── InvalidRequest            the caller's words do not make sense
-    │   └── FileTooLarge          more bytes than a file may have here
+    │   ├── FileTooLarge          more bytes than a file may have here
+    │   └── Unprocessable         it makes sense, and nothing of this request could do it
     ├── Forbidden                 the caller may not do this
-    │   └── LocalOnly             it would leave this machine
+    │   ├── LocalOnly             it would leave this machine
+    │   └── TokenInvalid          unknown, revoked or expired
     ├── NotFound
     │   ├── SessionNotFound
     │   ├── TurnNotFound
@@ -16,7 +18,11 @@
     ├── Conflict
     │   ├── SessionBusy           another turn of this session is running
     │   ├── SequenceConflict      somebody appended first
-    │   └── LeaseLost             this process may no longer write to the turn
+    │   ├── LeaseLost             this process may no longer write to the turn
+    │   ├── KeyReused             an idempotency key came with another request
+    │   └── TurnStopped           somebody stopped the turn before its answer was whole
+    ├── TooManyRequests           more than one user may ask for at a time
+    │   └── BudgetSpent           the tokens of an hour or a day are used up
     ├── QuotaExceeded             the namespace may hold no more
     ├── EngineError
     │   ├── ModelMissing          in the catalog, not on this machine yet
@@ -25,6 +31,7 @@
     │   ├── OutOfMemory           less memory than the model needs beside the person's programs
     │   ├── EngineCrashed         the worker process ended
     │   ├── EngineUnreachable     the server of a model does not answer
+    │   ├── EngineBusy            too many wait for it already
     │   ├── OutputInvalid         a whole answer that does not fit the format asked for
     │   └── ContextOverflow       more tokens than the model can hold
     ├── PullFailed                a download did not end well
@@ -74,10 +81,16 @@ class InvalidRequest(AgentKernelError): ...
 class FileTooLarge(InvalidRequest): ...
 
 
+class Unprocessable(InvalidRequest): ...
+
+
 class Forbidden(AgentKernelError): ...
 
 
 class LocalOnly(Forbidden): ...
+
+
+class TokenInvalid(Forbidden): ...
 
 
 class NotFound(AgentKernelError): ...
@@ -116,6 +129,20 @@ class SequenceConflict(Conflict): ...
 class LeaseLost(Conflict): ...
 
 
+class KeyReused(Conflict): ...
+
+
+class TurnStopped(Conflict): ...
+
+
+class TooManyRequests(AgentKernelError):
+    """``details``: the ``limit`` by the name of its setting, how much is ``allowed`` and ``used``, and
+    ``retry_after_s``."""
+
+
+class BudgetSpent(TooManyRequests): ...
+
+
 class QuotaExceeded(AgentKernelError): ...
 
 
@@ -138,6 +165,10 @@ class EngineCrashed(EngineError): ...
 
 
 class EngineUnreachable(EngineError): ...
+
+
+class EngineBusy(EngineError):
+    """``details`` may have ``retry_after_s``."""
 
 
 class OutputInvalid(EngineError):

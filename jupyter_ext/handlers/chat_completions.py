@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
-from agent_kernel.request import TurnRequest
+from agent_kernel.errors import InvalidRequest, Unprocessable
 from jupyter_ext.dialects.asked import Asked
-from jupyter_ext.dialects.chat import ChatCodec
+from jupyter_ext.dialects.chat_codec import ChatCodec
+from jupyter_ext.dialects.chat_request import ChatBody
 from jupyter_ext.handlers.base import guarded
-from jupyter_ext.handlers.carried import MessageBody, carried
-from jupyter_ext.handlers.dialect import DialectHandler
+from jupyter_ext.handlers.openai import OpenAIHandler
 
 
-class ChatBody(BaseModel):
-    model_config = ConfigDict(extra="ignore", defer_build=True)
-    model: str = ""
-    messages: list[MessageBody]
-    stream: bool = False
-    session_id: str = ""
-
-
-class ChatCompletionsHandler(DialectHandler):
+class ChatCompletionsHandler(OpenAIHandler):
     @guarded("execute")
     async def post(self) -> None:
         body = self.parse(ChatBody)
-        request = TurnRequest(messages=carried(body.messages, 20 << 20))
-        call = await self.begun(Asked(body.model, request, session=body.session_id, streams=body.stream))
-        await self.answer(call, ChatCodec(body.model, call.session), streams=body.stream)
+        asked = await self._asked(body)
+        call = await self.begun(asked)
+        codec = ChatCodec(
+            body.model, call.session, include_usage=body.include_usage, alternatives=bool(body.top_logprobs)
+        )
+        await self.answer(call, codec, streams=body.streams)
+
+    async def _asked(self, body: ChatBody) -> Asked:
+        """Raises InvalidRequest, Unprocessable, and what fetching does."""
+        try:
+            asked = body.asked(await self.fetched(body.links))
+        except ValueError as error:
+            raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
+        asks = "ask" in (body.permission, self.app.runtime.settings.permission)
+        if asks and asked.engaged != () and not asked.streams:
+            raise Unprocessable(
+                "With permission ask somebody is asked while the answer is streamed.",
+                hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
+                details={"param": "agent_permission"},
+            )
+        return asked

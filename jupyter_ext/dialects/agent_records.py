@@ -1,0 +1,199 @@
+"""What tools of the server did in a turn, as mistral.rs tells it: progress, records of finished calls, approvals.
+
+Pure. ``CallLog`` is fed every event of one turn, in order. The shapes are those of mistral.rs, with more keys:
+``call_id`` tells calls apart that run at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, Event
+
+PROGRESS = "agentic_tool_call_progress"
+APPROVAL = "agentic_tool_approval_required"
+FILE = "file_produced"
+MAX_FILES = 64
+"""In one answer; all can be fetched."""
+OUTPUT_CHARS = 20_000
+"""Of each stream of a call; the end of a longer one stays."""
+PYTHON, SHELL, WEB, CUSTOM = "code_execution", "shell", "web_search", "custom"
+TYPES = {
+    "python": PYTHON,
+    "reset_python": PYTHON,
+    "shell": SHELL,
+    "web_search": WEB,
+    "fetch_page": WEB,
+}
+"""By the name of a tool of the server; functions of others can not be called so."""
+LABELS = {
+    "python": "Python code",
+    "reset_python": "Python code",
+    "shell": "Shell command",
+    "web_search": "Web search",
+    "fetch_page": "Web page extraction",
+}
+KINDS = {"python": PYTHON, "shell": SHELL, "web": WEB, "files": "file"}
+"""Of approvals, by the first word of the kind of a tool."""
+SHELL_RESULT = ("stdout", "stderr", "exit_code", "status", "working_directory", "timed_out")
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """As the model wrote them where that was no JSON object, else as JSON."""
+    raw = arguments.get("_raw")
+    if isinstance(raw, str) and len(arguments) == 1:
+        return raw
+    return json.dumps(dict(arguments), ensure_ascii=False)
+
+
+def rounds_from_0(event: Event) -> int:
+    return max(0, event.round - 1)
+
+
+@dataclass(slots=True)
+class _Call:
+    started: CallStarted
+    round: int
+    output: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        return TYPES.get(self.started.name, CUSTOM)
+
+    def heard(self, body: CallOutput) -> None:
+        said = self.output.get(body.stream, "") + body.text
+        self.output[body.stream] = said[-OUTPUT_CHARS:]
+
+
+class CallLog:
+    """``records`` are ``agentic_tool_calls`` so far, ``files`` what was produced."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.files: dict[str, Mapping[str, Any]] = {}
+        self._running: dict[str, _Call] = {}
+
+    def started(self, event: Event, body: CallStarted) -> dict[str, Any]:
+        """The progress ``calling``."""
+        call = self._running[body.call] = _Call(body, rounds_from_0(event))
+        return _progress(call, "calling", _asked(call))
+
+    def output(self, body: CallOutput) -> None:
+        if call := self._running.get(body.call):
+            call.heard(body)
+
+    def finished(self, event: Event, body: CallFinished) -> dict[str, Any]:
+        """The progress ``complete``; the call has a record from now on."""
+        began = CallStarted(body.call, body.name, {}, "server")
+        call = self._running.pop(body.call, None) or _Call(began, rounds_from_0(event))
+        data = _done(call, body)
+        self.records.append(_record(call, body, data))
+        return _progress(call, "complete", data)
+
+    def produced(self, file: Mapping[str, Any]) -> None:
+        self.files[str(file.get("id", len(self.files)))] = file
+
+
+def approval(event: Event, body: ApprovalRequired) -> dict[str, Any]:
+    """``agentic_tool_approval_required``; it is answered at ``agent/approvals/{approval_id}``."""
+    kind = KINDS.get(body.kind.partition(".")[0], "external" if body.source == "external" else CUSTOM)
+    label = LABELS.get(body.name, body.label or body.name)
+    return {
+        "type": APPROVAL,
+        "approval_id": body.approval,
+        "session_id": event.session,
+        "round": rounds_from_0(event),
+        "tool": {"source": body.source, "kind": kind, "label": label, "name": body.name},
+        "arguments": dict(body.arguments),
+        "call_id": body.call,
+        "shown": body.shown,
+    }
+
+
+def _progress(call: _Call, phase: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": PROGRESS,
+        "round": call.round,
+        "tool_name": call.started.name,
+        "phase": phase,
+        "data": {"tool_type": call.type, **{key: value for key, value in data.items() if value is not None}},
+        "call_id": call.started.call,
+    }
+
+
+def _asked(call: _Call) -> dict[str, Any]:
+    arguments = call.started.arguments
+    match call.type:
+        case "code_execution":
+            return {"code": arguments.get("code")}
+        case "shell":
+            return {"commands": arguments.get("commands")}
+        case "web_search":
+            return {"query": arguments.get("query")}
+    return {"arguments": arguments_text(arguments)}
+
+
+def _done(call: _Call, body: CallFinished) -> dict[str, Any]:
+    """Absent values are None."""
+    details = body.details
+    match call.type:
+        case "code_execution":
+            return {
+                "stdout": call.output.get("stdout") or None,
+                "stderr": call.output.get("stderr") or None,
+                "exception": details.get("exception") or (body.text if body.status != "success" else None),
+                "images_base64": _pictures(body) or None,
+                "execution_time_ms": round(float(details.get("seconds", body.seconds)) * 1000),
+            }
+        case "shell":
+            denied = "exit_code" not in details and body.status != "success"
+            told = {"stderr": body.text, "status": body.status, "timed_out": body.status == "timeout"}
+            known = {key: details.get(key) for key in SHELL_RESULT}
+            commands = details.get("commands") or call.started.arguments.get("commands")
+            done = {"commands": commands, **(told if denied else known)}
+            return {key: value for key, value in done.items() if value != ""}
+        case "web_search":
+            return {"results_count": details.get("results_count"), "sources": details.get("sources")}
+    repeated = {"arguments": arguments_text(call.started.arguments)} if body.name == "surface_outputs" else {}
+    return {"content": body.text, **repeated}
+
+
+def _pictures(body: CallFinished) -> list[str]:
+    return [str(one["data"]) for one in body.media if one.get("mime") == "image/png" and one.get("data")]
+
+
+def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "round": call.round,
+        "name": call.started.name,
+        "arguments": _arguments(call),
+        "result_content": _content(call, body, data),
+        "call_id": body.call,
+    }
+    if pictures := _pictures(body):
+        record["result_images_base64"] = pictures
+    if body.files:
+        record["file_ids"] = list(body.files)
+    return record
+
+
+def _arguments(call: _Call) -> str:
+    """Made again from what is told of a call of that type."""
+    known = {key: value for key, value in _asked(call).items() if value is not None}
+    return arguments_text(call.started.arguments) if call.type == CUSTOM else json.dumps(known, ensure_ascii=False)
+
+
+def _content(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> str:
+    match call.type:
+        case "code_execution":
+            said = [f"{key}: {data[key]}" for key in ("stdout", "stderr", "exception") if data[key]]
+            return "\n".join(said) or body.text
+        case "shell":
+            facts = {key: data[key] for key in SHELL_RESULT if data.get(key) is not None}
+            return json.dumps(facts, ensure_ascii=False)
+        case "web_search" if data["results_count"] is not None:
+            return f"{data['results_count']} results\nsources: {', '.join(data['sources'] or ())}"
+    return body.text

@@ -1,0 +1,279 @@
+"""The body of ``chat/completions``: OpenAI's fields and mistral.rs's, and what is asked by them.
+
+Fields that are not here are ignored, as clients of other versions send them. So are ``metadata``, ``store``, ``user``
+and the penalties, which no engine here has. Raises ValueError while it is validated, for what contradicts itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from agent_kernel.errors import Unprocessable
+from agent_kernel.files import Wanted
+from agent_kernel.protocols import OutputFormat, Sampling
+from agent_kernel.request import TurnRequest
+from agent_kernel.settings import Permission
+from jupyter_ext.dialects.asked import AGENT, Asked
+from jupyter_ext.dialects.chat_messages import ChatMessage, conversation
+from jupyter_ext.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
+from jupyter_ext.dialects.functions import (
+    MAX_TOOLS,
+    Chosen,
+    Function,
+    JsonSchemaFormat,
+    ToolChoice,
+    WebSearchOptions,
+    Words,
+    chosen,
+    specs_of,
+)
+
+MAX_ROUNDS = 1_000_000
+MAX_STOPS = 16
+CODE_INTERPRETER = "code_interpreter"
+GROUPS = {CODE_INTERPRETER: "python"}
+"""Of tools of the server, by the type of tool that asks for them."""
+NO_AUDIO = 'this server says nothing aloud: modalities is ["text"]'
+
+
+class FunctionTool(Words):
+    type: Literal["function"]
+    function: Function
+
+
+class Container(Words):
+    type: str
+    file_ids: Any = None
+    memory_limit: Any = None
+
+    @model_validator(mode="after")
+    def auto(self) -> Container:
+        if self.type != "auto":
+            raise ValueError("the container of code_interpreter is auto")
+        if self.file_ids:
+            raise ValueError("a container has no file_ids here: send files as parts of a user's message")
+        if self.memory_limit is not None:
+            raise ValueError("a container has no memory_limit here: the server's settings have it")
+        return self
+
+
+class CodeInterpreterTool(Words):
+    type: Literal["code_interpreter"]
+    container: Container
+
+
+class OtherTool(Words):
+    """Those of OpenAI that are asked for in another way here, or not at all."""
+
+    type: Literal[
+        "web_search", "web_search_preview", "shell", "local_shell", "custom", "namespace", "mcp", "file_search"
+    ]
+
+    @model_validator(mode="after")
+    def refused(self) -> OtherTool:
+        instead = {
+            "web_search": "web_search_options",
+            "web_search_preview": "web_search_options",
+            "shell": "enable_shell",
+            "local_shell": "enable_shell",
+        }.get(self.type)
+        raise ValueError(
+            f"tools of type {self.type} are not for chat/completions{f'; use {instead}' if instead else ''}"
+        )
+
+
+ChatTool = Annotated[FunctionTool | CodeInterpreterTool | OtherTool, Field(discriminator="type")]
+
+
+class TextFormat(Words):
+    type: Literal["text"]
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return None
+
+
+class ObjectFormat(Words):
+    type: Literal["json_object"]
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return OutputFormat("json_object")
+
+
+class SchemaFormat(Words):
+    type: Literal["json_schema"]
+    json_schema: JsonSchemaFormat
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return self.json_schema.output
+
+
+class WantedFile(Words):
+    """A file that the turn is to produce, by its name in the work directory."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    format: Annotated[str, Field(max_length=40)] | None = None
+    description: Annotated[str, Field(max_length=1_000)] | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.name, self.format or "", self.description or "")
+
+
+class StreamOptions(Words):
+    include_usage: bool | None = None
+
+
+class SamplingFields(Words):
+    """``top_k``, ``min_p`` and ``repetition_penalty`` as vLLM and mistral.rs have them."""
+
+    temperature: Annotated[float, Field(ge=0, le=10)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1 << 31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @property
+    def sampling(self) -> Sampling:
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        greedy = self.top_p == 0
+        return Sampling(
+            temperature=self.temperature,
+            top_p=None if greedy else self.top_p,
+            top_k=1 if greedy else self.top_k if self.top_k and self.top_k > 0 else None,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            seed=self.seed,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            stop=tuple(stop for stop in stops if stop),
+            logprobs=bool(self.logprobs),
+        )
+
+
+class ChatBody(SamplingFields):
+    model: Annotated[str, Field(max_length=2_000)] = "default"
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: Annotated[list[ChatTool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")] | None = None
+    modalities: list[str] | None = None
+    functions: Any = None
+    function_call: Any = None
+    web_search_options: WebSearchOptions | None = None
+    session_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    max_tool_rounds: Annotated[int, Field(ge=0, le=MAX_ROUNDS)] | None = None
+    enable_shell: bool | None = None
+    agent_permission: Permission | None = None
+    code_execution_permission: Permission | None = None
+    files: Annotated[list[WantedFile], Field(max_length=100)] | None = None
+
+    @model_validator(mode="after")
+    def possible(self) -> ChatBody:
+        if self.n not in (None, 1):
+            raise ValueError("n: one answer is made for a request")
+        if self.modalities and self.modalities != ["text"]:
+            raise ValueError(NO_AUDIO)
+        if self.functions or self.function_call:
+            raise ValueError("functions and function_call were replaced by tools and tool_choice")
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError("top_logprobs comes with logprobs: true")
+        if sum(len(message.links) for message in self.messages) > MAX_LINKS:
+            raise ValueError(f"of one request at most {MAX_LINKS} media are fetched; send the others as data")
+        self._chosen()
+        return self
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.stream)
+
+    @property
+    def permission(self) -> Permission:
+        return self.agent_permission or self.code_execution_permission or "auto"
+
+    @property
+    def include_usage(self) -> bool | None:
+        return self.stream_options.include_usage if self.stream_options else None
+
+    @property
+    def links(self) -> list[str]:
+        """URLs of media that are to be fetched."""
+        return list(dict.fromkeys(url for message in self.messages for url in message.links))
+
+    def asked(self, links: Links) -> Asked:
+        """``links`` are the media of ``self.links``. Raises Unprocessable, and ValueError for messages that do not fit
+        together."""
+        said = conversation(self.messages, links, alone=self.session_id is not None)
+        choice = self._chosen()
+        groups = self._groups(choice, files=bool(said.files))
+        narrowed = choice.allowed is not None
+        asked = Asked(
+            self.model.removeprefix(AGENT) if narrowed else self.model,
+            TurnRequest(
+                messages=said.messages,
+                permission=self.permission,
+                sampling=self.sampling,
+                max_tool_rounds=self.max_tool_rounds,
+                tool_choice=choice.choice,
+                parallel_calls=self.parallel_tool_calls is not False,
+                output=self.response_format.output if self.response_format else None,
+                outputs=tuple(file.wanted for file in self.files or ()),
+                web=self.web_search_options,
+                functions=choice.of(specs_of(self._functions)),
+            ),
+            groups=groups,
+            session=self.session_id or "",
+            files=said.files,
+            streams=self.streams,
+        )
+        if self.files and (asked.engaged == () or self.max_tool_rounds == 0):
+            raise Unprocessable(
+                "files asks for files that a tool makes, and this request has no tools of the server.",
+                hint="Use the model agent/NAME, or code_interpreter among the tools.",
+                details={"param": "files"},
+            )
+        return asked
+
+    @property
+    def _functions(self) -> list[Function]:
+        return [tool.function for tool in self.tools or () if isinstance(tool, FunctionTool)]
+
+    @property
+    def _hosted(self) -> set[str]:
+        return {tool.type for tool in self.tools or () if tool.type in GROUPS}
+
+    def _chosen(self) -> Chosen:
+        """Raises ValueError for a choice that the tools do not have."""
+        specs = specs_of(self._functions)
+        more = self.model.startswith(AGENT) or bool(self.max_tool_rounds) or self.enable_shell
+        web = self.web_search_options is not None
+        names = [spec.name for spec in specs]
+        return chosen(self.tool_choice or Chosen(), names, self._hosted, more=bool(more or web))
+
+    def _groups(self, choice: Chosen, *, files: bool) -> tuple[str, ...]:
+        """Tools of the server that the request turns on by itself."""
+        hosted = self._hosted if choice.hosted is None else choice.hosted
+        groups = [GROUPS[kind] for kind in sorted(hosted)]
+        if choice.allowed is None:
+            groups += ["shell"] if self.enable_shell else []
+            groups += ["web"] if self.web_search_options is not None else []
+        return (*groups, *(["files"] if files else []))
+
+
+def chat_body(body: Mapping[str, Any]) -> ChatBody:
+    """Raises ValidationError."""
+    return ChatBody.model_validate(body)
