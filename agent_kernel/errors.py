@@ -57,6 +57,9 @@ from typing import Any
 class AgentKernelError(Exception):
     """What happened (``message``), what to do next (``hint``), and facts for programs (``details``)."""
 
+    request_id = ""
+    """Of the request that a server refused, as its log names it."""
+
     def __init__(self, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.message = message

@@ -52,6 +52,7 @@ def places(settings: Settings, bound: Iterable[Bound] = ()) -> list[Place]:
         Place("choices", data / "engines", "which model a conversation talks to"),
         Place("skills", settings.skills_path, "skills that turns may be given", private=False),
         Place("settings", settings.trust_path, "folders that are trusted", private=False),
+        Place("settings", settings.tokens_path, "hashes of lasting tokens", private=False),
         Place("environments", data / "environments", "libraries of model workers", private=False),
     ]
     if settings.transcripts.lower() not in ("", *OFF):

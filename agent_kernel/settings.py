@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import platformdirs
@@ -33,6 +34,20 @@ PythonIn = Literal["", "live", "draft", "sandbox"]
 APP = "agent-kernel"
 ON = ("true", "1", "on", "yes")
 OFF = ("false", "0", "off", "no")
+LIMITS = (
+    *("turns_at_once", "turns_waiting", "user_requests_per_minute", "user_turns_at_once"),
+    *("user_tokens_per_hour", "user_tokens_per_day"),
+)
+SHARED: Mapping[str, int] = MappingProxyType(
+    {
+        "turns_at_once": 8,
+        "user_requests_per_minute": 60,
+        "user_turns_at_once": 8,
+        "user_tokens_per_hour": 1_000_000,
+        "user_tokens_per_day": 10_000_000,
+    }
+)
+"""Limits of a server that people share, where its administrator sets none."""
 GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", "dispatch", "notebook", "recall")
 """Of tools, for the setting ``tools``; ``agent`` is all of them."""
 BY_PRESET = -1
@@ -126,6 +141,12 @@ class Settings:
     from all the same. ``skills_dir``: where skills are kept. ``mcp_config``: a JSON file of MCP servers. ``functions``:
     typed functions that are tools, ``package.module:name`` with commas between. ``dispatch_url`` runs the calls of
     tools that clients declare, with the header Authorization from the variable that ``dispatch_key_env`` names.
+
+    Limits for servers that several people use; 0 = none, as for a person's own. Each user gets
+    ``user_requests_per_minute`` turns begun, ``user_turns_at_once`` that are not over, and ``user_tokens_per_hour`` and
+    ``user_tokens_per_day`` of prompts and answers together; a scoped token gets at most ``token_share`` of each of its
+    user's limits. Each engine answers ``turns_at_once`` model calls at a time, which go round by user; when
+    ``turns_waiting`` turns wait for it, no more are begun.
     """
 
     model: str = "default"
@@ -199,6 +220,13 @@ class Settings:
     functions: str = ""
     dispatch_url: str = ""
     dispatch_key_env: str = ""
+    turns_at_once: int = 0
+    turns_waiting: int = 256
+    user_requests_per_minute: int = 0
+    user_turns_at_once: int = 0
+    user_tokens_per_hour: int = 0
+    user_tokens_per_day: int = 0
+    token_share: float = 1.0
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -214,16 +242,23 @@ class Settings:
                 raise InvalidRequest(f"{name} is 0 (no limit) or more.")
         if self.export_max_mb < 1:
             raise InvalidRequest("export_max_mb is 1 or more.")
-        if self.quota_sessions < 0:
-            raise InvalidRequest("quota_sessions is 0 (no quota) or more.")
         for name in POSITIVE:
             if getattr(self, name) <= 0:
                 raise InvalidRequest(f"{name} is more than 0.")
         for name in ("idle_unload_s", "memory_reserve_gb", "quota_gb", "approval_timeout_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InvalidRequest(f"{name} is 0 or more.")
-
+        self._check_limits()
         self._check_tools()
+
+    def _check_limits(self) -> None:
+        if self.quota_sessions < 0:
+            raise InvalidRequest("quota_sessions is 0 (no quota) or more.")
+        for name in LIMITS:
+            if getattr(self, name) < 0:
+                raise InvalidRequest(f"{name} is 0 (no limit) or more.")
+        if not 0 < self.token_share <= 1:
+            raise InvalidRequest("token_share is a share of a user's limits, more than 0 and at most 1.")
 
     def _check_tools(self) -> None:
         if unknown := {name.strip() for name in self.tools.split(",")} - {*GROUPS, "agent", ""}:
@@ -242,6 +277,11 @@ class Settings:
     def trust_path(self) -> Path:
         """Where trusted folders are kept."""
         return self.data_dir / "trusted.json"
+
+    @property
+    def tokens_path(self) -> Path:
+        """Where lasting tokens are kept, as hashes."""
+        return self.data_dir / "tokens"
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ, **traits: Any) -> Settings:

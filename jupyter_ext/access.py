@@ -32,6 +32,8 @@ class Access:
 
     def kernel(self, caller: Caller, kernel: str = "") -> Kernel | None:
         """The kernel a request is about: the caller, or one a user names. Raises NotFound, Forbidden."""
+        if caller.confined and kernel:
+            raise Forbidden(CONFINED)
         if caller.kernel:
             if kernel not in ("", caller.kernel.id):
                 raise Forbidden("A kernel speaks for itself only.")
@@ -46,6 +48,8 @@ class Access:
         if found := self.kernel(caller, kernel):
             return await self.notebooks.place(found.id)
         path = path.strip("/")
+        if caller.confined and path:
+            raise Forbidden(CONFINED)
         if path and not is_notebook(path):
             raise InvalidRequest("path names a notebook below the contents root.")
         return path or None
@@ -111,9 +115,8 @@ class Access:
         chosen = await self.choices.get(key)
         name = model or chosen
         if name != chosen and not self.may_choose(caller, name):
-            raise Forbidden(
-                "A notebook may only choose engines of the configuration.", hint="%agent model URL asks the person."
-            )
+            who, hint = ("A token", "") if caller.token else ("A notebook", "%agent model URL asks the person.")
+            raise Forbidden(f"{who} may only choose engines of the configuration.", hint=hint)
         try:
             self.engines.get(name)
         except UnknownModel as error:
@@ -126,17 +129,25 @@ class Access:
         return name
 
     def may_choose(self, caller: Caller, engine: str) -> bool:
-        """Code in a kernel could send a conversation anywhere by a URL, so there a person says yes first."""
-        return caller.kernel is None or caller.kernel.own or self.allow_urls or not is_url(engine)
+        """Code in a kernel could send a conversation anywhere by a URL, so there a person says yes first; a token with
+        less than all names none."""
+        if self.allow_urls or not is_url(engine):
+            return True
+        return caller.kernel.own if caller.kernel else not caller.confined
 
     def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
-        """A turn whose calls the caller may run: its kernel's, or for a user any. Raises TurnNotFound."""
+        """A turn whose calls the caller may run: of its kernel, or its token, for a user any. Raises TurnNotFound."""
         live = self.turns.get(turn)
         if live is None or live.order.key.namespace != caller.namespace:
             raise TurnNotFound("There is no such turn.")
         if caller.kernel is not None and live.order.kernel != caller.kernel.id:
             raise TurnNotFound("There is no such turn.")
+        if caller.confined and live.order.by != caller.by:
+            raise TurnNotFound("There is no such turn.")
         return live
+
+
+CONFINED = "Notebooks and kernels are for tokens with the scope all."
 
 
 def foreign(session: str) -> Forbidden:

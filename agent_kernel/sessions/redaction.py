@@ -56,6 +56,7 @@ PATTERNS = (
     Pattern("openai_key", r"\bsk-(?:proj-|svcacct-|admin-|or-v1-)?[\w-]{16,256}", ("sk-",)),
     Pattern("github_token", r"\b(?:gh[pousr]_\w{20,255}|github_pat_\w{22,255})", ("gh", "github_pat_")),
     Pattern("huggingface_token", r"\b(?:hf|api_org)_[A-Za-z0-9]{20,128}", ("hf_", "api_org_")),
+    Pattern("agent_kernel_token", r"\bak_[0-9a-f]{12}_[0-9a-f]{64}\b", ("ak_",)),
     Pattern("aws_access_key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", ("AKIA", "ASIA")),
     Pattern(
         "aws_secret_key",
@@ -78,7 +79,7 @@ PATTERNS = (
 )
 
 BEGINNINGS = (
-    r"(?i)-----BEGIN |eyJ|sk-|gh[pousr]_|github_pat_|hf_|api_org_|AKIA|ASIA|aws|AIza|ya29|xox|xapp|hooks\.|bearer|://|"
+    r"(?i)-----BEGIN |eyJ|sk-|gh[pousr]_|github_pat_|hf_|api_org_|ak_|AKIA|ASIA|aws|AIza|ya29|xox|xapp|hooks\.|bearer|://|"
     r"api[_-]?key|secret|token|passw|access[_-]?key"
 )
 """How the matches of PATTERNS begin."""

@@ -24,6 +24,7 @@ SECRETS = {
     "anthropic_key": "sk-" + "ant-api03-" + BODY,
     "github_token": "ghp" + "_" + BODY,
     "huggingface_token": "hf" + "_" + BODY,
+    "agent_kernel_token": "ak" + "_0123456789ab_" + "0123456789abcdef" * 4,
     "aws_access_key": "AKIA" + "IOSFODNN7EXAMPLE",
     "google_key": "AIza" + BODY[:35],
     "slack_token": "xoxb" + "-1234567890-" + BODY,

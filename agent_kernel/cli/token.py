@@ -1,0 +1,93 @@
+"""``agent-kernel token``: what programs show to a server of this person instead of a login."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from agent_kernel.cli.command import Command, data_argument, group, settings_of
+from agent_kernel.cli.table import Column, facts, listed, moment, show
+from agent_kernel.tokens import DAYS, MOST_DAYS, SCOPES, Token, Tokens
+
+
+def new_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "scopes:\n" + "\n".join(f"  {name:<10}{what}" for name, what in SCOPES.items())
+    what = "what it is for, once or more (default: turns); see below"
+    parser.add_argument("--scope", action="append", choices=list(SCOPES), metavar="SCOPE", help=what)
+    parser.add_argument("--days", type=int, default=DAYS, help=f"how long it counts: 1 to {MOST_DAYS} ({DAYS})")
+    what = "what to call it; tokens of one name without the scope sessions share their conversations"
+    parser.add_argument("--name", default="", help=what)
+    parser.add_argument("--user", default="", metavar="NAMESPACE", help="whose it is (default: the server's own user)")
+    _shared(parser)
+
+
+def token_new(args: argparse.Namespace) -> int:
+    tokens = _tokens(args)
+    token, text = tokens.new(args.scope or ["turns"], days=args.days, name=args.name, user=args.user)
+    if args.json:
+        facts({**_row(token), "token": text}, as_json=True)
+        return 0
+    ends = moment(token.expires)
+    print(f"{token.id} ({listed(sorted(token.scopes))}) counts until {ends}; it is shown once, here:", file=sys.stderr)
+    print(text)
+    return 0
+
+
+def token_list(args: argparse.Namespace) -> int:
+    columns = {
+        "id": Column("ID"),
+        "name": Column("NAME"),
+        "scopes": Column("SCOPES", listed),
+        "user": Column("USER"),
+        "created": Column("MADE", moment),
+        "expires": Column("ENDS", moment),
+        "used": Column("USED", lambda used: moment(used)[:10] if used else "never"),
+        "state": Column("STATE"),
+    }
+    show([_row(token) for token in _tokens(args).listed()], columns, as_json=args.json, empty="There is no token.")
+    return 0
+
+
+def revoke_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="of 'agent-kernel token list'")
+    _shared(parser)
+
+
+def token_revoke(args: argparse.Namespace) -> int:
+    token = _tokens(args).revoke(args.id)
+    if args.json:
+        facts({"id": args.id, "revoked": True}, as_json=True)
+    else:
+        print(f"{args.id}{f' ({token.name})' if token else ''} is revoked.")
+    return 0
+
+
+def _shared(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    data_argument(parser)
+
+
+def _tokens(args: argparse.Namespace) -> Tokens:
+    return Tokens(settings_of(args).tokens_path)
+
+
+def _row(token: Token) -> dict[str, Any]:
+    told = {"id": token.id, "name": token.name, "scopes": sorted(token.scopes), "user": token.user}
+    times = {"created": token.created, "expires": token.expires, "used": token.used}
+    return {**told, **times, "state": "expired" if token.expired else "valid"}
+
+
+TOKEN = Command(
+    "token",
+    "lasting tokens with which programs use a server",
+    group(
+        [
+            Command("new", "a token, which is shown once", new_arguments, token_new),
+            Command("list", "tokens that are here, and when each was used last", _shared, token_list),
+            Command("revoke", "it counts no longer, at once", revoke_arguments, token_revoke),
+        ]
+    ),
+    lambda args: 2,
+)
