@@ -1,4 +1,5 @@
-"""Who makes a request: a Jupyter user, or one kernel with its own credential; and whose sessions they see."""
+"""Who makes a request: a Jupyter user, one kernel with its own credential, or a program with a lasting token; and whose
+sessions they see."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_server.auth.identity import User
 
+from agent_kernel.tokens import OWN, Token
+
 if TYPE_CHECKING:
     from jupyter_ext.kernels import Kernel
 
@@ -19,11 +22,36 @@ ANONYMOUS_USERNAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Exactly one of ``user`` and ``kernel`` is set."""
+    """Exactly one of ``user``, ``kernel`` and ``token`` is set."""
 
     namespace: str
     user: User | None = None
     kernel: Kernel | None = None
+    token: Token | None = None
+
+    @property
+    def confined(self) -> bool:
+        """A program with a part of what its user may: no notebooks, no kernels, no questions of others' turns."""
+        return self.token is not None and not self.token.everything
+
+    @property
+    def by(self) -> str:
+        """Stands in a turn for who began it; empty: a person, or a program with all that a person may."""
+        if self.kernel is not None:
+            return self.kernel.id
+        return f"token {self.token.id}" if self.token is not None and self.confined else ""
+
+    @property
+    def account(self) -> str:
+        """Whose limits and budgets count: the namespace of the user, also where a token has one of its own."""
+        return self.namespace.partition(OWN)[0] if self.token is not None else self.namespace
+
+
+def subject(caller: Caller) -> str:
+    """Whose credential it is, within the namespace: a kernel's, a scoped token, or the user's own."""
+    if caller.token is not None:
+        return f"token {caller.token.id}"
+    return f"kernel {caller.kernel.id}" if caller.kernel else "user"
 
 
 def namespace_of(configured: str, user: User | None, env: Mapping[str, str] = os.environ) -> str:
