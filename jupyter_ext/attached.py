@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from types import ModuleType
@@ -15,6 +17,7 @@ from tornado.web import HTTPError
 
 from agent_kernel.errors import AgentKernelError, InvalidRequest, NotFound
 from agent_kernel.notebook import inspection, variables
+from agent_kernel.notebook.changed_names import in_place
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.tools.attached import Document
 from jupyter_ext.jobs import Jobs
@@ -40,6 +43,16 @@ def _answer(what, arguments):
 """The kernel's end of an inspection; its own AgentMagics knows more than the shell, where it has them."""
 
 
+MOST_VARIABLES = 2_000
+VARIABLES = f"""(lambda shell: __import__("json").dumps({{
+    name: [id(value), str(value.shape) if type(value).__name__ in ("DataFrame", "Series", "ndarray")
+           else len(value) if type(value) in (list, dict, set) else 0]
+    for name, value in list(shell.user_ns.items())[-{MOST_VARIABLES}:]
+    if not name.startswith("_") and name not in shell.user_ns_hidden and type(value).__name__ != "module"
+}}))(get_ipython())"""
+"""The newest of the person's variables; a value is asked for nothing but its size."""
+
+
 class LiveKernel:
     """Runs a turn's calls in one kernel, by their names."""
 
@@ -50,13 +63,28 @@ class LiveKernel:
     async def offer(self, context: ToolContext) -> ToolOutput:
         name, arguments = context.call.name, context.call.arguments
         if name in ("python", "run_cell"):
-            return await self._jobs.run(self._kernel, str(arguments["code"]), context)
+            return await self._run(str(arguments["code"]), context)
         if name in ("variables", "last_error", "executions"):
             try:
                 return await self._jobs.evaluate(self._kernel, looking(name, arguments), LOOK_WITHIN_S)
             except AgentKernelError as error:
                 return ToolOutput(str(error), "error")
         return ToolOutput(f"This server runs no {name} in a kernel.", "error")
+
+    async def _run(self, code: str, context: ToolContext) -> ToolOutput:
+        """With the names of the variables that it made or changed, where the kernel tells."""
+        before = await self._variables()
+        if before is not None and before.status == "error":
+            return before  # it is busy, or gone: asked again, it would say so again
+        output = await self._jobs.run(self._kernel, code, context)
+        changed = _changed(before, await self._variables(), code) if before else []
+        return replace(output, details={**output.details, "variables": changed}) if changed else output
+
+    async def _variables(self) -> ToolOutput | None:
+        try:
+            return await self._jobs.evaluate(self._kernel, VARIABLES, LOOK_WITHIN_S)
+        except AgentKernelError:
+            return None
 
 
 class StartedJobs:
@@ -108,6 +136,18 @@ def notebook_of(app: AgentKernel, kernel: Kernel | None, place: str, *, by_user:
     path = "" if place.startswith(KERNEL) else place
     runs = by_user and app.kernels.runs_ipykernel(kernel.id)
     return AttachedNotebook(path, kernel.id, app.jobs, app.serverapp.contents_manager, app.notebooks, runs=runs)
+
+
+def _changed(before: ToolOutput, after: ToolOutput | None, code: str) -> list[str]:
+    """Names that are new, bound anew, of another size, or changed in place as far as the code tells."""
+    if before.status != "success" or after is None or after.status != "success":
+        return []
+    try:
+        was, is_now = json.loads(before.text), json.loads(after.text)
+    except ValueError:  # code of the person may have taken the words out of our mouth
+        return []
+    touched = in_place(code)
+    return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
 
 
 def looking(what: str, arguments: Mapping[str, Any]) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from agent_kernel.notebook.touched import Mark
 
 MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "pop", "popitem", "remove", "reverse"}
 MUTATORS |= {"setdefault", "sort", "update"}
@@ -31,24 +33,37 @@ class Changes:
         return (*self.new, *self.changed, *self.deleted)
 
 
-class Before:
-    """A namespace as it was. Holds its values, so that no other object takes the address of one that is gone."""
+class Held:
+    """An object as it was, kept alive, so that no other takes its address."""
 
-    def __init__(self, namespace: Mapping[str, Any], hidden: Iterable[str]) -> None:
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def fits(self, value: object) -> bool:
+        return self._value is value
+
+
+class Before:
+    """A namespace as it was. ``mark`` remembers a value: Held where that costs nothing (a fork), else Mark, so that
+    what the code lets go of is gone at once."""
+
+    def __init__(
+        self, namespace: Mapping[str, Any], hidden: Iterable[str], mark: Callable[[object], Held | Mark] = Held
+    ) -> None:
         self._hidden = frozenset(hidden)
-        self._values = {name: value for name, value in namespace.items() if self._counts(name, value)}
-        self._shapes = {name: shape(value) for name, value in self._values.items()}
+        self._marks = {name: mark(value) for name, value in namespace.items() if self._counts(name, value)}
+        self._shapes = {name: shape(namespace[name]) for name in self._marks}
 
     def changes(self, namespace: Mapping[str, Any], code: str) -> Changes:
         """``code`` is plain Python that ran since."""
         touched = in_place(code)
         new, changed = [], []
         for name, value in namespace.items():
-            if name not in self._values:
+            if name not in self._marks:
                 new += [name] if self._counts(name, value) else []
-            elif value is not self._values[name] or name in touched or shape(value) != self._shapes[name]:
+            elif not self._marks[name].fits(value) or name in touched or shape(value) != self._shapes[name]:
                 changed.append(name)
-        deleted = [name for name in self._values if name not in namespace]
+        deleted = [name for name in self._marks if name not in namespace]
         return Changes(tuple(new[:MAX_NAMES]), tuple(changed[:MAX_NAMES]), tuple(deleted[:MAX_NAMES]))
 
     def _counts(self, name: str, value: Any) -> bool:

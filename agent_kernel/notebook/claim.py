@@ -64,16 +64,25 @@ class Claim:
             if self._passed <= MAX_OUTPUT_CHARS:
                 self._unsent.append((stream, text))
 
-    def finish(self, status: str, text: str, media: Sequence[Mapping[str, str]], *, patient: bool = True) -> None:
-        """Answers the call. A turn that no longer waits for it is no error. Not ``patient``: one try, half a second at
-        most, for a person who has pressed stop."""
+    def finish(
+        self,
+        status: str,
+        text: str,
+        media: Sequence[Mapping[str, str]],
+        *,
+        variables: Sequence[str] = (),
+        patient: bool = True,
+    ) -> None:
+        """Answers the call. ``variables`` are those that it made or changed. A turn that no longer waits for it is no
+        error. Not ``patient``: one try, half a second at most, for a person who has pressed stop."""
         self._done.set()
         if patient:
             self._thread.join(2.0)
         kept = _fitting(media)
         if len(kept) < len(media):
             text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
-        body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
+        details = {"details": {"variables": list(variables)}} if variables else {}
+        body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True, **details}
         for attempt in range(TRIES if patient else 1):
             try:
                 self._post(body, 30.0 if patient else 0.4)

@@ -12,12 +12,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_kernel.messages import shortened
 from agent_kernel.notebook.capture import Listener, Said, Show, capturing
+from agent_kernel.notebook.changed_names import Before
 from agent_kernel.notebook.imports import missing_imports
+from agent_kernel.notebook.touched import Mark
 
 RESULT_CHARS = 4_000
 MAX_IMAGES = 8
@@ -26,13 +28,15 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``text`` is for the model, ``traceback`` for the person. ``media``: ``{mime, data}``, data in base64."""
+    """``text`` is for the model, ``traceback`` for the person. ``media``: ``{mime, data}``, data in base64.
+    ``variables`` of the person were made or changed."""
 
     status: str
     text: str
     traceback: str
     media: tuple[dict[str, str], ...]
     interrupted: bool
+    variables: tuple[str, ...] = ()
 
 
 class LiveCode:
@@ -49,13 +53,16 @@ class LiveCode:
 
     def run(self, code: str, listener: Listener, show: Show) -> Outcome:
         """Never raises what the code raises; an interrupt ends the code and is told in the outcome."""
+        before = Before(self._shell.user_ns, self._shell.user_ns_hidden, Mark)
         with capturing(self._shell, listener, show) as said, interruptible() as interrupt, self._awaiting():
             try:
                 result = self._shell.run_cell(code, store_history=False)
                 error = result.error_before_exec or result.error_in_exec
             except KeyboardInterrupt as stop:  # it hit between the code and its reporting
                 error = stop
-        return _outcome(said, error, interrupted=interrupt.is_set())
+        changes = before.changes(self._shell.user_ns, self._shell.transform_cell(code))
+        outcome = _outcome(said, error, interrupted=interrupt.is_set())
+        return replace(outcome, variables=(*changes.new, *changes.changed))
 
     def call(
         self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show

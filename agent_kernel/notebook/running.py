@@ -78,5 +78,11 @@ class Running:
             card.seconds = time.monotonic() - started
             card.add(outcome.traceback)
             self.screen.card(card)
-            claim.finish(outcome.status, outcome.text, outcome.media, patient=not outcome.interrupted)
+            claim.finish(
+                outcome.status,
+                outcome.text,
+                outcome.media,
+                variables=outcome.variables,
+                patient=not outcome.interrupted,
+            )
         return outcome

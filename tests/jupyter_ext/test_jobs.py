@@ -216,6 +216,18 @@ async def test_a_kernel_is_looked_into_without_a_trace_and_without_our_package(d
     assert "ran yet" in (await side.offer(desk.context("executions"))).text, "what the agent ran is no cell"
 
 
+async def test_a_run_tells_which_variables_it_made_or_changed(desk: Desk) -> None:
+    await desk.run("kept, book, plain = [1], {}, 5")
+    side = LiveKernel(desk.jobs, desk.kernel)
+    ran = await side.offer(
+        desk.context("python", code="import math\nfresh = 7\nbook['a'] = kept\nplain += 1\n_own = 1")
+    )
+    assert (ran.status, sorted(ran.details["variables"])) == ("success", ["book", "fresh", "plain"])
+    assert "variables" not in (await side.offer(desk.context("python", code="print(kept)"))).details
+    async with desk.person("import time\ntime.sleep(600)"):
+        assert "busy" in (await side.offer(desk.context("python", code="late = 1"))).text
+
+
 async def test_the_process_of_a_kernel_may_be_stopped_by_the_system_and_is_then_told_as_busy(desk: Desk) -> None:
     pid = int((await desk.run("import os\nos.getpid()")).text)
     os.kill(pid, signal.SIGSTOP)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import weakref
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from agent_kernel.notebook.changed_names import Before, Changes
+from agent_kernel.notebook.changed_names import Before, Changes, Held
+from agent_kernel.notebook.touched import Mark
 
 
-def changes(code: str, **namespace: Any) -> Changes:
-    before = Before(namespace, ())
+def changes(code: str, mark: Any = Held, **namespace: Any) -> Changes:
+    before = Before(namespace, (), mark)
     exec(code, namespace)  # of this test itself
     namespace.pop("__builtins__", None)
     return before.changes(namespace, code)
@@ -46,9 +48,17 @@ def changes(code: str, **namespace: Any) -> Changes:
         ("for n in items: pass", Changes(new=("n",))),
     ],
 )
-def test_what_code_made_or_changed(code: str, expected: Changes) -> None:
+@pytest.mark.parametrize("mark", [Held, Mark])
+def test_what_code_made_or_changed(code: str, expected: Changes, mark: Any) -> None:
     frame = pd.DataFrame({"a": [1, 2]})
-    assert changes(code, x=1, items=[3, 1], book={}, array=np.zeros(3), df=frame, math=math) == expected
+    assert changes(code, mark, x=1, items=[3, 1], book={}, array=np.zeros(3), df=frame, math=math) == expected
+
+
+def test_a_mark_keeps_nothing_alive() -> None:
+    namespace: dict[str, Any] = {"array": np.zeros(3)}
+    before, gone = Before(namespace, (), Mark), weakref.ref(namespace["array"])
+    del namespace["array"]
+    assert (gone(), before.changes(namespace, "del array")) == (None, Changes(deleted=("array",)))
 
 
 def test_a_new_object_at_an_old_address_is_another_one() -> None:

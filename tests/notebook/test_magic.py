@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from tests.notebook.notebook import SILENCE, Notebook
+from tests.server import followed
 
 QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession / never: "
 
@@ -100,6 +101,10 @@ async def test_approved_code_uses_and_changes_the_variables_of_the_person(notebo
     assert "open" not in card.partition(">")[0], "a card that is done is closed"
     told = [message for message in await notebook.messages() if message["role"] == "tool"]
     assert told[0]["content"] == "added\n6"
+    async with notebook.server.client() as http:
+        events = await followed(http, ran.turn["turn"])
+    [details] = [event["data"]["details"] for event in events if event["type"] == "call.finished"]
+    assert details["variables"] == ["total"]
 
 
 async def test_figures_and_tables_are_outputs_of_their_own_and_missing_imports_are_shown(notebook: Notebook) -> None:
