@@ -1,0 +1,71 @@
+"""What a request of ``messages`` asks for. Pure."""
+
+from __future__ import annotations
+
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.files import Wanted
+from agent_kernel.protocols import OutputFormat, Sampling
+from agent_kernel.request import TurnRequest
+from jupyter_ext.dialects.asked import AGENT, Asked
+from jupyter_ext.dialects.messages import Thinking
+from jupyter_ext.dialects.messages_body import MessagesBody
+from jupyter_ext.dialects.messages_conversation import Conversation
+from jupyter_ext.dialects.messages_tools import tools_of
+
+
+def asked(body: MessagesBody, said: Conversation) -> Asked:
+    """Raises InvalidRequest for what contradicts itself."""
+    tools = tools_of(body, agent=body.model.startswith(AGENT))
+    groups = (*tools.groups, *(("files",) if said.files and not tools.silent else ()))
+    whole = Asked(
+        body.model,
+        TurnRequest(
+            messages=said.messages,
+            permission=body.permission,
+            sampling=sampling(body),
+            max_tool_rounds=0 if tools.silent else body.max_tool_rounds,
+            tool_choice=tools.choice,
+            parallel_calls=tools.parallel,
+            output=_output(body),
+            outputs=tuple(Wanted(one.name, one.format or "", one.description or "") for one in body.files),
+            web=tools.web,
+            skills=tools.skills,
+            functions=tools.functions,
+        ),
+        groups=groups,
+        session=body.session_id or body.container_id,
+        files=said.files,
+        streams=body.stream,
+        route="messages",
+        spoken=said.spoken if said.spoken != said.messages else (),
+    )
+    if body.files and (whole.engaged == () or whole.request.max_tool_rounds == 0):
+        raise InvalidRequest(
+            "files asks for files that a tool makes, and this request has no tools of the server.",
+            hint="Use the model agent/NAME, or a tool code_execution.",
+        )
+    return whole
+
+
+def sampling(body: MessagesBody) -> Sampling:
+    """A ``top_p`` of 0 is the likeliest token always; a ``top_k`` of 0 is no limit."""
+    greedy = body.top_p == 0
+    return Sampling(
+        temperature=body.temperature,
+        top_p=None if greedy else body.top_p,
+        top_k=1 if greedy else body.top_k or None,
+        max_tokens=body.max_tokens,
+        stop=tuple(body.stop_sequences),
+    )
+
+
+def thinking(body: MessagesBody) -> Thinking:
+    """How the reasoning of a model is shown. Whether it reasons is the model's own affair."""
+    wanted = body.thinking
+    if wanted is None:
+        return "shown"
+    return "hidden" if wanted.type == "disabled" else "omitted" if wanted.display == "omitted" else "shown"
+
+
+def _output(body: MessagesBody) -> OutputFormat | None:
+    return OutputFormat("json_schema", body.format.schema_) if body.format else None

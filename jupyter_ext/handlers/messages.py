@@ -1,0 +1,159 @@
+"""``messages`` and ``messages/count_tokens``, as Anthropic's clients speak them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.errors import FileNotFound, FileTooLarge, InvalidRequest
+from agent_kernel.events import TurnFinished
+from agent_kernel.net.fetch import Bounds, Fetcher
+from agent_kernel.request import TurnRequest
+from agent_kernel.sandbox.pool import LinuxSandbox
+from jupyter_ext.calls import Call
+from jupyter_ext.dialects import messages_errors, messages_request
+from jupyter_ext.dialects.asked import AGENT, Asked, Given
+from jupyter_ext.dialects.content import MAX_MEDIA
+from jupyter_ext.dialects.messages import PING, Container, MessagesCodec
+from jupyter_ext.dialects.messages_body import CountBody, MessagesBody, PromptBody
+from jupyter_ext.dialects.messages_conversation import Conversation, Source, conversation, sources
+from jupyter_ext.dialects.messages_count import counted
+from jupyter_ext.dialects.messages_tools import tools_of
+from jupyter_ext.ephemeral import IDLE_S, is_ephemeral
+from jupyter_ext.handlers.base import KERNEL_HEADER, error_of, guarded, status_of
+from jupyter_ext.handlers.dialect import DialectHandler
+from jupyter_ext.openapi.errors import AnthropicError
+from jupyter_ext.openapi.operation import operation
+
+FETCHED = Bounds(total_s=30.0, bytes=MAX_MEDIA)
+
+
+class AnthropicHandler(DialectHandler):
+    """Errors as Anthropic's clients read them: who is not known gets 401 there."""
+
+    error_shape = AnthropicError
+    keep_alive = PING
+
+    def begin(self) -> None:
+        super().begin()
+        self.set_header("request-id", self.request_id)
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.set_header("request-id", self.request_id)
+        status = self._status(status)
+        if status == 401 and error.get("code") == "forbidden":
+            error = {**error, "message": "x-api-key or Authorization has to be a token of this server.", "hint": ""}
+        return messages_errors.body(status, error, self.request_id)
+
+    def reply(self, body: Mapping[str, Any], status: int = 200) -> None:
+        super().reply(body, self._status(status))
+
+    def refused(self, end: TurnFinished) -> Mapping[str, Any]:
+        error = error_of(end.error or {})
+        return self.error_body(status_of(error), error.to_json())
+
+    def _status(self, status: int) -> int:
+        """Nobody in particular is refused with 401; a browser's page whose login lacks its proof (XSRF) is somebody."""
+        headers = self.request.headers
+        known = self.current_user or self.lasting or KERNEL_HEADER in headers or "Cookie" in headers
+        return 401 if status == 403 and not known else status
+
+    # ------------------------------------------------------------------------------------------------ what was sent
+
+    async def said(self, body: PromptBody) -> Conversation:
+        """Raises InvalidRequest, FileNotFound, and what fetching does."""
+        wanted = sources(body)
+        found = await self._all(wanted) if wanted else []
+        return await asyncio.to_thread(conversation, body, dict(zip(wanted, found, strict=True)))
+
+    async def _all(self, wanted: Sequence[Source]) -> list[Given]:
+        tasks = [asyncio.ensure_future(self._one(source)) for source in wanted]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _one(self, source: Source) -> Given:
+        if source.kind == "file":
+            return await self._kept(source.name)
+        runtime = self.app.runtime
+        fetched = await Fetcher(runtime.guard, runtime.exits).get(source.name, FETCHED, purpose="a source of a message")
+        name = fetched.url.partition("?")[0].rstrip("/").rpartition("/")[2]
+        return Given(name=name[:100], mime=fetched.mime, data=fetched.data)
+
+    async def _kept(self, id: str) -> Given:
+        """A file of the caller's."""
+        files = self.app.runtime.files
+        owners = await files.sessions_of(self.caller.namespace, id) if files is not None else []
+        for owner in owners:
+            if files is not None and await self.app.access.may_use(self.caller, owner.id):
+                file, body = await files.opened(owner, id)
+                if file.size > MAX_MEDIA:
+                    raise FileTooLarge(f"A picture of a message has at most {MAX_MEDIA >> 20} MiB.")
+                data = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
+                return Given(name=file.name, mime=file.mime, data=data)
+        raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+
+
+class MessagesHandler(AnthropicHandler):
+    @guarded("execute")
+    @operation(
+        "An answer to a conversation, as Anthropic's clients ask for it.",
+        "anthropic.types:Message",
+        body=MessagesBody,
+        errors=(404, 409, 422, 502, 507),
+        streams=True,
+    )
+    async def post(self) -> None:
+        body = self.parse(MessagesBody)
+        asked = messages_request.asked(body, await self.said(body))
+        self._answerable(body, asked)
+        call = await self.begun(asked)
+        codec = MessagesCodec(
+            body.model,
+            call.session,
+            refused=self.refused,
+            container=self._container(call),
+            thinking=messages_request.thinking(body),
+        )
+        await self.answer(call, codec, streams=body.stream)
+
+    def _answerable(self, body: MessagesBody, asked: Asked) -> None:
+        """Raises InvalidRequest where the server asks a person and nobody follows."""
+        if self.app.runtime.settings.permission == "ask" and asked.engaged != () and not body.stream:
+            raise InvalidRequest(
+                "This server asks before its tools run, and somebody can be asked only while the answer is streamed.",
+                hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
+            )
+
+    def _container(self, call: Call) -> Container:
+        id, sandbox = call.turn.order.key.id, self.app.runtime.sandbox
+        idle_s = sandbox.policy.idle_s if isinstance(sandbox, LinuxSandbox) else IDLE_S
+        return Container(id, min(idle_s, IDLE_S) if is_ephemeral(id) else idle_s)
+
+
+class CountTokensHandler(AnthropicHandler):
+    """An estimate: counting would load a model, which nobody asked for."""
+
+    @guarded("execute")
+    @operation(
+        "How many tokens a conversation has.",
+        "anthropic.types:MessageTokensCount",
+        body=CountBody,
+        errors=(404, 409, 422, 502),
+    )
+    async def post(self) -> None:
+        body = self.parse(CountBody)
+        agent = body.model.startswith(AGENT)
+        said = await self.said(body)
+        self.known(body.model)
+        self.reply(counted(said.messages, tools_of(body, agent=agent).functions))
+
+    def known(self, model: str) -> None:
+        """Raises UnknownModel."""
+        name = Asked(model, TurnRequest()).name
+        if name and self.app.access.may_choose(self.caller, name):
+            self.app.runtime.engines.get(name)
