@@ -13,7 +13,6 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_server.serverapp import ServerApp
@@ -21,9 +20,8 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from traitlets.config import Config
 
-from agent_kernel.errors import AgentKernelError, InvalidRequest, ServerStopping
+from agent_kernel.errors import InvalidRequest, ServerStopping
 from jupyter_ext import handlers
-from jupyter_ext.handlers.base import MAX_BODY
 from jupyter_ext.handlers.unknown import UnknownHandler
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ class HeadlessServer(ServerApp):
     """``sockets`` are bound before it is made. ``told`` hears, once, that requests are answered, ``waits`` how many
     turns run when it is asked to stop; they get ``drain_s`` seconds to end by themselves."""
 
-    default_services = ()
+    default_services = ()  # type: ignore[assignment]  # fewer than all of them
     _cookie_secret_file = ""
 
     def __init__(
@@ -91,8 +89,9 @@ class HeadlessServer(ServerApp):
         login = [pattern for pattern, *_ in self.identity_provider.get_handlers()]
         base = self.base_url.rstrip("/")
         others = "|".join([*login, "/static/.*"])
-        nothing = (rf"(?!{base}(?:{others})$).*", UnknownHandler)
-        self.web_app.add_handlers(".*$", [*handlers.mounted(self.base_url), nothing])
+        nothing = (rf"(?!{base}(?:{others})$).*", UnknownHandler, {"route": "unknown"})
+        web_app: Any = self.web_app
+        web_app.add_handlers(".*$", [*handlers.mounted(self.base_url), nothing])
 
     def init_httpserver(self) -> None:
         """On the sockets that are bound already."""
@@ -111,7 +110,8 @@ class HeadlessServer(ServerApp):
     async def _post_start(self) -> None:
         """Requests are taken when all is there to answer them."""
         try:
-            await self.extension_manager.start_all_extensions()
+            extensions: Any = self.extension_manager
+            await extensions.start_all_extensions()
         except BaseException as error:  # noqa: BLE001  told by who runs this
             self._failure = error
             self._ending = asyncio.ensure_future(self._stop())

@@ -27,6 +27,9 @@ class PrivateSessions:
         self._known: set[SessionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def add(self, key: SessionKey) -> None:
         """Any session that is made; only private ones count."""
         if is_private(key.id):

@@ -68,6 +68,10 @@ class Pulls:
             pull.task = asyncio.create_task(self._run(pull), name=f"pull of {name}")
         return pull
 
+    @property
+    def running(self) -> int:
+        return sum(not pull.ended for pull in self._pulls.values())
+
     async def aclose(self) -> None:
         tasks = [pull.task for pull in self._pulls.values() if pull.task is not None]
         for task in tasks:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,21 @@ class Requests:
     before the answer did."""
 
     heard: Callable[[AgentHandler, float, bool], None] = _nobody
+    streams: int = 0
+    """Answers that are being streamed."""
     _open: dict[AgentHandler, float] = field(default_factory=dict)
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
 
     def began(self, handler: AgentHandler) -> None:
         self._open[handler] = time.monotonic()

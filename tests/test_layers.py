@@ -196,7 +196,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.notebook.render",
         ),
         {"filelock", "jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado"}
-        | {"python_multipart", "traitlets"},
+        | {"prometheus_client", "python_multipart", "traitlets"},
     ),
     "demo": ((), {"httpx", "nbformat", "tornado"}),
 }

@@ -17,7 +17,6 @@ from agent_kernel import __version__
 from agent_kernel.cli import first_process
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import Token, token
-from agent_kernel.errors import InvalidRequest
 from agent_kernel.settings import Settings
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _serve(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace, private: Path) -> Settings:
     """Where nothing can be kept at home, sessions are kept until this ends. Raises InvalidRequest."""
     os.environ.setdefault("JUPYTER_RUNTIME_DIR", str(private))
-    given = {name: str(value) for name in TRAITS if (value := getattr(args, name, None)) is not None}
+    given: dict[str, Any] = {name: str(value) for name in TRAITS if (value := getattr(args, name, None)) is not None}
     settings = Settings.from_env(**given)
     if "data_dir" in given or os.environ.get("AGENT_KERNEL_DATA_DIR") or _writable(settings.data_dir):
         return settings
@@ -149,6 +148,7 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, key: To
     if args.certfile:
         server |= {"certfile": str(args.certfile), "keyfile": str(args.keyfile or "")}
     agent = {name: str(value) if isinstance(value, Path) else value for name, value in traits.items()}
+    agent["log_level"] = server["log_level"]
     return Config({"ServerApp": server, "IdentityProvider": {"token": key.value}, "AgentKernel": agent})
 
 
@@ -195,9 +195,7 @@ def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> N
         print(json.dumps(body), flush=True)
         return
     model = info.model + ("" if info.local else f", at {info.host}")
-    told = TOLD.format(
-        version=__version__, url=url, model=model, where=key.where, sessions=sessions, pid=os.getpid()
-    )
+    told = TOLD.format(version=__version__, url=url, model=model, where=key.where, sessions=sessions, pid=os.getpid())
     print(told, end="", flush=True)
 
 

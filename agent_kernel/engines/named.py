@@ -100,6 +100,11 @@ class NamedEngines:
         return rows
 
     @property
+    def used(self) -> dict[str, Engine]:
+        """Those that were made so far, by name; the server's own is the empty one."""
+        return {"": self._own, **self._made}
+
+    @property
     def local_engines(self) -> list[Engine]:
         """Engines that hold a model of this machine, once they were used."""
         used = {id(engine): engine for engine in (self._own, *self._made.values())}

@@ -29,8 +29,9 @@ class Asked:
     from elsewhere (MCP, functions, dispatch).
 
     ``session`` is the one that the client names; empty: none, and nothing is listed. ``kept``: such a call is a session
-    of the list all the same, because it can be fetched by an id of its own later. ``streams``: somebody follows, who
-    could answer questions.
+    of the list all the same, because it can be fetched by an id of its own later. ``route`` is the dialect's. ``streams``: somebody follows, who
+    could answer questions. ``spoken`` is the conversation without the traffic of the server's tools that the client
+    repeats, where it repeats any: a session that is here has that itself.
     """
 
     model: str
@@ -40,6 +41,8 @@ class Asked:
     files: tuple[Given, ...] = ()
     streams: bool = False
     kept: bool = False
+    route: str = ""
+    spoken: tuple[Message, ...] = ()
 
     @property
     def agent(self) -> bool:

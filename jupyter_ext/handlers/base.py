@@ -214,9 +214,13 @@ class AgentHandler(APIHandler):
         self.set_header("Cache-Control", "no-cache, no-store")
         self.set_header("X-Accel-Buffering", "no")
         self.set_header("Content-Type", sse.CONTENT_TYPE)
+        if self.request.method == "HEAD":
+            self.finish(set_content_type=sse.CONTENT_TYPE)
+            return
         self._written = time.monotonic()
         self._pump = asyncio.create_task(self._write_frames(frames))
-        await asyncio.wait([self._pump])
+        with self.app.requests.streaming():
+            await asyncio.wait([self._pump])
         if self._pump.cancelled():
             return
         error = self._pump.exception()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -27,7 +28,7 @@ class DialectHandler(AgentHandler):
     _turn: LiveTurn | None = None
 
     async def begun(self, asked: Asked) -> Call:
-        call = await self.app.calls.begin(self.caller, asked)
+        call = await self.app.calls.begin(self.caller, dataclasses.replace(asked, route=self.route))
         self._turn = call.turn
         if self._gone:
             self.on_connection_close()
