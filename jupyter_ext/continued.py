@@ -1,0 +1,139 @@
+"""What a request for a response goes on from: the response that it names, the items that it refers to, the conversation
+that it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent_kernel.errors import Conflict, InvalidRequest
+from agent_kernel.messages import Media, Message, Part
+from agent_kernel.sessions import reconcile
+from agent_kernel.sessions.model import SessionKey
+from jupyter_ext.callers import Caller, subject
+from jupyter_ext.dialects.responses_input import AnyItem, FunctionCallItem, ReferenceItem, items_of
+from jupyter_ext.dialects.responses_request import ResponsesBody
+from jupyter_ext.dialects.responses_resource import ENDED, stem_of
+from jupyter_ext.response_store import Owner, StoredResponse
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """``items`` without references, and without calls that the session has. ``session`` is where it goes on, behind the
+    turn ``after`` where one is named. ``named``: the client said so; else the session was found by an item of it.
+    ``names`` of functions, by ids of calls that were handed to the client."""
+
+    items: Sequence[AnyItem]
+    session: str = ""
+    after: str = ""
+    named: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        return bool(self.session)
+
+
+def owner_of(caller: Caller) -> Owner:
+    return Owner(caller.namespace, subject(caller))
+
+
+async def continued(app: AgentKernel, caller: Caller, body: ResponsesBody) -> Continued:
+    """Raises InvalidRequest for what is not there or does not go together, and Conflict for a response that runs."""
+    owner, items = owner_of(caller), body.items
+    if not items:
+        raise InvalidRequest("input says nothing: send a text, or items.", details={"param": "input"})
+    items = await _resolved(app, owner, items)
+    if body.previous_response_id:
+        previous = await _previous(app, owner, body)
+        names = _called(previous)
+        kept = [item for item in items if not (isinstance(item, FunctionCallItem) and item.call_id in names)]
+        return Continued(kept, previous.facts.session, previous.turn, named=True, names=names)
+    if session := body.named or body.session_id:
+        return Continued(items, session, named=True)
+    found = await _said_in(app, owner, body.items) if body.kept else None
+    return Continued(items) if found is None else Continued(items, found.facts.session)
+
+
+async def _previous(app: AgentKernel, owner: Owner, body: ResponsesBody) -> StoredResponse:
+    id = body.previous_response_id or ""
+    found = await app.responses.find(owner, id)
+    if found is None:
+        raise InvalidRequest(
+            f"Previous response with id {id[:100]!r} not found.",
+            details={"param": "previous_response_id", "code": "previous_response_not_found"},
+        )
+    if body.session_id and body.session_id != found.facts.session:
+        raise InvalidRequest(
+            "The previous response is of another session than session_id.", details={"param": "session_id"}
+        )
+    if (resource := await app.responses.resource(found))["status"] not in ENDED:
+        raise Conflict("The previous response has not ended yet.", hint="Wait for it, or cancel it.")
+    return dataclasses.replace(found, body=resource)
+
+
+def _called(response: StoredResponse) -> dict[str, str]:
+    calls = [item for item in (response.body or {}).get("output", ()) if item["type"] == "function_call"]
+    return {call["call_id"]: ".".join(filter(None, (call.get("namespace"), call["name"]))) for call in calls}
+
+
+async def _resolved(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) -> list[AnyItem]:
+    """With what references refer to in their place."""
+    found: list[AnyItem] = []
+    for item in items:
+        if not isinstance(item, ReferenceItem):
+            found.append(item)
+            continue
+        response = await _of_item(app, owner, item.id)
+        meant = response.item(item.id) if response is not None else None
+        if meant is None:
+            raise InvalidRequest(
+                f"Item with id {item.id[:100]!r} not found.",
+                hint="Items of responses that were not stored, or were deleted, are sent whole.",
+                details={"param": "input", "code": "item_not_found"},
+            )
+        found += items_of([meant])
+    return found
+
+
+async def _said_in(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) -> StoredResponse | None:
+    """The response that the newest item of ours is of; a client that carries its conversation repeats such items."""
+    for item in reversed(items):
+        if (found := await _of_item(app, owner, getattr(item, "id", None) or "")) is not None:
+            return found
+    return None
+
+
+async def _of_item(app: AgentKernel, owner: Owner, item: str) -> StoredResponse | None:
+    id = stem_of(item)
+    return await app.responses.find(owner, id) if id else None
+
+
+async def carried(app: AgentKernel, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
+    """``messages`` behind the conversation up to a turn, all of which can be told to another session. The client's
+    instructions stay at the beginning. Raises InvalidRequest where the turn is gone."""
+    instructions, said = reconcile.split(messages)
+    whole = await app.runtime.store.whole(key)
+    before = whole.up_to(turn) if whole is not None else None
+    if whole is None or before is None:
+        raise InvalidRequest("The previous response is not in its session any more.")
+    failed = {one.id for one in whole.turns if one.state == "failed"}
+    stored = [item.message for item in before if item.turn not in failed and not item.message.hidden]
+    spliced = await asyncio.to_thread(reconcile.append, stored, said)
+    kept = [await _with_bytes(app, key, message) for message in stored[: spliced.kept]]
+    return [*instructions, *kept, *spliced.new]
+
+
+async def _with_bytes(app: AgentKernel, key: SessionKey, message: Message) -> Message:
+    async def filled(part: Part) -> Part:
+        if not isinstance(part, Media) or part.data is not None:
+            return part
+        return dataclasses.replace(part, data=await app.runtime.store.blob(key, part.hash))
+
+    return dataclasses.replace(message, parts=tuple([await filled(part) for part in message.parts]))

@@ -1,0 +1,480 @@
+"""The input of a response: items, as a client sends them and as they are kept to be listed. Pure; a mistake of the
+client is a ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, PrivateAttr, Tag, TypeAdapter, model_validator
+
+from agent_kernel.messages import (
+    MAX_ARGUMENT_DEPTH,
+    Media,
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolCall,
+    assistant,
+    parse_arguments,
+    too_deep,
+    tool_result,
+)
+from jupyter_ext.dialects import content
+from jupyter_ext.dialects.asked import Given
+from jupyter_ext.dialects.content import CALL_ID, MAX_PARTS
+from jupyter_ext.dialects.functions import Words
+
+Body: TypeAlias = dict[str, Any]
+Id = Annotated[str, Field(max_length=512)]
+NOTHING: Mapping[str, str] = MappingProxyType({})
+MEDIUM = "medium"
+"""The key under which a kept picture names its bytes, which are in the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What was fetched for a request: pictures by URL or id of a file, files by URL."""
+
+    pictures: Mapping[str, Media] = field(default_factory=dict)
+    files: Mapping[str, Given] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------------------------------------- parts
+
+
+class InputText(Words):
+    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
+    text: str
+
+
+class InputRefusal(Words):
+    type: Literal["refusal"]
+    refusal: str
+
+
+class InputImage(Words):
+    """``detail`` is left to the engine."""
+
+    type: Literal["input_image"]
+    image_url: str | None = None
+    file_id: Id | None = None
+    detail: Annotated[str, Field(max_length=20)] | None = None
+
+    @model_validator(mode="after")
+    def complete(self) -> InputImage:
+        if bool(self.image_url) == bool(self.file_id):
+            raise ValueError("an image has an image_url or a file_id")
+        if self.image_url and not (content.is_link(self.image_url) or self.image_url[:5].lower() == "data:"):
+            raise ValueError("an image_url is data (data:image/png;base64,...) or an http address")
+        return self
+
+    @property
+    def link(self) -> str:
+        return self.image_url if self.image_url and content.is_link(self.image_url) else ""
+
+    def medium(self, brought: Brought) -> Media:
+        if self.file_id:
+            return brought.pictures[self.file_id]
+        return content.medium(self.image_url or "", brought.pictures)
+
+    def kept(self, medium: Media | None) -> Body:
+        body: Body = {"type": self.type, "detail": self.detail or "auto", "file_id": self.file_id}
+        if self.link:
+            return {**body, "image_url": self.link}
+        return body if medium is None else {**body, MEDIUM: {"hash": medium.hash, "mime": medium.mime}}
+
+
+class InputFile(Words):
+    type: Literal["input_file"]
+    file_id: Id | None = None
+    file_data: str | None = None
+    file_url: Annotated[str, Field(max_length=8_192)] | None = None
+    filename: Annotated[str, Field(max_length=1_000)] | None = None
+    _given: Given | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def complete(self) -> InputFile:
+        if sum(map(bool, (self.file_id, self.file_data, self.file_url))) != 1:
+            raise ValueError("a file has a file_id, file_data or a file_url")
+        if self.file_url and not content.is_link(self.file_url):
+            raise ValueError("a file_url is an http address")
+        if not self.file_url:
+            self._given = content.file_given(self.file_id, self.filename or "file", self.file_data)
+        return self
+
+    def given(self, brought: Brought) -> Given:
+        if self._given is not None:
+            return self._given
+        return brought.files[self.file_url or ""]
+
+    @property
+    def kept(self) -> Body:
+        """The id of a file that came with the request is known once the file is kept."""
+        return {"type": self.type, "file_id": self.file_id, "filename": self.filename, "file_url": self.file_url}
+
+
+class InputAudio(Words):
+    type: Literal["input_audio"]
+
+    @model_validator(mode="after")
+    def refused(self) -> InputAudio:
+        raise ValueError(content.NO_AUDIO)
+
+
+InputPart = Annotated[InputText | InputRefusal | InputImage | InputFile | InputAudio, Field(discriminator="type")]
+Said: TypeAlias = str | Annotated[list[InputPart], Field(max_length=MAX_PARTS)]
+
+
+# ---------------------------------------------------------------------------------------------------- items
+
+
+class MessageItem(Words):
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Said
+    id: Id | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> MessageItem:
+        if self.role != "user" and any(isinstance(part, InputImage | InputFile) for part in _parts(self.content)):
+            raise ValueError(f"images and files come with the user's messages, not with one of {self.role}")
+        return self
+
+
+class FunctionCallItem(Words):
+    type: Literal["function_call"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    namespace: Annotated[str, Field(max_length=200)] | None = None
+    arguments: str = ""
+    id: Id | None = None
+
+    @model_validator(mode="after")
+    def shallow(self) -> FunctionCallItem:
+        if too_deep(parse_arguments(self.arguments or "{}"), MAX_ARGUMENT_DEPTH):
+            raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
+        return self
+
+    @property
+    def call(self) -> ToolCall:
+        name = f"{self.namespace}.{self.name}" if self.namespace else self.name
+        return ToolCall(self.call_id, name, parse_arguments(self.arguments or "{}"))
+
+
+class FunctionResultItem(Words):
+    type: Literal["function_call_output"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    output: Said
+    id: Id | None = None
+
+
+class ReasoningItem(Words):
+    """What was thought is with the session, or of no use to another model."""
+
+    type: Literal["reasoning"]
+    id: Id | None = None
+
+
+class ReferenceItem(Words):
+    type: Literal["item_reference"] | None = None
+    id: Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class ShellAction(Words):
+    commands: Annotated[list[str], Field(max_length=1_000)]
+
+
+class ShellCallItem(Words):
+    type: Literal["shell_call"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    action: ShellAction
+    id: Id | None = None
+
+
+class ShellPrinted(Words):
+    stdout: str = ""
+    stderr: str = ""
+
+
+class ShellResultItem(Words):
+    type: Literal["shell_call_output"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    output: Annotated[list[ShellPrinted], Field(max_length=1_000)]
+    id: Id | None = None
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part for one in self.output for part in (one.stdout, one.stderr) if part) or "(no output)"
+
+
+class CodePrinted(Words):
+    type: Annotated[str, Field(max_length=40)] = "logs"
+    logs: str = ""
+
+
+class CodeItem(Words):
+    type: Literal["code_interpreter_call"]
+    id: Id = ""
+    code: str | None = None
+    outputs: Annotated[list[CodePrinted], Field(max_length=1_000)] | None = None
+
+    @property
+    def text(self) -> str:
+        return "\n".join(printed.logs for printed in self.outputs or () if printed.logs) or "(no output)"
+
+
+class WebItem(Words):
+    """What was found is with the session."""
+
+    type: Literal["web_search_call"]
+    id: Id | None = None
+
+
+KINDS = {
+    "message",
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "item_reference",
+    "shell_call",
+    "shell_call_output",
+    "code_interpreter_call",
+    "web_search_call",
+}
+
+
+def _kind(value: Any) -> str | None:
+    """Easy messages have no type, references need none."""
+    if isinstance(value, Words):
+        return str(getattr(value, "type", None) or "item_reference")
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    if kind is None:
+        return "message" if "role" in value else "item_reference"
+    return kind if isinstance(kind, str) else None
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[FunctionCallItem, Tag("function_call")]
+    | Annotated[FunctionResultItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[ReferenceItem, Tag("item_reference")]
+    | Annotated[ShellCallItem, Tag("shell_call")]
+    | Annotated[ShellResultItem, Tag("shell_call_output")]
+    | Annotated[CodeItem, Tag("code_interpreter_call")]
+    | Annotated[WebItem, Tag("web_search_call")],
+    Discriminator(
+        _kind,
+        custom_error_type="item",
+        custom_error_message=f"this server takes items of the types {', '.join(sorted(KINDS))}",
+    ),
+]
+AnyItem: TypeAlias = (
+    MessageItem
+    | FunctionCallItem
+    | FunctionResultItem
+    | ReasoningItem
+    | ReferenceItem
+    | ShellCallItem
+    | ShellResultItem
+    | CodeItem
+    | WebItem
+)
+ITEMS: TypeAdapter[list[AnyItem]] = TypeAdapter(list[Item])
+
+
+def parts_of(items: Iterable[AnyItem]) -> Iterator[InputImage | InputFile]:
+    """Those that may have to be fetched."""
+    for item in items:
+        said = item.content if isinstance(item, MessageItem) else None
+        said = item.output if isinstance(item, FunctionResultItem) else said
+        yield from (part for part in _parts(said) if isinstance(part, InputImage | InputFile))
+
+
+def _parts(said: Said | None) -> Sequence[InputPart]:
+    return said if isinstance(said, list) else ()
+
+
+# ---------------------------------------------------------------------------------------------------- messages
+
+
+@dataclass(slots=True)
+class Reading:
+    """Items become messages, one after the other. ``known``: they belong to a session that has what its tools did, so
+    this is not said again. ``names`` of functions, by ids of calls that were made before."""
+
+    brought: Brought
+    known: bool
+    names: Mapping[str, str]
+    messages: list[Message] = field(default_factory=list)
+    files: list[Given] = field(default_factory=list)
+    shell: dict[str, ToolCall] = field(default_factory=dict)
+
+    def read(self, item: AnyItem) -> None:
+        match item:
+            case MessageItem(role="assistant"):
+                self._answer(_plain(item.content))
+            case MessageItem():
+                role: Role = "user" if item.role == "user" else "system"
+                self.messages.append(Message(role, self._said(item.content)))
+            case FunctionCallItem():
+                self._call(item.call)
+            case FunctionResultItem():
+                said, name = self._said(item.output), self.names.get(item.call_id)
+                self.messages.append(Message("tool", said, call_id=item.call_id, name=name, status="success"))
+            case ShellCallItem() if not self.known:
+                self.shell[item.call_id] = ToolCall(item.call_id, "shell", {"commands": item.action.commands})
+            case ShellResultItem() if item.call_id in self.shell:
+                self._ran(self.shell.pop(item.call_id), item.text)
+            case CodeItem() if not self.known and item.code:
+                self._ran(ToolCall(item.id or f"call_{len(self.messages)}", "python", {"code": item.code}), item.text)
+
+    def _answer(self, text: str) -> None:
+        """One that came in pieces, between calls that ran here, is one text."""
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "assistant" and not last.calls:
+            self.messages[-1] = assistant(last.text + text)
+        else:
+            self.messages.append(assistant(text))
+
+    def _call(self, call: ToolCall) -> None:
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "assistant":
+            self.messages[-1] = replace(last, calls=(*last.calls, call))
+        else:
+            self.messages.append(assistant("", [call]))
+
+    def _ran(self, call: ToolCall, text: str) -> None:
+        self.messages += [assistant("", [call]), tool_result(call, text, "success")]
+
+    def _said(self, said: Said) -> tuple[Part, ...]:
+        """Neighbouring texts are one, with an empty line between them."""
+        if isinstance(said, str):
+            return (Text(said),) if said else ()
+        found: list[Part] = []
+        for part in said:
+            if isinstance(part, InputFile):
+                self.files.append(part.given(self.brought))
+            elif isinstance(part, InputImage):
+                found.append(part.medium(self.brought))
+            elif text := _text(part):
+                before = found.pop().text + "\n\n" if found and isinstance(found[-1], Text) else ""  # type: ignore[union-attr]  # it is a Text
+                found.append(Text(before + text))
+        return tuple(found)
+
+
+def messages_of(
+    items: Sequence[AnyItem],
+    brought: Brought,
+    *,
+    known: bool = False,
+    alone: bool = False,
+    names: Mapping[str, str] = NOTHING,
+) -> tuple[list[Message], tuple[Given, ...]]:
+    """``alone``: results may come without their calls, at the beginning. What is nothing but instructions asks for what
+    its last message says."""
+    reading = Reading(brought, known, names)
+    for item in items:
+        reading.read(item)
+    messages = reading.messages
+    if messages and all(message.role == "system" for message in messages):
+        messages[-1] = Message("user", messages[-1].parts)
+    fetched = {id(one) for one in brought.files.values()}
+    content.within_limits(messages, [one for one in reading.files if id(one) not in fetched])
+    return content.answered(messages, alone=alone), tuple(reading.files)
+
+
+def _plain(said: Said) -> str:
+    return said if isinstance(said, str) else "".join(_text(part) for part in said)
+
+
+def _text(part: InputPart) -> str:
+    if isinstance(part, InputRefusal):
+        return part.refusal
+    return part.text if isinstance(part, InputText) else ""
+
+
+# ---------------------------------------------------------------------------------------------------- listed
+
+
+def listed(items: Sequence[AnyItem], stem: str, brought: Brought) -> list[Body]:
+    """As they are kept and listed: with ids, without the bytes of pictures and files."""
+    return [{**_kept(item, brought), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
+
+
+def _id(item: AnyItem, stem: str, at: int) -> str:
+    return f"{PREFIXES.get(str(item.type), 'item')}_{stem}_i{at}"
+
+
+PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+
+
+def _kept(item: AnyItem, brought: Brought) -> Body:
+    match item:
+        case MessageItem(role="assistant"):
+            text = {"type": "output_text", "text": _plain(item.content), "annotations": [], "logprobs": []}
+            return {"type": "message", "role": "assistant", "status": "completed", "content": [text]}
+        case MessageItem():
+            return {
+                "type": "message",
+                "role": item.role,
+                "status": "completed",
+                "content": _kept_parts(item.content, brought),
+            }
+        case FunctionCallItem():
+            namespace = {"namespace": item.namespace} if item.namespace else {}
+            said = {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
+            return {"type": item.type, **said, **namespace, "status": "completed"}
+        case FunctionResultItem():
+            said = item.output if isinstance(item.output, str) else _kept_parts(item.output, brought)
+            return {"type": item.type, "call_id": item.call_id, "output": said, "status": "completed"}
+        case ReasoningItem():
+            return {"type": item.type, "summary": []}
+        case ShellResultItem():
+            output = [one.model_dump() for one in item.output]
+            return {"type": item.type, "call_id": item.call_id, "output": output, "status": "completed"}
+        case ShellCallItem():
+            action = {"commands": item.action.commands}
+            return {"type": item.type, "call_id": item.call_id, "action": action, "status": "completed"}
+        case CodeItem():
+            return {"type": item.type, "code": item.code, "outputs": None, "container_id": "", "status": "completed"}
+        case WebItem():
+            return {"type": item.type, "status": "completed", "action": {"type": "search", "query": ""}}
+    return {"type": "item_reference"}
+
+
+def _kept_parts(said: Said, brought: Brought) -> list[Body]:
+    if isinstance(said, str):
+        return [{"type": "input_text", "text": said}]
+    found: list[Body] = []
+    for part in said:
+        if isinstance(part, InputImage):
+            found.append(part.kept(None if part.link or part.file_id else part.medium(brought)))
+        elif isinstance(part, InputFile):
+            found.append(part.kept)
+        else:
+            found.append({"type": "input_text", "text": _text(part)})
+    return found
+
+
+def items_of(bodies: Sequence[Mapping[str, Any]]) -> list[AnyItem]:
+    """Items that are kept, as if a client had sent them."""
+    return ITEMS.validate_python([{key: value for key, value in body.items() if value is not None} for body in bodies])
+
+
+def with_files(bodies: Sequence[Body], ids: Sequence[str]) -> list[Body]:
+    """Listed items whose files are known by their ids now, in order."""
+    left = iter(ids)
+    for body in bodies:
+        parts = body.get("content", body.get("output"))
+        for part in parts if isinstance(parts, list) else ():
+            if part.get("type") == "input_file":
+                part["file_id"] = next(left, part["file_id"])
+    return list(bodies)

@@ -1,0 +1,245 @@
+"""``responses``, as OpenAI's clients speak it: made, streamed, fetched again, followed from any event on, cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from agent_kernel.errors import InvalidRequest, NotFound, SessionBusy, Unprocessable
+from agent_kernel.messages import Media
+from agent_kernel.net.fetch import FILE, Fetcher
+from agent_kernel.sessions.model import SessionKey
+from jupyter_ext.calls import Call
+from jupyter_ext.continued import Continued, carried, continued, owner_of
+from jupyter_ext.dialects.asked import Asked, Given
+from jupyter_ext.dialects.content import MAX_LINKS, MAX_MEDIA, seen
+from jupyter_ext.dialects.responses_input import (
+    MEDIUM,
+    AnyItem,
+    Brought,
+    InputFile,
+    InputImage,
+    listed,
+    messages_of,
+    parts_of,
+    with_files,
+)
+from jupyter_ext.dialects.responses_request import ResponsesBody
+from jupyter_ext.dialects.responses_resource import Facts, new_response_id
+from jupyter_ext.handlers.base import guarded
+from jupyter_ext.handlers.dialect import raise_failed
+from jupyter_ext.handlers.openai import OpenAIHandler
+from jupyter_ext.response_store import StoredResponse
+from jupyter_ext.responses import LiveResponse
+
+LISTED = 20
+MAX_LISTED = 100
+FILE_BYTES = FILE.bytes
+"""Of all files of a request that are fetched."""
+IMAGES = "message.input_image.image_url"
+FILE_NAME = "file"
+
+
+class ResponsesAgentHandler(OpenAIHandler):
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A detail ``code`` is one that OpenAI's clients look for."""
+        code = (error.get("details") or {}).get("code")
+        return super().error_body(status, {**error, "code": code} if code else error)
+
+    async def stored(self, id: str) -> StoredResponse:
+        """Raises NotFound, also for a response of somebody else."""
+        found = await self.app.responses.find(owner_of(self.caller), id)
+        if found is None:
+            raise NotFound(f"Response with id {id[:100]!r} not found.", details={"param": "response_id"})
+        return found
+
+
+class ResponsesHandler(ResponsesAgentHandler):
+    @guarded("execute")
+    async def post(self) -> None:
+        body = self.parse(ResponsesBody)
+        self.detached = bool(body.background)
+        goes_on = await continued(self.app, self.caller, body)
+        brought = await self._brought(goes_on.items)
+        asked = await self._asked(body, goes_on, brought)
+        call = await self._begun(body, goes_on, asked)
+        live = await self._live(body, goes_on, brought, call)
+        if body.background and not body.stream:
+            self.reply(live.codec.resource)
+            return
+        try:
+            await self._told(live, streams=bool(body.stream))
+        except Exception:
+            await self.app.responses.delete(live.stored)  # its id was told to nobody
+            raise
+
+    async def _told(self, live: LiveResponse, *, streams: bool) -> None:
+        if streams:
+            await self._decided(live.turn)
+            await self.stream(live.follow())
+            return
+        await live.ended.wait()
+        raise_failed(live.turn.log.finished)
+        if not self._gone:
+            self.reply(live.codec.resource)
+
+    async def _asked(self, body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
+        try:
+            messages, files = messages_of(
+                goes_on.items, brought, known=goes_on.known, alone=goes_on.named, names=goes_on.names
+            )
+        except ValueError as error:
+            raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
+        asked = body.asked(messages, files, session=goes_on.session, after=goes_on.after)
+        asks = "ask" in (body.permission, self.app.runtime.settings.permission)
+        if asks and asked.engaged != () and not body.stream:
+            raise Unprocessable(
+                "With permission ask somebody is asked while the answer is streamed.",
+                hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
+                details={"param": "agent_permission"},
+            )
+        if goes_on.after and not body.kept:
+            return await self._elsewhere(asked, goes_on)
+        return asked
+
+    async def _elsewhere(self, asked: Asked, goes_on: Continued) -> Asked:
+        """In a session of its own that begins with what was said before."""
+        key = SessionKey(self.caller.namespace, goes_on.session)
+        messages = await carried(self.app, key, goes_on.after, asked.request.messages)
+        request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
+        return dataclasses.replace(asked, request=request, session="")
+
+    async def _begun(self, body: ResponsesBody, goes_on: Continued, asked: Asked) -> Call:
+        """Several may go on from one response at the same time, where nothing of the server's is shared by them."""
+        try:
+            return await self.begun(asked)
+        except SessionBusy:
+            if goes_on.after and asked.engaged == () and not body.session_id:
+                return await self.begun(await self._elsewhere(asked, goes_on))
+            if goes_on.named or not asked.session:
+                raise
+        return await self.begun(dataclasses.replace(asked, session=""))
+
+    async def _live(self, body: ResponsesBody, goes_on: Continued, brought: Brought, call: Call) -> LiveResponse:
+        redactor, id = self.app.runtime.ledger.redactor, new_response_id()
+        facts = Facts(
+            id,
+            body.model,
+            call.session,
+            background=bool(body.background),
+            namespaces=body.namespaces,
+            include=body.wanted,
+        )
+        items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.order.request.inputs)
+        echo, items = await asyncio.to_thread(lambda: (redactor.value(body.echo), redactor.value(items)))
+        facts = dataclasses.replace(facts, echo=echo)
+        stored = StoredResponse(owner_of(self.caller), call.turn.id, facts, items)
+        return await self.app.responses.begin(stored, call.turn, kept=body.kept)
+
+    async def _brought(self, items: Sequence[AnyItem]) -> Brought:
+        """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,
+        FileNotFound."""
+        parts = list(parts_of(items))
+        links = list(dict.fromkeys(part.link for part in parts if isinstance(part, InputImage) and part.link))
+        urls = {part.file_url: part for part in parts if isinstance(part, InputFile) and part.file_url}
+        if len(links) + len(urls) > MAX_LINKS:
+            raise InvalidRequest(f"At most {MAX_LINKS} pictures and files of a request are fetched.")
+        pictures = await self.fetched(links)
+        for part in parts:
+            if isinstance(part, InputImage) and part.file_id and part.file_id not in pictures:
+                pictures[part.file_id] = await self._picture(part.file_id)
+        return Brought(pictures, await self._files(urls))
+
+    async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, Given]:
+        """One after the other, so that all together stay within the bound."""
+        fetcher, left = Fetcher(self.app.runtime.guard, self.app.runtime.exits), FILE_BYTES
+        found: dict[str, Given] = {}
+        for url, part in parts.items():
+            got = await fetcher.get(url, dataclasses.replace(FILE, bytes=left), purpose="a file of the request")
+            left -= len(got.data)
+            name = part.filename or unquote(PurePosixPath(urlsplit(got.url).path).name) or FILE_NAME
+            found[url] = Given(name=name, mime=got.mime, data=got.data)
+        return found
+
+    async def _picture(self, file_id: str) -> Media:
+        """Of a file that was uploaded, or that a tool made."""
+        files, access = self.app.runtime.files, self.app.access
+        owners = await files.sessions_of(self.caller.namespace, file_id) if files is not None else []
+        for key in owners:
+            if files is not None and await access.may_use(self.caller, key.id):
+                file = await files.file(key, file_id)
+                if file.size > MAX_MEDIA:
+                    raise InvalidRequest(f"A picture has at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
+                _, data = await files.opened(key, file_id)
+                try:
+                    return seen(
+                        file.mime, data if isinstance(data, bytes) else await asyncio.to_thread(data.read_bytes)
+                    )
+                except ValueError as error:
+                    raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
+        raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
+
+
+class ResponseHandler(ResponsesAgentHandler):
+    @guarded("read")
+    async def get(self, id: str) -> None:
+        """``stream``: its events, behind number ``starting_after``."""
+        stored = await self.stored(id)
+        if self.get_argument("stream", "").lower() not in ("true", "1"):
+            self.reply(await self.app.responses.resource(stored))
+            return
+        after = self.number("starting_after")
+        await self.stream(self.app.responses.stream(stored, -1 if after is None else after))
+
+    @guarded("write")
+    async def delete(self, id: str) -> None:
+        await self.app.responses.delete(await self.stored(id))
+        self.reply({"id": id, "object": "response", "deleted": True})
+
+
+class ResponseCancelHandler(ResponsesAgentHandler):
+    @guarded("execute")
+    async def post(self, id: str) -> None:
+        self.reply(await self.app.responses.cancel(await self.stored(id)))
+
+
+class InputItemsHandler(ResponsesAgentHandler):
+    @guarded("read")
+    async def get(self, id: str) -> None:
+        """Newest first, unless ``order`` is asc; ``limit`` of them behind the item ``after``."""
+        stored = await self.stored(id)
+        limit = self.number("limit", LISTED) or LISTED
+        order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
+        if limit > MAX_LISTED or order not in ("asc", "desc"):
+            raise InvalidRequest(f"limit is 1 to {MAX_LISTED}, order is asc or desc.")
+        items = list(stored.input) if order == "asc" else list(reversed(stored.input))
+        ids = [item["id"] for item in items]
+        if after and after not in ids:
+            raise InvalidRequest("There is no item of that id.", details={"param": "after"})
+        start = ids.index(after) + 1 if after else 0
+        page = items[start : start + limit]
+        include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
+        shown = [await self._shown(stored.key, item, images=IMAGES in include) for item in page]
+        first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+        more = start + limit < len(items)
+        self.reply({"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": more})
+
+    async def _shown(self, key: SessionKey, item: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
+        """Pictures that came with the request are in the session; they are shown where they were asked for."""
+        name = "content" if "content" in item else "output"
+        if not isinstance(item.get(name), list):
+            return item
+        return {**item, name: [await self._part(key, part, images=images) for part in item[name]]}
+
+    async def _part(self, key: SessionKey, part: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
+        medium = part.get(MEDIUM)
+        if medium is None:
+            return part
+        data = await self.app.runtime.store.blob(key, medium["hash"]) if images else None
+        url = f"data:{medium['mime']};base64,{base64.b64encode(data).decode()}" if data else None
+        return {**{name: value for name, value in part.items() if name != MEDIUM}, "image_url": url}

@@ -1,0 +1,178 @@
+"""Responses of this server: those in flight, each told once and followed by anybody from any number on, and those that
+are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.errors import Conflict, StoreError, TurnNotFound
+from agent_kernel.events import Event, TurnFinished
+from jupyter_ext.archive import find_turn, replay
+from jupyter_ext.dialects.responses_codec import DONE, ResponsesCodec
+from jupyter_ext.dialects.responses_resource import ENDED
+from jupyter_ext.response_store import Owner, ResponseStore, StoredResponse
+from jupyter_ext.turns import LiveTurn
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+log = logging.getLogger(__name__)
+STOPPED = "cancelled by the client"
+GONE = "The turn of this response is not in its session any more."
+ENDS_WITHIN_S = 10.0
+
+
+class LiveResponse:
+    """``frames`` are the events of its stream so far: the n-th has the number n."""
+
+    def __init__(self, stored: StoredResponse, turn: LiveTurn) -> None:
+        self.stored = stored
+        self.turn = turn
+        self.codec = ResponsesCodec(stored.facts)
+        self.frames: list[bytes] = list(self.codec.begin())
+        self.ended = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    async def follow(self, after: int = -1) -> AsyncIterator[bytes]:
+        """The events behind number ``after`` as they come, to the last one."""
+        at = after + 1
+        while True:
+            changed = self._changed
+            while at < len(self.frames):
+                yield self.frames[at]
+                at += 1
+            if self.ended.is_set():
+                return
+            if changed is self._changed:
+                await changed.wait()
+
+    async def run(self) -> None:
+        events: AsyncIterator[Event] = self.turn.log.follow(0)
+        async with aclosing(events):  # type: ignore[type-var]  # an async generator
+            async for event in events:
+                self.frames.extend(self.codec.feed(event))
+                if isinstance(event.body, TurnFinished):
+                    self.ended.set()
+                changed, self._changed = self._changed, asyncio.Event()
+                changed.set()
+
+
+class Responses:
+    """``path`` of the file that keeps them; None: in memory."""
+
+    def __init__(self, app: AgentKernel, path: Path | None) -> None:
+        self._app = app
+        self.store = ResponseStore(path)
+        self._live: dict[str, LiveResponse] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool) -> LiveResponse:
+        """Of a turn that was just started. One that can not be kept is stopped. Raises StoreError."""
+        live = LiveResponse(stored, turn)
+        if kept:
+            try:
+                await self.store.add(stored)
+            except StoreError:
+                await self._app.turns.cancel(turn, "its response could not be kept")
+                raise
+            self._live[stored.id] = live
+        task = asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return live
+
+    async def find(self, owner: Owner, id: str) -> StoredResponse | None:
+        """What the owner may fetch and continue. With a session go its responses."""
+        found = await self.store.get(owner, id)
+        if found is not None and await self._app.runtime.store.info(found.key) is None:
+            await self.store.forget(found.key)
+            return None
+        return found
+
+    async def resource(self, stored: StoredResponse) -> Mapping[str, Any]:
+        """As it stands now. One whose server was killed is made from what its turn has left."""
+        if (live := self._live.get(stored.id)) is not None:
+            return live.codec.resource
+        if stored.body is not None:
+            return stored.body
+        codec, _ = await self._made_again(stored, wait=False)
+        return codec.resource
+
+    async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncIterator[bytes]:
+        """The events behind number ``after``; the terminal one comes in any case."""
+        if (live := self._live.get(stored.id)) is not None:
+            frames = live.follow(min(after, len(live.frames) - 1) if live.ended.is_set() else after)
+            async with aclosing(frames):  # type: ignore[type-var]  # an async generator
+                async for frame in frames:
+                    yield frame
+            return
+        told = await self.store.frames(stored.owner, stored.id)
+        if not told:
+            _, told = await self._made_again(stored, wait=True)
+        for frame in told[min(after + 1, max(0, len(told) - 2)) :]:
+            yield frame
+
+    async def cancel(self, stored: StoredResponse) -> Mapping[str, Any]:
+        """Stops its turn and waits for its end; one that has ended stays as it is. Raises Conflict."""
+        live = self._live.get(stored.id)
+        if live is not None:
+            await self._app.turns.cancel(live.turn, STOPPED)
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                await live.ended.wait()
+        found = await self.resource(stored)
+        if found["status"] not in ENDED:
+            raise Conflict("Another server runs this response; it can be cancelled there.")
+        return found
+
+    async def delete(self, stored: StoredResponse) -> None:
+        """What still runs is stopped. The session stays."""
+        live = self._live.pop(stored.id, None)
+        if live is not None:
+            await self._app.turns.cancel(live.turn, STOPPED)
+        await self.store.delete(stored.owner, stored.id)
+
+    async def aclose(self) -> None:
+        """After all turns have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.store.aclose()
+
+    async def _run(self, live: LiveResponse, *, kept: bool) -> None:
+        await live.run()
+        if not kept:
+            return
+        try:
+            await self.store.finish(live.stored, live.codec.resource, live.frames)
+        except StoreError as error:  # it is made from its turn when it is asked for
+            log.warning("response %s could not be kept: %s", live.stored.id, error)
+        self._live.pop(live.stored.id, None)
+
+    async def _made_again(self, stored: StoredResponse, *, wait: bool) -> tuple[ResponsesCodec, list[bytes]]:
+        """From the items of its turn. ``wait``: until another server that runs it has ended it."""
+        codec = ResponsesCodec(stored.facts)
+        frames = list(codec.begin())
+        store = self._app.runtime.store
+        try:
+            turn = await find_turn(store, stored.owner.namespace, stored.turn, stored.facts.session)
+        except TurnNotFound:
+            error = {"code": "turn_not_found", "message": GONE}
+            frames += codec.feed(Event(1, stored.turn, stored.facts.session, 0, 0.0, _failed(error)))
+            return codec, frames
+        if turn.state == "open" and not wait:
+            return codec, frames
+        async for event in replay(store, turn, 0, media=True):
+            frames += codec.feed(event)
+        await self.store.finish(stored, codec.resource, frames)
+        return codec, frames
+
+
+def _failed(error: Mapping[str, Any]) -> TurnFinished:
+    return TurnFinished("failed", str(error["message"]), 0, {}, error)
+
+
+__all__ = ["DONE", "LiveResponse", "Responses"]
