@@ -20,6 +20,7 @@ from jupyter_ext.callers import namespace_of
 if TYPE_CHECKING:
     from agent_kernel.assembly import Runtime
     from agent_kernel.sessions.model import SessionKey
+    from agent_kernel.tokens import Tokens
     from jupyter_ext.access import Access
     from jupyter_ext.binds import Binds
     from jupyter_ext.calls import Calls
@@ -72,6 +73,7 @@ class AgentKernel(ExtensionApp):
     news: News
     pages: Pages
     requests: Requests
+    tokens: Tokens
     notebooks: Notebooks
     sidecars: Sidecars
     reunion: Reunion
@@ -187,6 +189,16 @@ class AgentKernel(ExtensionApp):
     dispatch_url = Unicode(None, allow_none=True, config=True, help="Runs the calls of tools that clients declare.")
     dispatch_key_env = Unicode(None, allow_none=True, config=True, help="The variable that holds its key.")
 
+    turns_at_once = Int(
+        None, allow_none=True, config=True, help="Model calls at a time, by turns of users; 0: no bound."
+    )
+    turns_waiting = Int(None, allow_none=True, config=True, help="Turns that wait for an engine; 0: no bound.")
+    user_requests_per_minute = Int(None, allow_none=True, config=True, help="Turns that a user begins; 0: no limit.")
+    user_turns_at_once = Int(None, allow_none=True, config=True, help="Turns of a user that are not over; 0: no limit.")
+    user_tokens_per_hour = Int(None, allow_none=True, config=True, help="Of prompts and answers; 0: no limit.")
+    user_tokens_per_day = Int(None, allow_none=True, config=True, help="Of prompts and answers; 0: no limit.")
+    token_share = Float(None, allow_none=True, config=True, help="What a scoped token gets of its user's limits: 0..1.")
+
     @default("data_dir")
     def _no_data_dir(self) -> None:
         """Not Jupyter's own data directory, which JupyterApp has under this name."""
@@ -200,9 +212,9 @@ class AgentKernel(ExtensionApp):
         self.loaded = True
 
     def initialize_handlers(self) -> None:
-        from jupyter_ext.handlers import ROUTES, UNKNOWN
+        from jupyter_ext.handlers import RULES
 
-        self.handlers.extend([*ROUTES, UNKNOWN])
+        self.handlers.extend(RULES)
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         await self.runtime.start()
@@ -297,6 +309,8 @@ class AgentKernel(ExtensionApp):
     def namespace_here(self) -> str:
         """Of the request that is being served, if one is."""
         handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+        if (caller := getattr(handler, "caller", None)) is not None:
+            return str(caller.namespace)
         user = getattr(handler, "current_user", None)
         return namespace_of(self.runtime.settings.namespace, user if isinstance(user, User) else None)
 

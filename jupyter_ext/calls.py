@@ -15,7 +15,7 @@ from agent_kernel.messages import Message
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions import matching, reconcile
 from agent_kernel.sessions.model import SessionKey, new_id, valid_id
-from jupyter_ext.callers import Caller
+from jupyter_ext.callers import Caller, subject
 from jupyter_ext.dialects.asked import Asked, Given
 from jupyter_ext.ephemeral import is_ephemeral
 from jupyter_ext.inputs import attach
@@ -55,7 +55,7 @@ class Calls:
         order = Order(
             key,
             dataclasses.replace(request, model=engine, inputs=tuple(inputs)),
-            by=caller.kernel.id if caller.kernel else "",
+            by=caller.by,
             keep_s=LOG_S if is_ephemeral(key.id) else None,
         )
         turn = await self._started(order)
@@ -84,7 +84,7 @@ class Calls:
             elif asked.session:
                 await store.forget(key)
             return key, ""
-        scope = matching.scope(_subject(caller), asked.name, _instructions(asked.request.messages))
+        scope = matching.scope(subject(caller), asked.name, _instructions(asked.request.messages))
         if asked.engaged != ():
             said = await self._app.runtime.ledger.clean(asked.request.messages)
             found = await matching.find(store, caller.namespace, scope, said)
@@ -154,8 +154,3 @@ def _engaged(asked: Asked) -> TurnRequest:
 
 def _instructions(messages: Sequence[Message]) -> list[Message]:
     return reconcile.split(messages)[0]
-
-
-def _subject(caller: Caller) -> str:
-    """Whose credential it is."""
-    return f"kernel {caller.kernel.id}" if caller.kernel else "user"

@@ -14,7 +14,7 @@ from agent_kernel import __version__
 from agent_kernel.errors import AgentKernelError, NotFound
 from agent_kernel.threads import in_own_thread
 from jupyter_ext.asgi import Exchange
-from jupyter_ext.callers import Caller
+from jupyter_ext.callers import Caller, subject
 from jupyter_ext.mcp_tools import TOOLS, McpTools
 from jupyter_ext.mcp_turn import ASK, Client, InvalidArguments, Question
 
@@ -120,7 +120,7 @@ def _owner(caller: Caller) -> Any:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
-    return AuthenticatedUser(AccessToken(token="-", client_id=caller.namespace, scopes=[]))
+    return AuthenticatedUser(AccessToken(token="-", client_id=f"{subject(caller)} of {caller.namespace}", scopes=[]))
 
 
 def _elicitation(question: Question) -> Any:

@@ -10,6 +10,7 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from agent_kernel.assembly import Runtime
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.settings import Settings
+from agent_kernel.tokens import Tokens
 from jupyter_ext import adopted
 from jupyter_ext.access import Access
 from jupyter_ext.binds import Binds
@@ -49,6 +50,7 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.versions = Versions(runtime.store)
     app.news, app.serving, app.pages = News(), Serving(), Pages()
     app.requests = Requests()
+    app.tokens = Tokens(settings.tokens_path)
     app.changes = Changes(runtime.store, app.news.changed)
     runtime.afterwards.told = app.news.changed
     app.turns = Turns(

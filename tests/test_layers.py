@@ -44,6 +44,7 @@ PARTS = (
     "agent_kernel.sandbox",
     "agent_kernel.sessions",
     "agent_kernel.skills",
+    "agent_kernel.tokens",
     "agent_kernel.toolbox",
     "agent_kernel.tools",
     "agent_kernel.trust",
@@ -111,6 +112,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.threads": ((), set()),
     "agent_kernel.skills": ((*VALUES, "agent_kernel.beneath"), set()),
     "agent_kernel.trust": (VALUES, {"filelock"}),
+    "agent_kernel.tokens": ((*VALUES, "agent_kernel.sessions.model"), set()),
     "agent_kernel.tools.mcp": (
         (*CORE, "agent_kernel.request", "agent_kernel.threads", "agent_kernel.tools.source", "agent_kernel.trust"),
         {"jsonschema"},

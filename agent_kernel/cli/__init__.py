@@ -21,18 +21,20 @@ from agent_kernel.cli.replay import REPLAY
 from agent_kernel.cli.serve import SERVE
 from agent_kernel.cli.sessions import SESSIONS
 from agent_kernel.cli.skills import SKILLS
+from agent_kernel.cli.token import TOKEN
 from agent_kernel.cli.trust import TRUST
 from agent_kernel.cli.where import WHERE
 from agent_kernel.errors import AgentKernelError
 
 COMMANDS = (
     Command("model", "models on this machine", group(MODEL_COMMANDS), lambda args: 2),
-    SESSIONS,
     SERVE,
+    SESSIONS,
     REPLAY,
     MCP,
     SKILLS,
     TRUST,
+    TOKEN,
     WHERE,
     PURGE,
     CONFIG,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import TypeAlias
+
 from jupyter_ext.handlers.approvals import ApprovalHandler, ApprovalsHandler, PermissionsHandler, PolicyHandler
 from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.handlers.beside import BesideHandler
@@ -127,17 +130,29 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
 UNKNOWN = (rf"{PREFIX}(/.*)?", UnknownHandler)
 """Comes behind all others."""
 
+Rule: TypeAlias = tuple[str, type[AgentHandler] | type[SocketHandler], dict[str, str]]
+
+
+def name_of(pattern: str) -> str:
+    """Of a route: what is below PREFIX, with ``{id}`` for each part that varies."""
+    return re.sub(r"\([^()]*\)", "{id}", pattern).removeprefix(PREFIX).lstrip("/")
+
+
+RULES: list[Rule] = [(pattern, handler, {"route": name_of(pattern)}) for pattern, handler in ROUTES]
+RULES.append((*UNKNOWN, {"route": "unknown"}))
+"""As tornado takes them; a handler knows its route by its name."""
+
 MOUNT = "/v1"
 """Where clients of OpenAI's and Anthropic's APIs look for a server that is nothing else."""
 AT_THE_ROOT = ("/metrics", "/openapi.json")
 """Where programs of operators look, of the same server."""
 
 
-def mounted(base_url: str) -> list[tuple[str, type[AgentHandler] | type[SocketHandler]]]:
+def mounted(base_url: str) -> list[Rule]:
     """The same routes, for a server that has nothing else: at MOUNT, and some at its root."""
     base = base_url.rstrip("/")
-    routes = [(route.removeprefix(PREFIX), handler) for route, handler in ROUTES]
-    root = [(route, handler) for route, handler in routes if route in AT_THE_ROOT]
-    unknown = UNKNOWN[0].removeprefix(PREFIX)
-    below = [(MOUNT + route, handler) for route, handler in [*routes, (unknown, UNKNOWN[1])]]
-    return [(base + route, handler) for route, handler in [*root, ("/health", ProbeHandler), *below]]
+    routes = [(route.removeprefix(PREFIX), handler, named) for route, handler, named in RULES]
+    root = [rule for rule in routes if rule[0] in AT_THE_ROOT]
+    below = [(MOUNT + route, handler, named) for route, handler, named in routes]
+    probe: Rule = ("/health", ProbeHandler, {"route": "health"})
+    return [(base + route, handler, named) for route, handler, named in [*root, probe, *below]]

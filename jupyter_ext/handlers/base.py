@@ -40,10 +40,13 @@ from agent_kernel.errors import (
     ServerStopping,
     StoreError,
     StoreFull,
+    TokenInvalid,
 )
-from jupyter_ext import sse
+from agent_kernel.tokens import OWN
+from jupyter_ext import bearer, request_log, sse
 from jupyter_ext.callers import Caller, namespace_of
 from jupyter_ext.kernels import Kernel
+from jupyter_ext.scopes import scopes_of
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
@@ -60,6 +63,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         FileGone: 410,
         FileNotProduced: 422,
         Forbidden: 403,
+        TokenInvalid: 401,
         NotFound: 404,
         Conflict: 409,
         ModelMissing: 409,
@@ -109,13 +113,19 @@ def error_of(wire: Mapping[str, Any]) -> AgentKernelError:
 
 
 class AgentHandler(APIHandler):
-    """A kernel with its credential, or a user whom the authorizer allows the action on ``agent``."""
+    """A kernel with its credential, a program with a lasting token whose scopes open the route, or a user whom the
+    authorizer allows the action on ``agent``."""
 
     auth_resource = "agent"
     caller: Caller
     request_id: str
+    route = ""
+    """Below ``agent/v1``, as ``scopes.py`` and the log name it."""
+    lasting = ""
+    """The lasting token that came with the request, valid or not."""
     _pump: asyncio.Task[None] | None = None
     _written = 0.0
+    _noted = False
 
     @property
     def app(self) -> AgentKernel:
@@ -131,6 +141,7 @@ class AgentHandler(APIHandler):
     def initialize(self, **kwargs: Any) -> None:
         given = self.request.headers.get("X-Request-ID", "")
         self.request_id = given if REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(8)}"
+        self.route = kwargs.get("route", "")
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         self.begin()
@@ -140,18 +151,25 @@ class AgentHandler(APIHandler):
     def on_finish(self) -> None:
         super().on_finish()
         self.app.requests.ended(self)
+        self._note(self.get_status())
+
+    def _note(self, status: int) -> None:
+        if not self._noted:
+            self._noted = True
+            request_log.tell(self, status)
 
     def begin(self) -> None:
         """SDKs of other houses send the token as ``x-api-key``."""
         headers = self.request.headers
+        self.lasting = bearer.taken(headers)
         if "x-api-key" in headers and "Authorization" not in headers:
             headers["Authorization"] = f"token {headers['x-api-key']}"
         self.set_header("X-Request-ID", self.request_id)
 
     def check_xsrf_cookie(self) -> None:
-        """A page of another site can not send the credential's header, so it proves the origin by itself; ``admit``
+        """A page of another site can not send a credential in a header, so one proves the origin by itself; ``admit``
         refuses a header whose credential is not valid, whatever cookies came with it."""
-        if KERNEL_HEADER not in self.request.headers:
+        if KERNEL_HEADER not in self.request.headers and not self.lasting:
             super().check_xsrf_cookie()
 
     async def admit(self, action: Action, *, kernels: bool) -> Caller:
@@ -163,12 +181,28 @@ class AgentHandler(APIHandler):
             if not kernels:
                 raise Forbidden("Only a person may do this, in the browser.")
             return Caller(self.kernel.namespace, kernel=self.kernel)
+        if self.lasting:
+            return self._holder()
         user = self.current_user
         if not user:
             raise Forbidden("Log in, or send the server's token.")
+        if OWN in user.username:
+            raise Forbidden(f"The name of a user has no {OWN} in it.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
             raise Forbidden(f"You may not {action} agents on this server.")
         return Caller(namespace_of(configured, user), user=user)
+
+    def _holder(self) -> Caller:
+        """Raises TokenInvalid, Forbidden."""
+        self.current_user = None  # cookies that came with it do not count
+        token = self.app.tokens.holder(self.lasting)
+        enough = scopes_of(self.request.method or "", self.route)
+        if not enough:
+            raise Forbidden("Only a person may do this, in the browser.")
+        if not token.opens(enough):
+            wanted = " or ".join(sorted(enough | {"all"}))
+            raise Forbidden("The scopes of this token do not reach here.", hint=f"One with {wanted} does.")
+        return Caller(token.namespace(namespace_of(self.app.runtime.settings.namespace, None)), token=token)
 
     def parse(self, model: type[M]) -> M:
         """The body. Raises InvalidRequest, and HTTPError 413 for one over MAX_BODY bytes."""
@@ -193,6 +227,8 @@ class AgentHandler(APIHandler):
         self.finish(json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
     def refuse(self, error: AgentKernelError, status: int) -> None:
+        if status == 401:
+            self.set_header("WWW-Authenticate", 'Bearer error="invalid_token"')
         self.reply(self.error_body(status, error.to_json()), status)
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -232,6 +268,7 @@ class AgentHandler(APIHandler):
     def on_connection_close(self) -> None:
         super().on_connection_close()
         self.app.requests.left(self)
+        self._note(request_log.LEFT)
         if self._pump is not None:
             self._pump.cancel()
 
@@ -248,8 +285,13 @@ class AgentHandler(APIHandler):
             beat.cancel()
 
     async def _keep_alive(self) -> None:
-        """A comment when nothing was written for KEEP_ALIVE_S, so that proxies and clients know the stream lives."""
+        """A comment when nothing was written for KEEP_ALIVE_S, so that proxies and clients know the stream lives. The
+        stream of a token that is revoked ends here, and as if its client had left."""
         while True:
+            token = self.caller.token
+            if token is not None and not self.app.tokens.counts(token):
+                self.request.connection.stream.close()  # type: ignore[union-attr]  # it is HTTP/1
+                return
             idle = time.monotonic() - self._written
             if idle >= KEEP_ALIVE_S:
                 self.write(sse.KEEP_ALIVE)
@@ -272,7 +314,7 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
             except AgentKernelError as error:
                 status = status_of(error)
                 if status >= 500:
-                    self.log.error("%s %s: %s", self.request.method, self.request.path, error)
+                    self.log.error("%s %s, request %s: %s", self.request.method, self.route, self.request_id, error)
                 self.refuse(error, status)
 
         return cast("V", admitted)

@@ -107,6 +107,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
 
     def open(self, *args: str) -> None:
         super().open(*args)
+        self._note(self.get_status())
         self.page = Page(Outbox(self._write, self.close))
         self.app.pages.add(self.page, self.close)
         self._looking = asyncio.create_task(self._look_again(), name="may this page still read")
@@ -216,7 +217,10 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
 
     async def _still(self, actions: tuple[Action, ...]) -> bool:
-        """Whether this handshake, if it came now, would be of the same person, who may do that."""
+        """Whether this handshake, if it came now, would be of the same person, who may do that, or of a token that
+        counts."""
+        if self.caller.token is not None:
+            return self.app.tokens.counts(self.caller.token)
         looked = seen_again(self)
         user = await ensure_async(self.identity_provider.get_user(looked))
         configured = self.app.runtime.settings.namespace

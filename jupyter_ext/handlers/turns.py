@@ -85,7 +85,7 @@ class TurnsHandler(AgentHandler):
             key,
             request,
             kernel=kernel.id if kernel else "",
-            by=caller.kernel.id if caller.kernel else "",
+            by=caller.by,
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
             notebook=notebook_of(self.app, kernel, place or "", by_user=caller.kernel is None),
             notice=self.app.sidecars.problem(caller.namespace, notebook),
