@@ -20,6 +20,7 @@ from agent_kernel.events import (
     CallOutput,
     CallReturned,
     CallStarted,
+    ContextBuilt,
     Event,
     FileProduced,
     ReasoningDelta,
@@ -98,6 +99,8 @@ class MessagesCodec:
                 yield from self._said("text", text)
             case ReasoningDelta(text) if text and self._thinking != "hidden":
                 yield from self._said("thinking", text)
+            case ContextBuilt():
+                yield from self._closed()  # what two model calls say is two texts
             case CallReturned(call, name, arguments):
                 yield from self._used({"type": "tool_use", "id": call, "name": name, "input": dict(arguments)})
             case TurnFinished():

@@ -30,7 +30,7 @@ def used(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
     """The block that announces a call of one of NAMES."""
     given = dict(arguments)
     if name == "shell" and isinstance(given.get("commands"), list):
-        given = {**given, "command": "\n".join(map(str, given.pop("commands")))}
+        given["command"] = "\n".join(map(str, given.pop("commands")))
     return {"type": "server_tool_use", "id": id, "name": NAMES[name], "input": given}
 
 

@@ -36,7 +36,6 @@ def asked(body: MessagesBody, said: Conversation) -> Asked:
         session=body.session_id or body.container_id,
         files=said.files,
         streams=body.stream,
-        route="messages",
         spoken=said.spoken if said.spoken != said.messages else (),
     )
     if body.files and (whole.engaged == () or whole.request.max_tool_rounds == 0):
