@@ -264,13 +264,14 @@ class Runtime:
         trusted: bool = False,
         notebook: Attached | None = None,
         metadata: Mapping[str, Any] | None = None,
+        through: Callable[[Engine], Engine] = lambda engine: engine,
     ) -> Agent:
-        """The agent for one turn: its engine is ``request.model``, its python runs where ``request.where`` says, its
-        gate has the stricter permissions. Settings found beside the notebook count only if it is ``trusted``. Raises
-        UnknownModel, Forbidden."""
+        """The agent for one turn: its engine is ``request.model`` as ``through`` gives it, its python runs where
+        ``request.where`` says, its gate has the stricter permissions. Settings found beside the notebook count only if
+        it is ``trusted``. Raises UnknownModel, Forbidden."""
         return Agent(
             self.store,
-            self.engines.get(request.model),
+            through(self.engines.get(request.model)),
             key,
             metadata=metadata,
             gate=self.gate(request),

@@ -19,6 +19,7 @@ from jupyter_ext.callers import namespace_of
 
 if TYPE_CHECKING:
     from agent_kernel.assembly import Runtime
+    from agent_kernel.sessions.database import Database
     from agent_kernel.sessions.model import SessionKey
     from agent_kernel.tokens import Tokens
     from jupyter_ext.access import Access
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from jupyter_ext.ephemeral import Ephemeral
     from jupyter_ext.jobs import Jobs
     from jupyter_ext.kernels import Kernel, Kernels
+    from jupyter_ext.limits import Limits
     from jupyter_ext.mcp_endpoint import McpEndpoint
     from jupyter_ext.neighbours import Neighbours
     from jupyter_ext.news import News
@@ -69,6 +71,8 @@ class AgentKernel(ExtensionApp):
     calls: Calls
     kernels: Kernels
     jobs: Jobs
+    user_limits: Limits
+    records: Database
     neighbours: Neighbours
     news: News
     pages: Pages
@@ -252,6 +256,8 @@ class AgentKernel(ExtensionApp):
         await self.pulls.aclose()
         await self.sidecars.aclose()
         await self.runtime.aclose()
+        await self.user_limits.aclose()
+        await self.records.aclose()
 
     def url(self) -> str:
         """This server as a process on this machine reaches it, ending in ``/``."""

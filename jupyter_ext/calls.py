@@ -56,6 +56,7 @@ class Calls:
             key,
             dataclasses.replace(request, model=engine, inputs=tuple(inputs)),
             by=caller.by,
+            token=caller.token.id if caller.token else "",
             keep_s=LOG_S if is_ephemeral(key.id) else None,
         )
         turn = await self._started(order)

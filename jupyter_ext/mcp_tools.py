@@ -146,6 +146,8 @@ class McpTools:
             notebook=notebook_of(app, kernel, place or "", by_user=True) or (self._saved(place) if place else None),
             notice=app.sidecars.problem(caller.namespace, place),
             metadata={"client": "mcp"},
+            route="mcp",
+            token=caller.token.id if caller.token else "",
         )
         return await app.turns.start(order)
 

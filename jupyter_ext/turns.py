@@ -15,9 +15,11 @@ from agent_kernel.agent import TurnRequest
 from agent_kernel.assembly import Runtime
 from agent_kernel.errors import AgentKernelError, Forbidden, SessionBusy
 from agent_kernel.events import Body, ContextBuilt, Emit, Notice, Queued, TurnFinished, TurnState, TurnVersion
+from agent_kernel.protocols import Engine
 from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.tools.attached import Attached
 from jupyter_ext.eventlog import EventLog
+from jupyter_ext.limits import Entry, Limits
 from jupyter_ext.versions import ASKED, Versions, fingerprint
 
 KEEP_S = 600.0
@@ -40,7 +42,9 @@ class Order:
     """What a client wants done. ``kernel`` is the kernel that the turn belongs to, ``by`` the one whose credential
     started it (both empty: a user's turn without a kernel). ``notice`` is told at its beginning. ``again``: a cell that
     has a turn already is asked again in the place of that turn, on a branch; ``replaces``: the turn itself, where it
-    is known. ``keep_s``: how long the log of the turn stays after its end; None: as long as logs do."""
+    is known. ``keep_s``: how long the log of the turn stays after its end; None: as long as logs do. ``token``: the id
+    of the scoped token that it came with. ``route``: by which it came, for the metrics. ``id`` of the turn, where one
+    was made for it already."""
 
     key: SessionKey
     request: TurnRequest
@@ -53,6 +57,9 @@ class Order:
     again: bool = False
     replaces: str = ""
     keep_s: float | None = None
+    token: str = ""
+    route: str = "turns"
+    id: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +69,7 @@ class LiveTurn:
     id: str
     order: Order
     log: EventLog
+    entry: Entry | None = None
     my_place: asyncio.Event = field(default_factory=asyncio.Event)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
     refusal: SessionBusy | None = None
@@ -90,6 +98,7 @@ class Turns:
     def __init__(
         self,
         runtime: Runtime,
+        limits: Limits | None = None,
         *,
         on_pulse: Callable[[set[str]], None] = lambda kernels: None,
         on_begin: Callable[[LiveTurn], None] = lambda turn: None,
@@ -99,6 +108,7 @@ class Turns:
         poll_s: float = POLL_S,
     ) -> None:
         self._runtime = runtime
+        self._limits = limits
         self._versions = Versions(runtime.store)
         self._on_pulse = on_pulse
         self._on_begin = on_begin
@@ -141,13 +151,18 @@ class Turns:
 
     async def start(self, order: Order, *, queue: bool = True) -> LiveTurn:
         """One turn of a session runs at a time, the others wait in order. Raises SessionBusy if ``queue`` is off and
-        this one would have to wait, and Forbidden where turns are not begun."""
+        this one would have to wait, Forbidden where turns are not begun, TooManyRequests where the user has begun
+        enough, and EngineBusy."""
         self.admit()
-        line = self._lines.setdefault(order.key, [])
+        if self._limits is not None:
+            await self._limits.check_budget(order.key.namespace, order.token)
+        line = self._lines.get(order.key, [])
         if not queue and any(turn.running for turn in line):
             raise busy(next(turn.id for turn in line if turn.running))
-        turn_id = new_id("turn")
-        turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), heard=self._on_body)
+        entry = self._entered(order)
+        line = self._lines.setdefault(order.key, [])
+        turn_id = order.id or new_id("turn")
+        turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), entry, heard=self._on_body)
         if order.notice:
             turn.log.append(Notice("warning", order.notice))
         self._turns[turn.id] = turn
@@ -165,6 +180,17 @@ class Turns:
             if turn.refusal:
                 raise turn.refusal
         return turn
+
+    def metered(self, engine: Engine, key: SessionKey, token: str = "", entry: Entry | None = None) -> Engine:
+        """The engine as the user of the session may use it, in a turn (``entry``) or beside."""
+        return engine if self._limits is None else self._limits.metered(engine, key.namespace, token, entry)
+
+    def _entered(self, order: Order) -> Entry | None:
+        """Counts the turn. Raises TooManyRequests, EngineBusy."""
+        if self._limits is None:
+            return None
+        engine = self._runtime.engines.get(order.request.model)
+        return self._limits.enter(order.key.namespace, order.token, engine)
 
     async def cancel(self, turn: LiveTurn, reason: str) -> TurnState:
         """Stops the turn, if it runs, and waits until it was saved; harmless on one that has ended."""
@@ -202,6 +228,7 @@ class Turns:
                 trusted=await self._trusted(order.notebook_dir),
                 notebook=order.notebook,
                 metadata={**order.metadata, ASKED: asked},
+                through=lambda engine: self.metered(engine, order.key, order.token, turn.entry),
             )
             cell = order.request.cell if order.again else ""
             try:
@@ -238,6 +265,8 @@ class Turns:
             self._advance(turn.order.key)
         else:
             del self._lines[turn.order.key]
+        if turn.entry is not None:
+            turn.entry.undo() if turn.refusal else turn.entry.leave()
         turn.admitted.set()
         if turn.refusal or self._closing:
             self._turns.pop(turn.id, None)

@@ -22,16 +22,19 @@ from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.ephemeral import Ephemeral
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernels
+from jupyter_ext.limits import Limits
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.news import News
 from jupyter_ext.notebooks import Notebooks
 from jupyter_ext.page import Pages
 from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
+from jupyter_ext.records import records
 from jupyter_ext.requests import Requests
 from jupyter_ext.reunion import Reunion
 from jupyter_ext.serving import Serving
 from jupyter_ext.sidecar import Sidecars
+from jupyter_ext.spending import Spending
 from jupyter_ext.turns import Turns
 from jupyter_ext.versions import Versions
 
@@ -53,8 +56,16 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.tokens = Tokens(settings.tokens_path)
     app.changes = Changes(runtime.store, app.news.changed)
     runtime.afterwards.told = app.news.changed
+    kept = None if settings.store == "memory" else settings.data_dir / "requests.db"
+    app.records = records(kept)
+    app.user_limits = Limits(settings, Spending(app.records))
     app.turns = Turns(
-        runtime, on_pulse=app.stay_active, on_begin=app.news.began, on_end=app.turn_ended, on_body=app.news.said
+        runtime,
+        app.user_limits,
+        on_pulse=app.stay_active,
+        on_begin=app.news.began,
+        on_end=app.turn_ended,
+        on_body=app.news.said,
     )
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
     app.ephemeral = Ephemeral(app.private)

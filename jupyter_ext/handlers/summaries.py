@@ -38,6 +38,7 @@ class CompactHandler(AgentHandler):
         if running := [turn for turn in self.app.turns.running if turn.order.key == key]:
             raise busy(running[0].id)
         engine = self.app.runtime.engines.get(await self.app.access.engine(self.caller, key))
+        engine = self.app.turns.metered(engine, key, self.caller.token.id if self.caller.token else "")
         made = await self.app.runtime.afterwards.compact(key, engine)
         await self._changed(key)
         self.reply({"summary": summary_to_json(made) if made else None})

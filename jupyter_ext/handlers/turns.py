@@ -86,6 +86,7 @@ class TurnsHandler(AgentHandler):
             request,
             kernel=kernel.id if kernel else "",
             by=caller.by,
+            token=caller.token.id if caller.token else "",
             notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
             notebook=notebook_of(self.app, kernel, place or "", by_user=caller.kernel is None),
             notice=self.app.sidecars.problem(caller.namespace, notebook),

@@ -1,0 +1,94 @@
+"""An engine as one turn may use it: each model call waits for its user's share, and what it cost is charged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing
+
+from agent_kernel.lengths import CHARS_PER_TOKEN, total
+from agent_kernel.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineInfo,
+    EngineRequest,
+    ReasoningChunk,
+    TextChunk,
+    WaitChunk,
+)
+from jupyter_ext.fair import Ticket
+
+TURN_OF_OTHERS = "others use the engine"
+
+
+class Metered:
+    """A slot is held by a model call, never by a tool that runs or a person who is asked. A call that was cut off by
+    its reader or by an error is charged by an estimate once it said something: the engine does not tell what that cost.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        ticket: Callable[[], AbstractContextManager[Ticket]],
+        *,
+        arrived: Callable[[], None],
+        may: Callable[[], Awaitable[None]],
+        spent: Callable[[int], None],
+    ) -> None:
+        self._engine = engine
+        self._ticket = ticket
+        self._arrived = arrived
+        self._may = may
+        self._spent = spent
+
+    def info(self) -> EngineInfo:
+        return self._engine.info()
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        """Raises EngineError, BudgetSpent."""
+        with self._ticket() as ticket:
+            self._arrived()
+            async with aclosing(ticket.positions()) as positions:
+                async for position in positions:
+                    yield WaitChunk(TURN_OF_OTHERS, position=position)
+            await self._may()
+            cost = Cost(request)
+            try:
+                async with aclosing(self._engine.stream(request)) as chunks:
+                    async for chunk in chunks:
+                        cost.add(chunk)
+                        yield chunk
+            finally:
+                self._spent(cost.tokens)
+
+    async def aclose(self) -> None:
+        """The engine is others' too."""
+
+
+class Cost:
+    """Of one model call, in tokens of its prompt and its answer."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        self._request = request
+        self._chars = 0
+        self._end: EndChunk | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        match chunk:
+            case EndChunk():
+                self._end = chunk
+            case TextChunk(text) | ReasoningChunk(text):
+                self._chars += len(text)
+            case CallChunk(call):
+                self._chars += len(str(call.arguments))
+
+    @property
+    def tokens(self) -> int:
+        """0 of a call that said nothing before it ended badly."""
+        if self._end is not None:
+            return self._end.usage.prompt_tokens + self._end.usage.completion_tokens
+        if not self._chars:
+            return 0
+        return math.ceil((total(self._request.messages) + self._chars) / CHARS_PER_TOKEN)
