@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_kernel.agent import Agent, Note, TurnRequest, TurnResult
     from agent_kernel.assembly import Runtime
+    from agent_kernel.client.client import Client
+    from agent_kernel.client.decision import Decision
+    from agent_kernel.client.input_file import InputFile
+    from agent_kernel.client.sync_client import SyncClient
     from agent_kernel.engines.scripted import ScriptedEngine
     from agent_kernel.errors import AgentKernelError
     from agent_kernel.events import Event
@@ -31,8 +35,11 @@ __all__ = [
     "Answer",
     "Approvals",
     "ChatPanel",
+    "Client",
+    "Decision",
     "Event",
     "Gate",
+    "InputFile",
     "Media",
     "MemoryStore",
     "Message",
@@ -43,6 +50,7 @@ __all__ = [
     "SessionObserver",
     "Settings",
     "SqliteStore",
+    "SyncClient",
     "ToolCall",
     "TurnRequest",
     "TurnResult",
@@ -55,6 +63,10 @@ __all__ = [
 _HOMES = {
     "agent": ("Agent", "Note", "TurnRequest", "TurnResult"),
     "assembly": ("Runtime",),
+    "client.client": ("Client",),
+    "client.decision": ("Decision",),
+    "client.input_file": ("InputFile",),
+    "client.sync_client": ("SyncClient",),
     "engines.scripted": ("ScriptedEngine",),
     "errors": ("AgentKernelError",),
     "events": ("Event",),

@@ -84,11 +84,12 @@ class AgentServer:
         """As the magic of that kernel calls."""
         return self.client(None, {KERNEL_HEADER: kernel_token})
 
-    async def start(self) -> AgentServer:
+    async def start(self, port: int = 0) -> AgentServer:
+        """``port``: where an earlier one was, for clients that wait for it."""
         self.root.mkdir(parents=True, exist_ok=True)
         script = self.directory / "script.json"
         script.write_text(json.dumps(list(self.script)))
-        self.port = free_port()
+        self.port = port or free_port()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [*self._command(script)],

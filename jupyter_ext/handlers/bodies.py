@@ -103,18 +103,27 @@ class VariableBody(Body):
 
 class FunctionBody(Body):
     """A tool that the client declares: one of its ``client_tools``, which it runs itself, or one that somebody else
-    runs. ``effects``: a call changes something, so a person is asked before the client runs it."""
+    runs. ``effects``: a call changes something, so a person is asked before the client runs it. ``parallel``: it shares
+    nothing with other tools, so calls of one round may run at the same time."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     description: Annotated[str, Field(max_length=10_000)] = ""
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
     effects: bool = True
+    parallel: bool = False
 
     def spec(self, *, by_client: bool = False) -> ToolSpec:
         if not by_client:
             return ToolSpec(self.name, self.description, self.parameters, kind="dispatch", source="external")
-        kind = "function.effects" if self.effects else "function"
-        return ToolSpec(self.name, self.description, self.parameters, kind=kind, where="client", source="user")
+        return ToolSpec(
+            self.name,
+            self.description,
+            self.parameters,
+            kind="function.effects" if self.effects else "function",
+            where="client",
+            shared_state=not self.parallel,
+            source="user",
+        )
 
 
 class TurnBody(Body):

@@ -1,0 +1,25 @@
+"""An agent server from Python: one async client over the native routes, and one bridge for code that is not async."""
+
+from agent_kernel.client.client import Client
+from agent_kernel.client.decision import Decision
+from agent_kernel.client.file import File
+from agent_kernel.client.input_file import InputFile
+from agent_kernel.client.result import Call, Result
+from agent_kernel.client.session import Branch, Found, Line, Session
+from agent_kernel.client.sync_client import SyncClient
+from agent_kernel.client.turn import Turn
+
+__all__ = [
+    "Branch",
+    "Call",
+    "Client",
+    "Decision",
+    "File",
+    "Found",
+    "InputFile",
+    "Line",
+    "Result",
+    "Session",
+    "SyncClient",
+    "Turn",
+]

@@ -1,0 +1,202 @@
+"""An agent server as a Python object, for code that is async."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Unpack, cast
+
+from agent_kernel.client.connection import PAUSES_S, TIMEOUT_S, Connection
+from agent_kernel.client.decision import Approve
+from agent_kernel.client.file import File
+from agent_kernel.client.files import Files
+from agent_kernel.client.following import RESUME_S
+from agent_kernel.client.input_file import Given
+from agent_kernel.client.options import TurnOptions, body_of, checked
+from agent_kernel.client.own_functions import OwnFunctions
+from agent_kernel.client.place import Place, find
+from agent_kernel.client.result import Result
+from agent_kernel.client.sessions import Sessions
+from agent_kernel.client.shape import shape_of
+from agent_kernel.client.turn import Started, Terms, Turn
+from agent_kernel.errors import InvalidRequest, NotFound
+from agent_kernel.notebook.client import quoted
+from agent_kernel.protocols import Tool
+
+
+class Client:
+    """``url`` and ``token`` of the server; without them AGENT_KERNEL_URL and AGENT_KERNEL_TOKEN, else (in a kernel) the
+    server that started this kernel, else a Jupyter server of this user that runs on this machine.
+
+    ``defaults`` are options of every turn (``TurnOptions``). ``retries``: see Connection; ``resume_s``: how long a turn
+    is tried to be followed again when its server does not answer. ``verify`` is for certificates of your own. To be
+    used in one event loop, and closed: ``async with Client() as client``.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retries: int = len(PAUSES_S),
+        resume_s: float = RESUME_S,
+        verify: ssl.SSLContext | bool | None = None,
+        **defaults: Unpack[TurnOptions],
+    ) -> None:
+        checked(defaults)
+        self._place = find(url, token)
+        self._connection = Connection(self._place, timeout_s=timeout_s, retries=retries, verify=verify)
+        self._defaults = defaults
+        self._resume_s = resume_s
+        self._name = f"python-{secrets.token_hex(4)}"
+        self.sessions = Sessions(self._connection)
+        self.files = Files(self._connection)
+
+    @property
+    def place(self) -> Place:
+        """The server that it speaks to."""
+        return self._place
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+    async def run(self, prompt: str, **options: Unpack[TurnOptions]) -> Result:
+        """One turn to its end. Raises the error that a failed turn ended with, SessionBusy (``busy="raise"``),
+        OutputInvalid; a cancelled task stops the turn. One that somebody else has stopped is a result that says so."""
+        turn = self.stream(prompt, **options)
+        result = await turn.result()
+        if result.error is not None:
+            result.error.details.setdefault("turn", result.turn)
+            result.error.details.setdefault("session", result.session)
+            raise result.error
+        return result
+
+    def stream(self, prompt: str, **options: Unpack[TurnOptions]) -> Turn:
+        """One turn as all its events. It begins when it is iterated or entered (``async with``)."""
+        chosen = self._options(options)
+        functions = OwnFunctions(chosen.get("functions") or (), self._name)
+        return Turn(self._connection, partial(self._begin, prompt, chosen, functions), self._terms(chosen, functions))
+
+    def follow(
+        self,
+        turn: str,
+        *,
+        session: str = "",
+        after: int = 0,
+        approve: Approve | None = None,
+        functions: Sequence[Tool | Callable[..., Any]] = (),
+        stop_when_left: bool = False,
+    ) -> Turn:
+        """A turn that runs, or ran, from the event number ``after`` on."""
+        options: TurnOptions = {"approve": approve, "leave_running": not stop_when_left}
+
+        async def attach() -> Started:
+            return Started(turn, session, attached=True)
+
+        terms = self._terms(options, OwnFunctions(functions, self._name), after)
+        return Turn(self._connection, attach, terms)
+
+    async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
+        """The state it has then. Raises TurnNotFound."""
+        told = await self._connection.call("POST", f"turns/{quoted(turn)}/cancel", {"reason": reason})
+        return str(told["state"])
+
+    async def approvals(self) -> list[dict[str, Any]]:
+        """Those that wait for an answer, the oldest first."""
+        return list((await self._connection.call("GET", "agent/approvals"))["approvals"])
+
+    async def models(self) -> dict[str, Any]:
+        return await self._connection.call("GET", "models")
+
+    async def health(self) -> dict[str, Any]:
+        return await self._connection.call("GET", "health")
+
+    async def usage(self, session: str) -> dict[str, Any]:
+        """What the turns of a session cost, and how full the model's context is."""
+        return await self.sessions.usage(session)
+
+    async def tools(self) -> dict[str, Any]:
+        """What the server offers to a turn."""
+        return await self._connection.call("POST", "tools", {})
+
+    # As mistral.rs's SDK calls them.
+
+    async def list_session_ids(self) -> list[str]:
+        """Newest first."""
+        return [session.id for session in await self.sessions.list()]
+
+    async def export_session(self, session_id: str) -> str | None:
+        """JSON that ``import_session`` takes, with its files; None where there is no such session."""
+        try:
+            return (await self.sessions.export(session_id)).decode()
+        except NotFound:
+            return None
+
+    async def import_session(self, session_id: str, serialized: str) -> None:
+        """The session of that id is what was exported, here or by mistral.rs, whatever it was before. Raises
+        InvalidRequest."""
+        await self.sessions.replace(session_id, serialized)
+
+    async def delete_session(self, session_id: str) -> bool:
+        """False where there was none."""
+        return await self.sessions.delete(session_id)
+
+    async def fork_session(self, src: str, dest: str, num_turns: int | None = None) -> None:
+        """The first ``num_turns`` turns (None: all; 0: none) of ``src`` as the session ``dest``. Raises
+        SessionNotFound, and Conflict where ``dest`` is there already."""
+        await self.sessions.fork(src, num_turns, dest)
+
+    def _options(self, options: TurnOptions) -> TurnOptions:
+        checked(options)
+        return cast("TurnOptions", {**self._defaults, **options})
+
+    def _terms(self, options: TurnOptions, functions: OwnFunctions, after: int = 0) -> Terms:
+        output = options.get("output")
+        return Terms(
+            functions,
+            options.get("approve"),
+            None if output is None else shape_of(output),
+            options.get("leave_running", False),
+            self._resume_s,
+            after,
+        )
+
+    async def _begin(self, prompt: str, options: TurnOptions, functions: OwnFunctions) -> Started:
+        body = await asyncio.to_thread(body_of, prompt, options, functions.to_json())
+        session = await self._session(options)
+        if given := options.get("files"):
+            body["inputs"] = [await self._file(file, session) for file in given]
+        path = f"sessions/{quoted(session)}/turns" if session else "turns"
+        key = {"Idempotency-Key": f"turn-{secrets.token_hex(16)}"}
+        told = await self._connection.call("POST", path, body, headers=key)
+        return Started(str(told["turn"]), str(told["session"]))
+
+    async def _session(self, options: TurnOptions) -> str:
+        """Its id, where it must be known before the turn: files are sent to it."""
+        if session := options.get("session", ""):
+            return session
+        if options.get("private"):
+            return (await self.sessions.create(private=True)).id
+        if options.get("files") and not self._place.kernel:  # a kernel's files go to its notebook's session
+            return (await self.sessions.create()).id
+        return ""
+
+    async def _file(self, given: Given | File, session: str) -> str:
+        if isinstance(given, File):
+            if given.error is not None or not given.id:
+                raise InvalidRequest(f"{given.name!r} is no file that could be given.")
+            return given.id
+        return (await self.files.upload(given, session)).id

@@ -1,0 +1,136 @@
+"""A file of a session, as a program has it: its facts, its body where it came along, and the way to the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.client.connection import Connection
+from agent_kernel.errors import AgentKernelError, FileGone, FileNotProduced
+from agent_kernel.files import NOT_PRODUCED, PREVIEW_CHARS, is_text
+from agent_kernel.notebook.client import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """``size`` in bytes, ``created_at`` in whole seconds since the epoch. ``source`` says which tool made it, in which
+    round and turn. Of a file that does not exist ``error`` says why."""
+
+    id: str
+    name: str
+    size: int
+    mime_type: str = ""
+    format: str = ""
+    created_at: int = 0
+    purpose: str = ""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    session: str = ""
+    error: AgentKernelError | None = None
+    text: str | None = field(default=None, repr=False)
+    data: bytes | None = field(default=None, repr=False)
+    told: str = field(default="", repr=False)
+    """The preview that the server made."""
+    connection: Connection | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any], session: str = "", connection: Connection | None = None) -> File:
+        """Of an event (``name``) or of ``files`` (``filename``)."""
+        code, binary = str(wire.get("code", "")), wire.get("data_base64")
+        return cls(
+            str(wire["id"]),
+            str(wire.get("name", wire.get("filename", ""))),
+            int(wire.get("bytes", 0)),
+            str(wire.get("mime_type", "")),
+            str(wire.get("format", "")),
+            int(wire.get("created_at", 0)),
+            str(wire.get("purpose", "")),
+            dict(wire.get("source") or {}),
+            str(wire.get("session", session)),
+            _missing(code, str(wire.get("message", ""))) if code else None,
+            wire.get("text"),
+            base64.b64decode(binary) if isinstance(binary, str) else None,
+            str(wire.get("preview", "")),
+            connection,
+        )
+
+    @property
+    def is_text(self) -> bool:
+        return self.text is not None or is_text(self.mime_type)
+
+    @property
+    def preview(self) -> str:
+        """How a text begins; empty of what is none."""
+        return self.told or (self.text or "")[:PREVIEW_CHARS]
+
+    def as_text(self) -> str | None:
+        """The text that came along; None where none did."""
+        return self.text
+
+    def as_bytes(self) -> bytes | None:
+        """The bytes that came along; None where none did."""
+        return self.text.encode() if self.text is not None else self.data
+
+    def is_truncated(self) -> bool:
+        """Its body did not come along; ``read`` fetches it."""
+        return self.as_bytes() is None and self.size > 0
+
+    async def read(self) -> bytes:
+        """All of it. Raises FileNotProduced, FileGone, FileNotFound, ServerUnreachable."""
+        here = self.as_bytes()
+        if here is not None:
+            return here
+        connection, path, query = self._content()
+        return (await connection.send("GET", path, query=query, headers={"Accept": "*/*"})).content
+
+    async def read_text(self) -> str:
+        """Raises UnicodeDecodeError for what is none, and as ``read``."""
+        return (await self.read()).decode()
+
+    async def save(self, path: str | os.PathLike[str]) -> Path:
+        """Into a file, or under its own name into a folder; what is there already is replaced once the whole has come.
+        The path. Raises OSError, and as ``read``."""
+        target = await asyncio.to_thread(self._target, path)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
+            try:
+                here = self.as_bytes()
+                if here is not None:
+                    await asyncio.to_thread(part.write, here)
+                else:
+                    await self._download(part)
+                part.close()
+                await asyncio.to_thread(os.replace, part.name, target)
+            except BaseException:
+                part.close()
+                os.unlink(part.name)
+                raise
+        return target
+
+    async def _download(self, into: Any) -> None:
+        connection, path, query = self._content()
+        async with connection.stream("GET", path, query=query, headers={"Accept": "*/*"}) as (_, pieces):
+            async for piece in pieces:
+                await asyncio.to_thread(into.write, piece)
+
+    def _target(self, path: str | os.PathLike[str]) -> Path:
+        """A file's name came from a model: of it only the last part counts."""
+        given = Path(path).expanduser()
+        last = self.name.replace("\\", "/").rpartition("/")[2]
+        return given / (last if last not in ("", ".", "..") else self.id) if given.is_dir() else given
+
+    def _content(self) -> tuple[Connection, str, dict[str, str | None]]:
+        if self.error is not None:
+            raise self.error
+        if self.connection is None:
+            raise FileGone("The bytes of this file did not come along.")
+        return self.connection, f"files/{quoted(self.id)}/content", {"session": self.session or None}
+
+
+def _missing(code: str, message: str) -> AgentKernelError:
+    kind = FileNotProduced if code == NOT_PRODUCED else FileGone
+    return kind(message or code, details={"code": code})

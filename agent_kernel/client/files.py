@@ -1,0 +1,48 @@
+"""Files of the caller: uploaded, listed, looked at, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent_kernel.client.connection import Connection
+from agent_kernel.client.file import File
+from agent_kernel.client.input_file import Given, input_file
+from agent_kernel.client.own_functions import sent
+from agent_kernel.notebook.client import quoted
+
+USER_DATA = "user_data"
+
+
+class Files:
+    """Methods that name a file raise FileNotFound."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def upload(self, file: Given, session: str = "", *, name: str = "", purpose: str = USER_DATA) -> File:
+        """Streams it; the session is made if it is not there. Without one the file belongs to none yet, and can be
+        given to any. Raises FileTooLarge, QuotaExceeded, InvalidRequest."""
+        given = input_file(file)
+        if name:
+            given = type(given)(name, given.source, given.mime)
+        return await sent(self._connection, given, session, purpose)
+
+    async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
+        """Newest first; of a session, oldest first."""
+        told = await self._connection.call("GET", "files", query={"session": session or None, "limit": limit})
+        return [self._file(one) for one in told["data"]]
+
+    async def get(self, id: str, session: str = "") -> File:
+        return self._file(await self._connection.call("GET", _path(id), query={"session": session or None}))
+
+    async def delete(self, id: str, session: str = "") -> None:
+        """From that session, or from all that have it."""
+        await self._connection.call("DELETE", _path(id), query={"session": session or None})
+
+    def _file(self, wire: dict[str, Any]) -> File:
+        return File.from_json(wire, connection=self._connection)
+
+
+def _path(id: str) -> str:
+    return f"files/{quoted(id)}"

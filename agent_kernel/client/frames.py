@@ -1,0 +1,50 @@
+"""Server-sent events as they come off the wire: bytes in, frames out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event; ``id`` and ``event`` are empty where it has none."""
+
+    id: str
+    event: str
+    data: str
+
+
+class Frames:
+    """Pieces of any length are fed; a frame comes when its empty line has."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._fields: dict[str, list[str]] = {}
+
+    def feed(self, piece: bytes) -> Iterator[Frame]:
+        *ended, rest = piece.split(b"\n")
+        for part in ended:
+            line, self._line = b"".join((*self._line, part)), []
+            if frame := self._take(line.removesuffix(b"\r").decode("utf-8", "replace")):
+                yield frame
+        if rest:
+            self._line.append(rest)
+
+    def _take(self, line: str) -> Frame | None:
+        if line:
+            name, _, value = line.partition(":")
+            self._fields.setdefault(name, []).append(value.removeprefix(" "))
+            return None
+        fields, self._fields = self._fields, {}
+        if "data" not in fields:
+            return None  # a comment, so that the connection is known to live
+        number, kind = (fields.get(name, [""])[-1] for name in ("id", "event"))
+        return Frame(number, kind, "\n".join(fields["data"]))
+
+
+async def frames_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[Frame]:
+    frames = Frames()
+    async for piece in pieces:
+        for frame in frames.feed(piece):
+            yield frame

@@ -1,0 +1,115 @@
+"""A file on its way to a turn: a path, bytes, an open file, a text, or the data of a URL."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import os
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from agent_kernel.errors import FileTooLarge, InvalidRequest
+from agent_kernel.files import clean_name, format_of, mime_of
+
+MAX_URL_BYTES = 64 << 20
+"""Of what a data URL holds, once decoded; as in mistral.rs."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """``source`` is where its bytes are: they are read when it is sent, and a path is not read into memory. ``mime``
+    empty: as the name says."""
+
+    name: str
+    source: Path | bytes | BinaryIO
+    mime: str = ""
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str], name: str = "", mime: str = "") -> InputFile:
+        """Raises InvalidRequest where there is no file."""
+        found = Path(path).expanduser()
+        if not found.is_file():
+            raise InvalidRequest(f"There is no file {str(found)!r}.")
+        return cls(clean_name(name or found.name), found, mime)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str, mime: str = "") -> InputFile:
+        return cls(clean_name(name), bytes(data), mime)
+
+    @classmethod
+    def from_text(cls, text: str, name: str = "text.txt", mime: str = "") -> InputFile:
+        return cls(clean_name(name), text.encode("utf-8", "surrogatepass"), mime)
+
+    @classmethod
+    def from_file(cls, file: BinaryIO, name: str = "", mime: str = "") -> InputFile:
+        """An open binary file, read from where it stands; it is not closed. It is sent once."""
+        given = name or os.path.basename(str(getattr(file, "name", "")))
+        return cls(clean_name(given or "file"), file, mime)
+
+    @classmethod
+    def from_url(cls, url: str, name: str = "", mime: str = "") -> InputFile:
+        """``data:text/plain;base64,aGVsbG8=``. Raises InvalidRequest for other URLs: nothing is fetched here."""
+        head, comma, data = url.partition(",")
+        if not head.startswith("data:") or not comma:
+            raise InvalidRequest("Only data: URLs can be given as a file.", hint="Download it first.")
+        if len(data) * 3 // 4 > MAX_URL_BYTES + 3:
+            raise FileTooLarge(f"A data URL holds at most {MAX_URL_BYTES >> 20} MiB.")
+        kind, *more = head.removeprefix("data:").split(";")
+        try:
+            if "base64" in more:
+                body = base64.b64decode(urllib.parse.unquote_to_bytes(data), validate=True)
+            else:
+                body = urllib.parse.unquote_to_bytes(data)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidRequest(f"The data of this URL is no base64: {error}.") from None
+        return cls(clean_name(name or "file"), body, mime or kind or "text/plain")
+
+    @property
+    def format(self) -> str:
+        return format_of(self.name)
+
+    @property
+    def mime_type(self) -> str:
+        return self.mime or mime_of(self.format)
+
+    @property
+    def size(self) -> int | None:
+        """Bytes; None: known only when it was read."""
+        if isinstance(self.source, bytes):
+            return len(self.source)
+        if isinstance(self.source, Path):
+            return self.source.stat().st_size
+        return None
+
+    def open(self) -> BinaryIO:
+        """Blocking. Whoever opens a path or bytes closes it; a file that was given stays its owner's."""
+        if isinstance(self.source, Path):
+            return self.source.open("rb")
+        return io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source
+
+    @property
+    def borrowed(self) -> bool:
+        """It is an open file of somebody else."""
+        return not isinstance(self.source, Path | bytes)
+
+
+Given: TypeAlias = InputFile | str | os.PathLike[str] | bytes | BinaryIO
+"""What may be given as a file; a text is a path, or a data URL."""
+
+
+def input_file(given: Given) -> InputFile:
+    """Raises InvalidRequest."""
+    if isinstance(given, InputFile):
+        return given
+    if isinstance(given, bytes):
+        return InputFile.from_bytes(given, "file")
+    if isinstance(given, str) and given.startswith("data:"):
+        return InputFile.from_url(given)
+    if isinstance(given, str | os.PathLike):
+        return InputFile.from_path(given)
+    if callable(getattr(given, "read", None)):
+        return InputFile.from_file(given)
+    raise InvalidRequest(f"A {type(given).__name__} can not be given as a file.")

@@ -1,0 +1,157 @@
+"""What one turn came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.client.connection import Connection
+from agent_kernel.client.file import File
+from agent_kernel.client.shape import Shape
+from agent_kernel.errors import AgentKernelError, FileNotFound, from_json
+from agent_kernel.events import (
+    CallFinished,
+    CallReturned,
+    CallStarted,
+    Event,
+    FileProduced,
+    Notice,
+    ReasoningDelta,
+    StateLost,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+)
+from agent_kernel.messages import ToolCall, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool and what came of it; ``status`` is empty for one without a result. ``files`` are ids."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    status: str = ""
+    text: str = ""
+    seconds: float = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``text`` is the closing answer, ``value`` what it is as the type that was asked for. ``state`` is committed,
+    cancelled, failed or interrupted, ``reason`` why; ``finish`` is stop, length or calls. ``returned`` are calls that
+    this program is to answer in its next turn. ``notices`` are lines that a person should read."""
+
+    turn: str
+    session: str
+    state: str
+    text: str
+    value: Any = None
+    reasoning: str = ""
+    reason: str = ""
+    finish: str = ""
+    model: str = ""
+    rounds: int = 0
+    usage: Usage = field(default_factory=Usage)
+    calls: tuple[Call, ...] = ()
+    returned: tuple[ToolCall, ...] = ()
+    files: tuple[File, ...] = ()
+    notices: tuple[str, ...] = ()
+    error: AgentKernelError | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def file(self, name: str) -> File:
+        """The last one of that name. Raises FileNotFound, FileNotProduced."""
+        found = next((file for file in reversed(self.files) if file.name == name), None)
+        if found is None:
+            raise FileNotFound(f"This turn made no file {name[:80]!r}.")
+        if found.error is not None:
+            raise found.error
+        return found
+
+
+class Gathered:
+    """The events of a turn, put together as they come."""
+
+    def __init__(self, connection: Connection, shape: Shape | None = None) -> None:
+        self._connection = connection
+        self._shape = shape
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._called = False
+        self._calls: dict[str, Call] = {}
+        self._returned: list[ToolCall] = []
+        self._files: dict[str, File] = {}
+        self._notices: list[str] = []
+        self._model = ""
+        self._last: Event | None = None
+
+    def add(self, event: Event) -> None:
+        body = event.body
+        self._last = event
+        if isinstance(body, TextDelta):
+            if self._called:  # what was said before a call is no part of the closing answer
+                self._text, self._called = [], False
+            self._text.append(body.text)
+        elif isinstance(body, ReasoningDelta):
+            self._reasoning.append(body.text)
+        elif isinstance(body, CallStarted):
+            self._called = True
+            self._calls[body.call] = Call(body.call, body.name, body.arguments)
+        elif isinstance(body, CallFinished):
+            self._ended(body)
+        elif isinstance(body, CallReturned):
+            self._returned.append(ToolCall(body.call, body.name, dict(body.arguments)))
+        elif isinstance(body, FileProduced):
+            file = File.from_json(body.file, event.session, self._connection)
+            self._files[file.id or f"{body.call} {file.name}"] = file
+        elif isinstance(body, TurnStarted):
+            self._model = body.model
+        elif isinstance(body, Notice):
+            self._notices.append(body.text)
+        elif isinstance(body, StateLost):
+            self._notices.append(body.reason)
+
+    @property
+    def finished(self) -> TurnFinished | None:
+        body = self._last.body if self._last else None
+        return body if isinstance(body, TurnFinished) else None
+
+    def result(self) -> Result:
+        """Of a turn that ended. Raises OutputInvalid where a committed answer is not of the type asked for."""
+        last, end = self._last, self.finished
+        assert last is not None
+        assert end is not None
+        text = "".join(self._text)
+        whole = self._shape is not None and end.state == "committed" and not self._returned
+        return Result(
+            last.turn,
+            last.session,
+            end.state,
+            text,
+            self._shape.value(text) if whole and self._shape else None,
+            "".join(self._reasoning),
+            end.reason,
+            end.finish,
+            self._model,
+            end.rounds,
+            Usage.from_json(end.usage),
+            tuple(self._calls.values()),
+            tuple(self._returned),
+            tuple(self._files.values()),
+            tuple(self._notices),
+            from_json(end.error) if end.error else None,
+        )
+
+    def _ended(self, body: CallFinished) -> None:
+        began = self._calls.get(body.call)
+        arguments = began.arguments if began else {}
+        self._calls[body.call] = Call(
+            body.call, body.name, arguments, body.status, body.text, body.seconds, body.details, tuple(body.files)
+        )

@@ -1,0 +1,82 @@
+"""What a server tells of a session: its facts, its branches, what was said in it, and where a search found it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Times are seconds since the epoch. ``turns`` counts those of the current ``branch``, ``revision`` its changes;
+    ``notebooks`` are the paths of those that use it."""
+
+    id: str
+    title: str = ""
+    turns: int = 0
+    created: float = 0.0
+    updated: float = 0.0
+    branch: str = ""
+    revision: int = 0
+    private: bool = False
+    tags: tuple[str, ...] = ()
+    notebooks: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Session:
+        return cls(
+            str(wire["id"]),
+            str(wire.get("title", "")),
+            int(wire.get("turns", 0)),
+            float(wire.get("created", 0)),
+            float(wire.get("updated", 0)),
+            str(wire.get("branch", "")),
+            int(wire.get("revision", 0)),
+            bool(wire.get("private", False)),
+            tuple(wire.get("tags") or ()),
+            tuple(str(path) for path in wire.get("notebooks") or ()),
+            dict(wire.get("metadata") or {}),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that was said, by the person, the model or a tool; ``seq`` orders them."""
+
+    seq: int
+    turn: str
+    time: float
+    message: Message
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Line:
+        return cls(int(wire["seq"]), str(wire["turn"]), float(wire["time"]), Message.from_json(wire["message"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """``facts`` are all that the server tells of it."""
+
+    name: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Branch:
+        return cls(str(wire["name"]), dict(wire))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``snippets`` are the places in the session that match, best first."""
+
+    session: Session
+    score: float
+    snippets: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Found:
+        return cls(Session.from_json(wire["session"]), float(wire["score"]), tuple(wire.get("snippets") or ()))

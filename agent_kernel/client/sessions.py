@@ -1,0 +1,126 @@
+"""Sessions of the caller: list, make, read, rename, branch, fork, export, import, delete, search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agent_kernel.client.connection import Connection
+from agent_kernel.client.session import Branch, Found, Line, Session
+from agent_kernel.errors import InvalidRequest
+from agent_kernel.notebook.client import quoted
+
+MOST = 1_000
+
+
+class Sessions:
+    """Methods that name a session raise SessionNotFound; those that change one Conflict (SessionBusy, or its
+    ``revision`` is not the one that was ``seen``)."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def list(self, limit: int = MOST, name: str = "") -> Sequence[Session]:
+        """Newest first; ``name``: those with it in their title, tags or id."""
+        told = await self._connection.call("GET", "sessions", query={"limit": limit, "name": name or None})
+        return [Session.from_json(one) for one in told["sessions"]]
+
+    async def create(self, title: str = "", id: str | None = None, *, private: bool = False) -> Session:
+        """The one of that id, if it is there. ``private``: in memory, in no list."""
+        body = {"title": title, "bind": False, **({"id": id} if id else {}), **({"private": True} if private else {})}
+        return Session.from_json(await self._connection.call("POST", "sessions", body))
+
+    async def get(self, id: str) -> Session:
+        return Session.from_json(await self._connection.call("GET", _path(id)))
+
+    async def rename(self, id: str, title: str, *, seen: int | None = None) -> Session:
+        told = await self._connection.call("PATCH", _path(id), {"title": title}, headers=_match(seen))
+        return Session.from_json(told)
+
+    async def describe(self, id: str, *, seen: int | None = None, **what: Any) -> Session:
+        """``tags``, ``metadata``, ``context`` or ``title``."""
+        return Session.from_json(await self._connection.call("PATCH", _path(id), what, headers=_match(seen)))
+
+    async def delete(self, id: str) -> bool:
+        """False where there was none."""
+        return bool((await self._connection.call("DELETE", _path(id))).get("deleted"))
+
+    async def clear(self, id: str) -> Session:
+        return Session.from_json(await self._connection.call("POST", _path(id, "clear"), {}))
+
+    async def items(self, id: str, limit: int | None = None, branch: str | None = None) -> Sequence[Line]:
+        """What was said, oldest first; the newest ``limit`` of it."""
+        told = await self._connection.call("GET", _path(id, "items"), query={"limit": limit, "branch": branch})
+        return [Line.from_json(one) for one in told["items"]]
+
+    async def turns(self, id: str, limit: int | None = None, before: str = "") -> Sequence[dict[str, Any]]:
+        """As ``sessions/{id}/turns`` tells them."""
+        told = await self._connection.call("GET", _path(id, "turns"), query={"limit": limit, "before": before or None})
+        return [dict(one) for one in told["turns"]]
+
+    async def usage(self, id: str) -> dict[str, Any]:
+        """What its turns cost, and how full the model's context is."""
+        return await self._connection.call("GET", _path(id, "usage"))
+
+    async def fork(self, id: str, turns: int | None = None, into: str | None = None) -> Session:
+        """A new session with the first ``turns`` turns of this one; None: with all of them."""
+        body = {**({} if turns is None else {"turns": turns}), **({"id": into} if into else {})}
+        return Session.from_json(await self._connection.call("POST", _path(id, "fork"), body))
+
+    async def undo(self, id: str) -> dict[str, Any] | None:
+        """Takes the newest turn back. What it was, and what it ran, which can not be taken back; None: there was
+        none."""
+        told = await self._connection.call("POST", _path(id, "undo"), {})
+        return told["undone"] and dict(told["undone"])
+
+    async def branches(self, id: str) -> Sequence[Branch]:
+        return [
+            Branch.from_json(one) for one in (await self._connection.call("GET", _path(id, "branches")))["branches"]
+        ]
+
+    async def branch(self, id: str, before: str | None = None, name: str = "") -> Branch:
+        """A new one, which is the current one from now on; it ends before the turn ``before``, or has everything."""
+        body = {"name": name, **({"before": before} if before else {})}
+        return Branch.from_json(await self._connection.call("POST", _path(id, "branches"), body))
+
+    async def switch(self, id: str, name: str) -> Branch:
+        return Branch.from_json(await self._connection.call("PUT", _path(id, "branch"), {"name": name}))
+
+    async def drop_branch(self, id: str, name: str) -> None:
+        await self._connection.call("DELETE", _path(id, "branches", name))
+
+    async def search(self, words: str, limit: int = 5, role: str = "") -> Sequence[Found]:
+        """Sessions in which any of the words was said, best first."""
+        told = await self._connection.call("GET", "search", query={"q": words, "limit": limit, "role": role or None})
+        return [Found.from_json(one) for one in told["hits"]]
+
+    async def export(self, id: str, format: str = "agent-kernel", branch: str | None = None) -> bytes:
+        """The session as a document: agent-kernel (lossless), mistralrs, openai, markdown, notebook, ..."""
+        query = {"format": format, "branch": branch}
+        response = await self._connection.send("GET", _path(id, "export"), query=query, headers={"Accept": "*/*"})
+        return response.content
+
+    async def import_document(self, document: bytes | str, format: str | None = None) -> Session:
+        """A new session of it: text, no permissions. Raises InvalidRequest for what is no such document."""
+        body = document.encode() if isinstance(document, str) else document
+        response = await self._connection.send("POST", "sessions/import", body, query={"format": format})
+        return Session.from_json(response.json())
+
+    async def replace(self, id: str, document: bytes | str | dict[str, Any]) -> None:
+        """The session of that id is what the document says, whatever it was. Raises InvalidRequest."""
+        if isinstance(document, dict):
+            body = json.dumps(document).encode()
+        else:
+            body = document.encode() if isinstance(document, str) else document
+        if not body.strip():
+            raise InvalidRequest("The document is empty.")
+        await self._connection.send("PUT", _path(id), body, headers={"Content-Type": "application/json"})
+
+
+def _path(id: str, *more: str) -> str:
+    return "/".join(["sessions", *(quoted(part) for part in (id, *more))])
+
+
+def _match(seen: int | None) -> dict[str, str]:
+    return {} if seen is None else {"If-Match": f'"{seen}"'}

@@ -1,0 +1,232 @@
+"""The one bridge to code that is not async: the same objects, their coroutines run on a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextvars
+import functools
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any
+
+from agent_kernel.client.client import Client
+from agent_kernel.client.file import File
+from agent_kernel.client.files import Files
+from agent_kernel.client.result import Result
+from agent_kernel.client.sessions import Sessions
+from agent_kernel.client.turn import Turn
+from agent_kernel.errors import Conflict
+
+BRIDGED = (Client, Sessions, Files, File, Result, Turn)
+CLOSE_S = 15.0
+
+
+class Bridge:
+    """One event loop in one daemon thread; ``close`` ends both, and so does the end of the interpreter."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name="agent-kernel client", daemon=True)
+        self._thread.start()
+        self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._dropped: set[asyncio.Task[None]] = set()
+        self._closed = False
+        atexit.register(self.close)
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Waits for it, in the context of the caller; an interrupt cancels it. Raises what it raises, and Conflict from
+        the bridge's own thread or when it is closed."""
+        if threading.current_thread() is self._thread:
+            raise Conflict("A callback on the client's thread would wait for itself.", hint="Use Client there.")
+        if self._closed:
+            raise Conflict("This client is closed.")
+        done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        context = contextvars.copy_context()
+        tasks: list[asyncio.Task[Any]] = []
+
+        def begin() -> None:
+            task = self._loop.create_task(work(), context=context)
+            tasks.append(task)
+            task.add_done_callback(functools.partial(_settle, done))
+
+        self._loop.call_soon_threadsafe(begin)
+        try:
+            return done.result()
+        except BaseException:
+            if not done.done():  # an interrupt: what was asked for is stopped, and that is waited for
+                self._loop.call_soon_threadsafe(lambda: tasks and tasks[0].cancel())
+                concurrent.futures.wait([done], CLOSE_S)
+            raise
+
+    def drop(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Closes what nobody reads any more. Whose memory is collected on the bridge's own thread is not waited for."""
+        if self._closed:
+            return
+        if threading.current_thread() is self._thread:
+            self._dropped.add(task := self._loop.create_task(close()))
+            task.add_done_callback(self._dropped.discard)
+        else:
+            self.run(close)
+
+    def when_closing(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._closing.append(close)
+
+    def close(self) -> None:
+        """Harmless the second time."""
+        if self._closed:
+            return
+        atexit.unregister(self.close)
+        try:
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_S)
+        except (TimeoutError, RuntimeError):
+            pass  # the thread is a daemon: it holds up nothing
+        finally:
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSE_S)
+
+    async def _end(self) -> None:
+        own = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not own]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._loop.shutdown_asyncgens()
+        for close in reversed(self._closing):
+            await close()
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+
+class Bridged:
+    """Stands for one object: what is a coroutine there is a call here, what is an async iterator is an iterator, and
+    objects that have such methods are bridged in turn."""
+
+    def __init__(self, target: Any, bridge: Bridge) -> None:
+        self._target = target
+        self._bridge = bridge
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = getattr(self._target, name)
+        if not inspect.ismethod(value):
+            return _bridged(value, self._bridge)
+
+        @functools.wraps(value)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = [_target(each) for each in args]
+            named = {name: _target(each) for name, each in kwargs.items()}
+            return self._bridge.run(lambda: _called(value, given, named, self._bridge))
+
+        return call
+
+    def __dir__(self) -> list[str]:
+        return dir(self._target)
+
+    def __repr__(self) -> str:
+        return repr(self._target)
+
+    def __str__(self) -> str:
+        return str(self._target)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._target == _target(other))
+
+    def __hash__(self) -> int:
+        return hash(self._target)
+
+    def __iter__(self) -> Iterator[Any]:
+        return _iterated(aiter(self._target), self._bridge)
+
+    def __enter__(self) -> Any:
+        self._bridge.run(self._target.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bridge.run(functools.partial(self._target.__aexit__, kind, error, trace))
+
+    def close(self) -> None:
+        self._bridge.run(self._target.aclose)
+
+
+class SyncClient(Bridged):
+    """``Client`` for code that is not async, with all that it has: ``run``, ``stream``, ``sessions``, ``files``, ... It
+    takes what Client takes. May be used from any thread, also in a notebook, where an event loop runs already;
+    callbacks run in threads of their own. To be closed: ``with SyncClient() as client``."""
+
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        client = Client(url, **options)
+        super().__init__(client, Bridge())
+        self._bridge.when_closing(client.aclose)
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops what it runs."""
+        self._bridge.close()
+
+
+async def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], bridge: Bridge) -> Any:
+    value = function(*args, **kwargs)
+    return _bridged(await value if inspect.isawaitable(value) else value, bridge)
+
+
+def _bridged(value: Any, bridge: Bridge) -> Any:
+    if isinstance(value, BRIDGED):
+        return Bridged(value, bridge)
+    if isinstance(value, list | tuple) and any(isinstance(each, BRIDGED) for each in value):
+        return type(value)(_bridged(each, bridge) for each in value)
+    return _iterated(value, bridge) if isinstance(value, AsyncIterator) else value
+
+
+def _target(value: Any) -> Any:
+    if isinstance(value, Bridged):
+        return value._target
+    return type(value)(_target(each) for each in value) if type(value) in (list, tuple) else value
+
+
+def _iterated(events: AsyncIterator[Any], bridge: Bridge) -> Iterator[Any]:
+    """Closed when the iterator is: a generator that is left is."""
+    try:
+        while True:
+            try:
+                yield _bridged(bridge.run(lambda: _next(events)), bridge)
+            except StopAsyncIteration:
+                return
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            bridge.drop(close)
+
+
+async def _next(events: AsyncIterator[Any]) -> Any:
+    return await anext(events)
+
+
+def _settle(done: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+    if task.cancelled():
+        done.cancel()
+        done.set_running_or_notify_cancel()
+    elif error := task.exception():
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())

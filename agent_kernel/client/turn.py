@@ -1,0 +1,244 @@
+"""One turn as a program sees it: its events as they come, its callbacks answered meanwhile, its result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TypeVar
+
+from agent_kernel.client.connection import Connection
+from agent_kernel.client.decision import Approve, Decision, Said, ask, decide, decision_of
+from agent_kernel.client.following import RESUME_S, Following
+from agent_kernel.client.own_functions import OwnFunctions
+from agent_kernel.client.result import Gathered, Result
+from agent_kernel.client.shape import Shape
+from agent_kernel.errors import AgentKernelError, NotFound
+from agent_kernel.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
+from agent_kernel.notebook.client import quoted
+
+T = TypeVar("T")
+CANCEL_S = 10.0
+LEFT = "the program that asked stopped listening"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """``attached``: it ran already when this client came."""
+
+    turn: str
+    session: str
+    attached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a turn is followed: what answers for this program, and what becomes of it when nobody listens any more."""
+
+    functions: OwnFunctions
+    approve: Approve | None = None
+    shape: Shape | None = None
+    leave_running: bool = False
+    resume_s: float = RESUME_S
+    after: int = 0
+    hear: tuple[Callable[[Event], None], ...] = field(default=())
+
+
+class Turn:
+    """Iterated for its events, once; it begins at the first. Closing the iterator (``break``, ``aclose``, the end of an
+    ``async with``, a cancelled task) stops the turn, unless it is to be left running.
+
+    ``id`` and ``session`` are known once it has begun. Callbacks are answered while it is open, whether the program is
+    reading or not.
+    """
+
+    def __init__(self, connection: Connection, start: Callable[[], Awaitable[Started]], terms: Terms) -> None:
+        self._connection = connection
+        self._start = start
+        self._terms = terms
+        self._gathered = Gathered(connection, terms.shape)
+        self._events: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
+        self._starting: asyncio.Task[Started] | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._started: Started | None = None
+        self._closed = False
+
+    @property
+    def id(self) -> str:
+        """Empty until it has begun."""
+        return self._started.turn if self._started else ""
+
+    @property
+    def session(self) -> str:
+        return self._started.session if self._started else ""
+
+    @property
+    def finished(self) -> TurnFinished | None:
+        """How it ended, once that was received."""
+        return self._gathered.finished
+
+    async def begin(self) -> Turn:
+        """At most once. Raises what the server says: SessionBusy, InvalidRequest, Forbidden, ..."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(_awaited(self._start))
+        if self._started is None:
+            # Shielded: a turn that was asked for is known by its id, so that it can be stopped.
+            self._started = await asyncio.shield(self._starting)
+        if self._pump is None and not self._closed:
+            followed = Following(
+                self._connection,
+                self.id,
+                self.session,
+                after=self._terms.after,
+                resume_s=self._terms.resume_s,
+            )
+            answering = Answering(self._connection, self._terms, attached=self._started.attached)
+            self._pump = asyncio.create_task(_pumped(followed, answering, self._gathered, self._events))
+        return self
+
+    async def __aenter__(self) -> Turn:
+        return await self.begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> AsyncGenerator[Event, None]:
+        return self._read()
+
+    async def _read(self) -> AsyncGenerator[Event, None]:
+        try:
+            await self.begin()
+            while self.finished is None or not self._events.empty():
+                if self._closed:
+                    return
+                got = await self._events.get()
+                if got is None:
+                    return
+                if isinstance(got, Exception):
+                    raise got
+                yield got
+        finally:
+            await self.aclose()
+
+    async def texts(self) -> AsyncIterator[str]:
+        """Only what the model says, as it comes."""
+        async with aclosing(self._read()) as events:
+            async for event in events:
+                if isinstance(event.body, TextDelta):
+                    yield event.body.text
+
+    async def result(self) -> Result:
+        """What it came to, at its end; a failed turn is a result with its error. Raises OutputInvalid, and
+        AgentKernelError when its end can not be had."""
+        async with aclosing(self._read()) as events:
+            async for _ in events:
+                pass
+        if self.finished is None:
+            raise NotFound("This turn was left before its end.")
+        return self._gathered.result()
+
+    async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
+        """Answers an approval of this turn. False: somebody else was faster."""
+        return await decide(self._connection, asked, decision_of(said))
+
+    async def approve(self, asked: ApprovalRequired, remember: str = "once") -> bool:
+        return await self.decide(asked, Decision.approve(remember))
+
+    async def deny(self, asked: ApprovalRequired, message: str = "", remember: str = "once") -> bool:
+        return await self.decide(asked, Decision.deny(message, remember))
+
+    async def cancel(self, reason: str = "stopped by the person") -> str:
+        """Stops it, if it runs; what it did is kept. The state it has then."""
+        if self._starting is None:
+            return ""
+        started = await asyncio.shield(self._starting)
+        reply = await self._connection.call("POST", f"turns/{quoted(started.turn)}/cancel", {"reason": reason})
+        return str(reply["state"])
+
+    def _may_run(self) -> bool:
+        """It was asked for, and was not refused."""
+        asked = self._starting
+        return asked is not None and (not asked.done() or not (asked.cancelled() or asked.exception()))
+
+    async def aclose(self) -> None:
+        """Harmless when it has ended."""
+        if self._closed:
+            return
+        self._closed = True
+        self._events.put_nowait(None)  # another task may wait for one
+        ended = self.finished is not None
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.wait([self._pump])
+        if not ended and self._may_run() and not self._terms.leave_running:
+            with contextlib.suppress(AgentKernelError, TimeoutError):
+                async with asyncio.timeout(CANCEL_S):
+                    await self.cancel(LEFT)
+
+
+class Answering:
+    """The callbacks of one turn: approvals, and functions of this process."""
+
+    def __init__(self, connection: Connection, terms: Terms, *, attached: bool) -> None:
+        self._connection = connection
+        self._terms = terms
+        self._attached = attached
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    def hear(self, event: Event) -> None:
+        body = event.body
+        for heard in self._terms.hear:
+            heard(event)
+        if isinstance(body, CallOffered) and self._terms.functions.has(body.name):
+            self._do(self._terms.functions.run(self._connection, event, body))
+        elif isinstance(body, ApprovalRequired) and self._terms.approve is not None:
+            self._asked[body.approval] = self._do(self._ask(body, self._terms.approve))
+        elif isinstance(body, ApprovalResolved) and (task := self._asked.pop(body.approval, None)):
+            task.cancel()
+
+    async def aclose(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _ask(self, asked: ApprovalRequired, approve: Approve) -> None:
+        """Of a turn that is looked at from its beginning old questions are told too: those are not asked again."""
+        if self._attached:
+            try:
+                await self._connection.call("GET", f"agent/approvals/{quoted(asked.approval)}")
+            except AgentKernelError:
+                return
+        await ask(self._connection, asked, approve)
+
+    def _do(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(_awaited(lambda: work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+
+async def _pumped(
+    followed: Following, answering: Answering, gathered: Gathered, into: asyncio.Queue[Event | Exception | None]
+) -> None:
+    """Knows nothing of the Turn, so that one that nobody holds any more is closed."""
+    try:
+        async with aclosing(followed.events()) as events:
+            async for event in events:
+                gathered.add(event)
+                answering.hear(event)
+                into.put_nowait(event)
+    except Exception as error:  # noqa: BLE001  whoever reads gets it
+        into.put_nowait(error)
+    finally:
+        await answering.aclose()
+
+
+async def _awaited(start: Callable[[], Awaitable[T]]) -> T:
+    return await start()

@@ -1,0 +1,185 @@
+"""The bridge: from a thread, inside a running loop, at the end of the interpreter; with the whole surface."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel import Client, SyncClient, tool
+from agent_kernel.errors import Conflict, SessionNotFound
+from agent_kernel.events import ApprovalRequired, TextDelta, TurnFinished
+from tests.server import TOKEN, AgentServer
+
+SCRIPT: list[dict[str, Any]] = [
+    {"text": "It begins", "fault": "hang", "when": "hang", "loop": True},
+    {"text": "word " * 40, "deltas": 40, "delay": 0.02, "when": "slow", "loop": True},
+    {"calls": [{"name": "where", "arguments": {}}], "when": "ask me"},
+    {"text": "Done.", "when": "ask me"},
+    {"text": "Hello.", "loop": True},
+]
+
+
+def client_of(server: AgentServer) -> SyncClient:
+    return SyncClient(server.url, token=TOKEN)
+
+
+def test_it_runs_streams_and_keeps_sessions_without_any_loop(server: AgentServer, tmp_path: Path) -> None:
+    with client_of(server) as client:
+        result = client.run("hello")
+        events = list(client.stream("slow", session=result.session))
+        assert result.text == "Hello."
+        assert "".join(event.body.text for event in events if isinstance(event.body, TextDelta)) == "word " * 40
+        assert isinstance(events[-1].body, TurnFinished)
+        assert client.sessions.get(result.session).turns == 2
+        with pytest.raises(SessionNotFound):
+            client.sessions.get("nowhere")
+
+
+def test_objects_that_come_back_are_bridged_too(server: AgentServer, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("hello")
+    with client_of(server) as client:
+        file = client.files.upload(path)
+        assert file.read() == b"hello"
+        assert client.files.list()[0].save(tmp_path / "copy.txt").read_text() == "hello"
+        result = client.run("hello", files=[file])
+        assert [one.id for one in client.files.list(result.session)] == [file.id]
+
+
+def test_a_turn_that_is_left_is_stopped(server: AgentServer) -> None:
+    with client_of(server) as client:
+        with client.stream("hang") as turn:
+            for event in turn:
+                if isinstance(event.body, TextDelta):
+                    break
+        assert client.follow(turn.id).result().state == "cancelled"
+        assert "".join(client.stream("slow").texts()) == "word " * 40
+
+
+async def test_it_works_inside_a_running_loop(server: AgentServer) -> None:
+    with client_of(server) as client:
+        assert client.run("hello").text == "Hello."
+        assert list(client.stream("hello").texts()) == ["Hello."]
+
+
+def test_many_threads_share_one_client(server: AgentServer) -> None:
+    said: list[str] = []
+    with client_of(server) as client:
+        threads = [threading.Thread(target=lambda: said.append(client.run("hello").text)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert said == ["Hello."] * 8
+
+
+def test_callbacks_run_beside_the_thread_of_the_client_and_may_use_it(server: AgentServer) -> None:
+    with client_of(server) as client:
+        asked: list[str] = []
+
+        @tool(effects=True)
+        def where() -> str:
+            """Says where it runs, and asks the server something meanwhile."""
+            return f"{threading.current_thread().name}, {client.health()['status']}"
+
+        def approve(approval: ApprovalRequired) -> bool:
+            asked.append(client.health()["status"])
+            return True
+
+        result = client.run("ask me", functions=[where], approve=approve)
+    assert result.calls[0].text == "tool where, ok"
+    assert asked == ["ok"]
+
+
+def test_the_context_of_the_caller_is_that_of_its_callbacks(server: AgentServer) -> None:
+    """By it a notebook knows which cell a line is printed in."""
+    import contextvars
+
+    cell = contextvars.ContextVar("cell", default="none")
+    cell.set("this one")
+    with client_of(server) as client:
+        assert client._bridge.run(lambda: _value_of(cell)) == "this one"
+
+
+async def _value_of(variable: Any) -> Any:
+    return variable.get()
+
+
+def test_a_closed_client_says_so(server: AgentServer) -> None:
+    client = client_of(server)
+    client.close()
+    client.close()
+    with pytest.raises(Conflict, match="closed"):
+        client.health()
+
+
+def test_its_surface_is_that_of_the_async_client(server: AgentServer) -> None:
+    with client_of(server) as client:
+        assert set(dir(client)) >= {name for name in dir(Client) if not name.startswith("_")}
+        assert inspect.getdoc(client.run) == inspect.getdoc(Client.run)
+
+
+PROGRAM = """
+import sys, threading
+from agent_kernel import SyncClient
+client = SyncClient({url!r}, token={token!r})
+print(client.run("hello").text, flush=True)
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "turn = client.stream('hang'); turn.begin(); print(next(iter(turn)).seq)",
+        "thread = threading.Thread(target=lambda: list(client.stream('hang')), daemon=True); thread.start()",
+        "raise SystemExit(0)",
+    ],
+    ids=["idle", "a turn is open", "a thread reads", "sys.exit"],
+)
+def test_the_end_of_the_interpreter_waits_for_nobody(server: AgentServer, more: str) -> None:
+    code = PROGRAM.format(url=server.url, token=TOKEN, more=more)
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.startswith("Hello."), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - began < 90
+
+
+def test_an_interrupt_stops_the_turn(server: AgentServer) -> None:
+    code = (
+        "import signal, threading, os\n"
+        "from agent_kernel import SyncClient\n"
+        f"client = SyncClient({server.url!r}, token={TOKEN!r})\n"
+        "session = client.sessions.create().id\n"
+        "print(session, flush=True)\n"
+        "threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "try:\n"
+        "    client.run('hang', session=session)\n"
+        "except KeyboardInterrupt:\n"
+        "    print(client.sessions.turns(session)[0]['state'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.split()[1:] == ["cancelled"], done.stderr
+
+
+async def test_a_cell_of_a_notebook_may_use_it(server: AgentServer) -> None:
+    kernel = await server.start_kernel()
+    code = (
+        "from agent_kernel import SyncClient\n"
+        "import asyncio\n"
+        "asyncio.get_running_loop()\n"
+        f"with SyncClient({server.url!r}, token={TOKEN!r}) as client:\n"
+        "    print(client.run('hello').text)\n"
+    )
+    assert await asyncio.wait_for(server.run_in_kernel(kernel, code), 100) == "Hello.\n"
