@@ -58,7 +58,7 @@ JAIL = tuple(
 # always import itself. The standard library is free for all.
 LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # Its public names are loaded at their first use; a checker of types sees them at once.
-    "agent_kernel": ((*PARTS, "agent_kernel.assembly", "agent_kernel.panel"), set()),
+    "agent_kernel": ((*PARTS, "agent_kernel.assembly", "agent_kernel.client", "agent_kernel.panel"), set()),
     "agent_kernel.errors": ((), set()),
     "agent_kernel.messages": ((), set()),
     "agent_kernel.events": (VALUES, set()),
@@ -181,6 +181,18 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     # The same kernel's end of a widget; loaded when one is made.
     "agent_kernel.panel": ((*VALUES, "agent_kernel.notebook.client"), {"IPython", "anywidget", "traitlets"}),
+    # Speaks to a server over HTTP; of the core it has values, and how a typed function is a tool.
+    "agent_kernel.client": (
+        (
+            *VALUES,
+            "agent_kernel.notebook.client",
+            "agent_kernel.protocols",
+            "agent_kernel.sessions.model",
+            "agent_kernel.threads",
+            "agent_kernel.tools.functions",
+        ),
+        set(),
+    ),
     # In a fork of that kernel: what jails a process, which is standard library as well.
     "agent_kernel.notebook.draft_jail": (JAIL, set()),
     "agent_kernel.notebook.copies": (("agent_kernel.notebook", "agent_kernel.sandbox.copies"), set()),
@@ -212,6 +224,9 @@ LAZY: dict[str, set[str]] = {
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
     "agent_kernel/cli/table.py": {"rich"},
+    "agent_kernel/client/connection.py": {"httpx"},
+    "agent_kernel/client/place.py": {"jupyter_core"},
+    "agent_kernel/client/shape.py": {"pydantic"},
     "agent_kernel/engines/local/chat_template.py": {"transformers"},
     "agent_kernel/engines/local/declared_parser.py": {"transformers"},
     "agent_kernel/engines/local/hub.py": {"httpx"},
