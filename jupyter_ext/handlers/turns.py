@@ -178,6 +178,7 @@ class TurnEventsHandler(AgentHandler):
                 await self.stream(encoded(live.log.follow(after)))
                 return
         stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        self.set_header("X-Agent-Stored", "1")  # the numbers of these events are not those of the log
         await self.stream(encoded(replay(self.app.runtime.store, stored, after, media=kept)))
 
     def _after(self) -> int:
