@@ -27,27 +27,29 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 """Never goes back: a string that does not end is taken to the end of the document, so the time is linear."""
 
 
-def loads(document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES) -> Fields:
+def loads(
+    document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES, *, what: str = "document"
+) -> Fields:
     """The JSON value in UTF-8 bytes, within the limits. A key that stands twice in an object is refused: two readers
     would read two documents."""
-    check_size(document, max_bytes, max_values)
+    check_size(document, max_bytes, max_values, what=what)
     try:
         body = json.loads(
             document.decode(), parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_without_twins
         )
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The document is not JSON: {error}.") from error
+        raise InvalidRequest(f"The {what} is not JSON: {error}.") from error
     if too_deep(body, max_depth):
-        raise InvalidRequest(f"The document has more than {max_depth} levels.")
-    return Fields(body, "document")
+        raise InvalidRequest(f"The {what} has more than {max_depth} levels.")
+    return Fields(body, what)
 
 
-def check_size(document: bytes, max_bytes: int, max_values: int) -> None:
+def check_size(document: bytes, max_bytes: int, max_values: int, *, what: str = "document") -> None:
     """Raises InvalidRequest; nothing is decoded."""
     if len(document) > max_bytes:
-        raise InvalidRequest(f"The document has {len(document)} bytes, more than {max_bytes}.")
+        raise InvalidRequest(f"The {what} has {len(document)} bytes, more than {max_bytes}.")
     if too_many(document, max_values):
-        raise InvalidRequest(f"The document has more than {max_values} values.")
+        raise InvalidRequest(f"The {what} has more than {max_values} values.")
 
 
 def too_many(document: bytes, values: int) -> bool:

@@ -30,6 +30,8 @@ from jupyter_ext.handlers.files import (
 from jupyter_ext.handlers.kernel_variables import KernelVariablesHandler
 from jupyter_ext.handlers.mcp import McpHandler
 from jupyter_ext.handlers.meanwhile import MeanwhileHandler
+from jupyter_ext.handlers.messages import CountTokensHandler, MessagesHandler
+from jupyter_ext.handlers.metrics import MetricsHandler
 from jupyter_ext.handlers.models import (
     EngineHandler,
     EngineUnloadHandler,
@@ -39,7 +41,14 @@ from jupyter_ext.handlers.models import (
     ModelsHandler,
     ProbeHandler,
 )
+from jupyter_ext.handlers.openapi import DocsHandler, OpenApiHandler
 from jupyter_ext.handlers.outputs import TurnOutputsHandler
+from jupyter_ext.handlers.responses import (
+    InputItemsHandler,
+    ResponseCancelHandler,
+    ResponseHandler,
+    ResponsesHandler,
+)
 from jupyter_ext.handlers.search import SearchAccessHandler, SearchHandler
 from jupyter_ext.handlers.sessions import (
     BlobHandler,
@@ -79,6 +88,12 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/agent/approvals", ApprovalsHandler),
     (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
     (rf"{PREFIX}/chat/completions", ChatCompletionsHandler),
+    (rf"{PREFIX}/responses", ResponsesHandler),
+    (rf"{PREFIX}/responses/{ID}", ResponseHandler),
+    (rf"{PREFIX}/responses/{ID}/cancel", ResponseCancelHandler),
+    (rf"{PREFIX}/responses/{ID}/input_items", InputItemsHandler),
+    (rf"{PREFIX}/messages", MessagesHandler),
+    (rf"{PREFIX}/messages/count_tokens", CountTokensHandler),
     (rf"{PREFIX}/search", SearchHandler),
     (rf"{PREFIX}/search/access", SearchAccessHandler),
     (rf"{PREFIX}/sessions", SessionsHandler),
@@ -125,11 +140,14 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/engine", EngineHandler),
     (rf"{PREFIX}/engine/unload", EngineUnloadHandler),
     (rf"{PREFIX}/health", HealthHandler),
+    (rf"{PREFIX}/metrics", MetricsHandler),
+    (rf"{PREFIX}/openapi.json", OpenApiHandler),
+    (rf"{PREFIX}/docs", DocsHandler),
     (rf"{PREFIX}/socket", SocketHandler),
 ]
+OpenApiHandler.routes = ROUTES
 UNKNOWN = (rf"{PREFIX}(/.*)?", UnknownHandler)
 """Comes behind all others."""
-
 Rule: TypeAlias = tuple[str, type[AgentHandler] | type[SocketHandler], dict[str, str]]
 
 

@@ -12,6 +12,8 @@ from agent_kernel.sessions.grant import Grant, Question
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import ApprovalBody
+from jupyter_ext.openapi import sessions, turns
+from jupyter_ext.openapi.operation import Parameter, operation
 
 
 def waiting_to_json(waiting: Waiting) -> dict[str, Any]:
@@ -42,6 +44,7 @@ class QuestionHandler(AgentHandler):
 
 class ApprovalsHandler(QuestionHandler):
     @guarded("read")
+    @operation("List the questions that wait for a person.", turns.Approvals)
     async def get(self) -> None:
         """Those that wait, the oldest first."""
         found = [waiting for waiting in self.app.runtime.approvals.waiting if self.may_answer(waiting.question)]
@@ -50,12 +53,14 @@ class ApprovalsHandler(QuestionHandler):
 
 class ApprovalHandler(QuestionHandler):
     @guarded("read")
+    @operation("A question and what became of it.", turns.Question, errors=(404,))
     async def get(self, approval: str) -> None:
         question = await self.question(approval)
         body = dataclasses.asdict(question) | {"session": question.key.id}
         self.reply({name: value for name, value in body.items() if name != "key"})
 
     @guarded("execute")
+    @operation("Answer a question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507))
     async def post(self, approval: str) -> None:
         answer = self.parse(ApprovalBody).answer()
         if self.caller.kernel is not None and answer.remember != "once":
@@ -81,6 +86,7 @@ class PolicyHandler(AgentHandler):
         }
 
     @guarded("read")
+    @operation("What the server rules, by kind of call and by tool.", sessions.Policy)
     async def get(self) -> None:
         self.reply(self.policy())
 
@@ -89,12 +95,19 @@ class PermissionsHandler(PolicyHandler):
     """``sessions/{id}/permissions``: the same, and what was decided in this session."""
 
     @guarded("read")
+    @operation("What the server rules and what was decided in a session.", sessions.Permissions, errors=(404,))
     async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
         session = await self.app.access.session(self.caller, session_id)
         grants = await self.app.runtime.approvals.grants.grants(session.key)
         self.reply({"session": session_id, "grants": [grant_to_json(grant) for grant in grants], **self.policy()})
 
     @guarded("execute")
+    @operation(
+        "Take decisions of a session back.",
+        sessions.Revoked,
+        query=(Parameter("kind", "Only of this kind of call."), Parameter("tool", "Only of this tool.")),
+        errors=(404,),
+    )
     async def delete(self, session_id: str) -> None:
         """Takes back what was decided: of ``kind`` and ``tool`` in the query, or all of it."""
         session = await self.app.access.session(self.caller, session_id)

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import functools
 import json
+import math
 import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
@@ -32,6 +33,7 @@ from agent_kernel.errors import (
     FileTooLarge,
     Forbidden,
     InvalidRequest,
+    KeyReused,
     ModelMissing,
     NotFound,
     PullFailed,
@@ -41,25 +43,35 @@ from agent_kernel.errors import (
     StoreError,
     StoreFull,
     TokenInvalid,
+    TooManyRequests,
+    TurnStopped,
+    Unprocessable,
 )
 from agent_kernel.tokens import OWN
-from jupyter_ext import bearer, request_log, sse
+from jupyter_ext import bearer, json_body, request_log, sse
 from jupyter_ext.callers import Caller, namespace_of
+from jupyter_ext.gathered import Gathered, read_form
 from jupyter_ext.kernels import Kernel
+from jupyter_ext.openapi.errors import Error
 from jupyter_ext.scopes import scopes_of
+from jupyter_ext.verbs import GUARD, allowed
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
 KERNEL_HEADER = "X-Agent-Kernel-Token"
 MAX_BODY = 32 << 20
+UNLIMITED = 1 << 50
+"""For tornado, which would answer in words of its own: ``Gathered`` has the limit."""
 KEEP_ALIVE_S = 10.0
+WORTH_WAITING_S = 60.0
 REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 
 STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
     {
         InvalidRequest: 400,
         FileTooLarge: 413,
+        Unprocessable: 422,
         FileGone: 410,
         FileNotProduced: 422,
         Forbidden: 403,
@@ -71,6 +83,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         EngineError: 503,
         PullFailed: 502,
         FetchFailed: 502,
+        TooManyRequests: 429,
         QuotaExceeded: 507,
         SandboxUnavailable: 503,
         ServerStopping: 503,
@@ -88,6 +101,7 @@ CODES: Mapping[int, str] = MappingProxyType(
         404: "not_found",
         405: "method_not_allowed",
         413: "too_large",
+        415: "unsupported_media_type",
     }
 )
 """For errors that Jupyter or tornado raise before ours can be."""
@@ -112,17 +126,26 @@ def error_of(wire: Mapping[str, Any]) -> AgentKernelError:
     return found(str(wire.get("message", "")), hint=str(wire.get("hint", "")), details=wire.get("details") or {})
 
 
+@web.stream_request_body
 class AgentHandler(APIHandler):
     """A kernel with its credential, a program with a lasting token whose scopes open the route, or a user whom the
     authorizer allows the action on ``agent``."""
 
     auth_resource = "agent"
+    error_shape: ClassVar[type[Any]] = Error
+    """Of all its errors, for the document of the API."""
+    max_body = MAX_BODY
     caller: Caller
     request_id: str
     route = ""
     """Below ``agent/v1``, as ``scopes.py`` and the log name it."""
+    keep_alive = sse.KEEP_ALIVE
+    """What a stream says when it was quiet for KEEP_ALIVE_S."""
     lasting = ""
     """The lasting token that came with the request, valid or not."""
+    refusal: web.HTTPError | None = None
+    """Known before the body was read; said after it, because a client that still sends may not see the answer."""
+    gathered: Gathered | None = None
     _pump: asyncio.Task[None] | None = None
     _written = 0.0
     _noted = False
@@ -146,7 +169,54 @@ class AgentHandler(APIHandler):
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         self.begin()
         self.app.requests.began(self)
-        await super().prepare()
+        self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
+        length = self.request.headers.get("Content-Length", "")
+        self.gathered = Gathered(self.max_body, int(length) if length.isdecimal() else 0)
+        try:
+            await super().prepare()
+        except web.HTTPError as error:
+            self.refusal = error
+        if not (self.current_user or self.kernel or self.lasting):
+            self.gathered.most = 0  # nothing is kept of what nobody sends
+
+    def decode_argument(self, value: bytes, name: str | None = None) -> str:
+        try:
+            return super().decode_argument(value, name)
+        except web.HTTPError as error:
+            if name is not None:
+                raise
+            self.refusal = error  # of the path, before the body was read
+            return ""
+
+    async def data_received(self, chunk: bytes) -> None:
+        if self.gathered is not None:
+            self.gathered.take(chunk)
+            if self.gathered.endless:
+                self.send_error(413)
+
+    def receive(self) -> None:
+        """The body is there now. Raises HTTPError 413."""
+        if self.gathered is None:
+            return
+        if self.gathered.too_large:
+            raise web.HTTPError(413, f"A body has at most {self.max_body >> 20} MiB here.")
+        self.request.body, self.gathered = self.gathered.whole(), None
+        if self.request.body:
+            read_form(self.request)
+
+    @allow_unauthenticated
+    async def head(self, *args: str) -> None:
+        answer = self.get(*args) if hasattr(self.get, GUARD) else None
+        if answer is None:
+            raise web.HTTPError(405)
+        await answer
+
+    @allow_unauthenticated
+    def options(self, *args: Any, **kwargs: Any) -> None:
+        super().options(*args, **kwargs)
+        self.set_header("Allow", allowed(type(self)))
+        self.set_header("Access-Control-Allow-Methods", allowed(type(self)))
+        self.set_status(204)
 
     def on_finish(self) -> None:
         super().on_finish()
@@ -205,11 +275,14 @@ class AgentHandler(APIHandler):
         return Caller(token.namespace(namespace_of(self.app.runtime.settings.namespace, None)), token=token)
 
     def parse(self, model: type[M]) -> M:
-        """The body. Raises InvalidRequest, and HTTPError 413 for one over MAX_BODY bytes."""
-        if len(self.request.body) > MAX_BODY:
-            raise web.HTTPError(413, f"A body has at most {MAX_BODY >> 20} MiB.")
+        """The body. Raises InvalidRequest, and HTTPError 415 for one that says that it is no JSON."""
+        body = self.request.body
+        if body and not json_body.is_json(self.request.headers.get("Content-Type", "")):
+            raise web.HTTPError(415, "The body is JSON here: send it with Content-Type: application/json.")
+        if body:
+            json_body.check(body, self.max_body)
         try:
-            return model.model_validate_json(self.request.body or b"{}")
+            return model.model_validate_json(body or b"{}", strict=True)
         except ValidationError as error:
             raise InvalidRequest(words(error)) from error
 
@@ -229,6 +302,11 @@ class AgentHandler(APIHandler):
     def refuse(self, error: AgentKernelError, status: int) -> None:
         if status == 401:
             self.set_header("WWW-Authenticate", 'Bearer error="invalid_token"')
+        wait = error.details.get("retry_after_s")
+        if isinstance(wait, int | float):
+            self.set_header("Retry-After", str(math.ceil(wait)))
+        if isinstance(error, KeyReused | TurnStopped) or (isinstance(wait, int | float) and wait > WORTH_WAITING_S):
+            self.set_header("X-Should-Retry", "false")  # OpenAI's and Anthropic's clients would, at once and twice
         self.reply(self.error_body(status, error.to_json()), status)
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -243,6 +321,8 @@ class AgentHandler(APIHandler):
         code = CODES.get(status_code, "agent_kernel_error" if status_code >= 500 else "invalid_request")
         body = {"code": code, "message": message or self._reason, "hint": "", "details": {}}
         self.set_header("X-Request-ID", self.request_id)
+        if status_code == 405:
+            self.set_header("Allow", allowed(type(self)))
         self.reply(self.error_body(status_code, body), status_code)
 
     async def stream(self, frames: AsyncIterator[bytes]) -> None:
@@ -285,7 +365,7 @@ class AgentHandler(APIHandler):
             beat.cancel()
 
     async def _keep_alive(self) -> None:
-        """A comment when nothing was written for KEEP_ALIVE_S, so that proxies and clients know the stream lives. The
+        """``keep_alive`` when nothing was written for KEEP_ALIVE_S: so proxies and clients know the stream lives. The
         stream of a token that is revoked ends here, and as if its client had left."""
         while True:
             token = self.caller.token
@@ -294,7 +374,7 @@ class AgentHandler(APIHandler):
                 return
             idle = time.monotonic() - self._written
             if idle >= KEEP_ALIVE_S:
-                self.write(sse.KEEP_ALIVE)
+                self.write(self.keep_alive)
                 self._written, idle = time.monotonic(), 0.0
                 with contextlib.suppress(StreamClosedError):  # the writer hears of it by on_connection_close
                     await self.flush()
@@ -309,7 +389,10 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
         @functools.wraps(method)
         async def admitted(self: AgentHandler, *args: str) -> None:
             try:
+                if self.refusal is not None:
+                    raise self.refusal
                 self.caller = await self.admit(action, kernels=kernels)
+                self.receive()
                 await method(self, *args)
             except AgentKernelError as error:
                 status = status_of(error)
@@ -317,6 +400,7 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
                     self.log.error("%s %s, request %s: %s", self.request.method, self.route, self.request_id, error)
                 self.refuse(error, status)
 
+        setattr(admitted, GUARD, (action, kernels))
         return cast("V", admitted)
 
     return decorate

@@ -16,6 +16,8 @@ from jupyter_ext.handlers.bodies import Body
 from jupyter_ext.handlers.exchange import preview_to_json
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
+from jupyter_ext.openapi import server as told
+from jupyter_ext.openapi.operation import PLACE, operation
 from jupyter_ext.reunion import ARRIVING, note_of
 
 MODELS = 8
@@ -30,6 +32,7 @@ class ArrivalBody(Body):
 
 class BesideHandler(AgentHandler):
     @guarded("read")
+    @operation("What lies beside a notebook.", told.Beside, query=PLACE, errors=(404,))
     async def get(self) -> None:
         """``arrival`` is what would come in; null when there is nothing, or nothing that can be read."""
         place = await self._place()
@@ -50,6 +53,14 @@ class BesideHandler(AgentHandler):
         )
 
     @guarded("write")
+    @operation(
+        "Take in the conversation that lies beside a notebook.",
+        told.Arrived,
+        status=201,
+        body=ArrivalBody,
+        query=PLACE,
+        errors=(404, 409, 507),
+    )
     async def post(self) -> None:
         """It becomes a session of its own, with which the notebook goes on; the one it had stays as it is."""
         place, shown = await self._place(), self.parse(ArrivalBody).sha256

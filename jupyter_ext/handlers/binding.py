@@ -20,6 +20,9 @@ from jupyter_ext.handlers.bodies import BindingBody
 from jupyter_ext.handlers.models import current_engine
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
+from jupyter_ext.openapi import server as told
+from jupyter_ext.openapi.operation import PLACE, Raw, operation
+from jupyter_ext.openapi.sessions import Session as SessionShape
 from jupyter_ext.reunion import note_of
 
 CLEARED = (
@@ -48,6 +51,10 @@ TRUST = (
     "below, will then use its skills (.agents/skills) and start the MCP servers of its .mcp.json as it is now: "
     "{commands}."
 )
+DECISION = Raw(
+    ("application/x-www-form-urlencoded",),
+    {"type": "object", "properties": {"decision": {"enum": ["confirmed", "denied"]}}, "required": ["decision"]},
+)
 FORM = """<form method="post">{xsrf}<button name="decision" value="confirmed">Let it</button>
 <button name="decision" value="denied">Refuse</button></form>"""
 
@@ -66,6 +73,7 @@ def commands_of(folder: Path) -> str:
 
 class BindingHandler(AgentHandler):
     @guarded("read")
+    @operation("Which session a notebook talks to.", told.Binding, query=PLACE, errors=(404,))
     async def get(self) -> None:
         place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
         key = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
@@ -101,6 +109,14 @@ class BindingHandler(AgentHandler):
         return [note for note in notes if note]
 
     @guarded("write")
+    @operation(
+        "Have a notebook talk to another session.",
+        SessionShape,
+        body=BindingBody,
+        query=PLACE,
+        also={202: told.Pending},
+        errors=(404, 507),
+    )
     async def put(self) -> None:
         body = self.parse(BindingBody)
         place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
@@ -121,6 +137,7 @@ class BindingHandler(AgentHandler):
         self.reply(session_to_json(session))
 
     @guarded("write")
+    @operation("Have a notebook talk to none.", told.Unbound, query=PLACE, errors=(404,))
     async def delete(self) -> None:
         """The notebook has no session from now on, or after a private one the one it had before. Nothing is deleted
         but a private session, which is held nowhere else."""
@@ -138,6 +155,7 @@ class BindingHandler(AgentHandler):
 
 class BindHandler(AgentHandler):
     @guarded("read")
+    @operation("Whether a person said yes.", told.BindState, errors=(404,))
     async def get(self, bind_id: str) -> None:
         bind = self.app.binds.get(bind_id)
         kernel = self.caller.kernel
@@ -154,7 +172,11 @@ class BindConfirmHandler(AgentHandler):
         policy = super().content_security_policy.replace("frame-ancestors 'self'", "frame-ancestors 'none'")
         return f"{policy}; form-action 'self'"
 
+    def check_xsrf_cookie(self) -> None:
+        """Its token is in the form, which is read later: see ``post``."""
+
     @guarded("read", kernels=False)
+    @operation("The page on which a person says yes or no.", Raw(("text/html",)), errors=(404,))
     async def get(self, bind_id: str) -> None:
         bind, session = await self._asked(bind_id)
         if bind.folder:
@@ -165,7 +187,9 @@ class BindConfirmHandler(AgentHandler):
         self._page(bind, session, rest)
 
     @guarded("write", kernels=False)
+    @operation("Say yes or no.", Raw(("text/html",)), body=DECISION, errors=(404, 409))
     async def post(self, bind_id: str) -> None:
+        super().check_xsrf_cookie()
         bind, session = await self._asked(bind_id)
         decision = self.get_body_argument("decision", "")
         if decision == "confirmed":

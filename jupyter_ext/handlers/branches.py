@@ -13,6 +13,9 @@ from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import BranchBody, EmptyBody, ForkBody, SwitchBody
 from jupyter_ext.handlers.revision import seen
 from jupyter_ext.handlers.sessions import session_to_json
+from jupyter_ext.openapi import sessions as told
+from jupyter_ext.openapi.operation import IF_MATCH, PLACE, SESSION, operation
+from jupyter_ext.openapi.turns import Versions
 
 
 def branch_to_json(branch: Branch) -> dict[str, Any]:
@@ -21,12 +24,14 @@ def branch_to_json(branch: Branch) -> dict[str, Any]:
 
 class BranchesHandler(AgentHandler):
     @guarded("read")
+    @operation("List the branches of a session.", told.Branches, errors=(404,))
     async def get(self, session_id: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
         branches = await self.app.runtime.store.branches(session.key)
         self.reply({"branches": [branch_to_json(branch) for branch in branches], "revision": session.revision})
 
     @guarded("write")
+    @operation("Branch off.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
         """A new branch, which is the current one from now on."""
         body = self.parse(BranchBody)
@@ -39,6 +44,7 @@ class BranchesHandler(AgentHandler):
 
 class CurrentBranchHandler(AgentHandler):
     @guarded("write")
+    @operation("Make a branch the current one.", Branch, body=SwitchBody, query=(IF_MATCH,), errors=(404, 409))
     async def put(self, session_id: str) -> None:
         body = self.parse(SwitchBody)
         session = await self.app.access.session(self.caller, session_id)
@@ -50,6 +56,7 @@ class CurrentBranchHandler(AgentHandler):
 
 class BranchHandler(AgentHandler):
     @guarded("write")
+    @operation("Drop a branch.", told.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
     async def delete(self, session_id: str, name: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
         async with self.app.changes.of(session.key, seen(self), "branch"):
@@ -60,6 +67,7 @@ class BranchHandler(AgentHandler):
 
 class ForkHandler(AgentHandler):
     @guarded("write")
+    @operation("Copy a session.", told.Forked, status=201, body=ForkBody, query=PLACE, errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
         """A new session; bound to the notebook on request."""
         body, access = self.parse(ForkBody), self.app.access
@@ -78,6 +86,7 @@ class ForkHandler(AgentHandler):
 
 class UndoHandler(AgentHandler):
     @guarded("write")
+    @operation("Take the newest turn back.", told.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         """Takes the newest turn of the current branch back; ``ran`` names what it ran, which can not be taken back."""
         self.parse(EmptyBody)
@@ -92,6 +101,7 @@ class UndoHandler(AgentHandler):
 
 class TurnVersionsHandler(AgentHandler):
     @guarded("read")
+    @operation("List the versions of a question.", Versions, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
         """The versions of one question, in the order they were asked."""
         stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))

@@ -8,10 +8,18 @@ from jupyter_ext.dialects.chat_codec import ChatCodec
 from jupyter_ext.dialects.chat_request import ChatBody
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.openai import OpenAIHandler
+from jupyter_ext.openapi.operation import operation
 
 
 class ChatCompletionsHandler(OpenAIHandler):
     @guarded("execute")
+    @operation(
+        "An answer to a conversation, as OpenAI's clients ask for it.",
+        "openai.types.chat:ChatCompletion",
+        body=ChatBody,
+        errors=(404, 409, 422, 502, 507),
+        streams=True,
+    )
     async def post(self) -> None:
         body = self.parse(ChatBody)
         asked = await self._asked(body)

@@ -10,13 +10,21 @@ from pydantic import Field
 from tornado import web
 
 from agent_kernel.errors import InvalidRequest, NotFound
-from agent_kernel.sessions.exchange import Imported, Preview, export_session, import_session, preview
+from agent_kernel.sessions.exchange import FORMATS, Imported, Preview, export_session, import_session, preview
 from jupyter_ext.handlers.base import MAX_BODY, AgentHandler, guarded
 from jupyter_ext.handlers.bodies import Body, Id
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
+from jupyter_ext.openapi import sessions as told
+from jupyter_ext.openapi.operation import BRANCH, PLACE, Count, Parameter, Raw, operation
 
 ONE_DOCUMENT = "A download is one document: markdown has its images inside."
+
+
+DOCUMENTS = [name for name in FORMATS if name != "markdown-files"]
+"""That one is many files."""
+FORMAT = Annotated[str, Field(json_schema_extra={"enum": list[Any](DOCUMENTS)})]
+MEDIA = ("application/json", "application/jsonl", "text/markdown", "application/x-ipynb+json")
 
 
 class ClearOutputsBody(Body):
@@ -35,6 +43,12 @@ class ExportHandler(AgentHandler):
         return None
 
     @guarded("read")
+    @operation(
+        "A session as a document.",
+        Raw(MEDIA),
+        query=(Parameter("format", f"One of {', '.join(DOCUMENTS)}.", FORMAT), BRANCH),
+        errors=(404,),
+    )
     async def get(self, session_id: str) -> None:
         """The document as a download; what a model made is never run by a browser in this origin. What the format has
         no place for is counted in a header."""
@@ -54,6 +68,21 @@ class ExportHandler(AgentHandler):
 
 class ImportHandler(AgentHandler):
     @guarded("write")
+    @operation(
+        "Take a document in as a session.",
+        told.Imported,
+        status=201,
+        body=Raw(("*/*",)),
+        also={200: told.Previewed},
+        query=(
+            Parameter("format", "What it is; without it that is found out."),
+            Parameter("preview", "1: only what would come in.", Count),
+            Parameter("beside", "1: not the body but what lies beside the notebook.", Count),
+            Parameter("bind", "1: the notebook goes on with it.", Count),
+            *PLACE,
+        ),
+        errors=(404, 409, 507),
+    )
     async def post(self) -> None:
         """The body is the document, of at most MAX_BODY bytes; ``preview``: only what would come in. ``beside``: not
         the body but what lies beside the notebook. ``bind``: the notebook goes on with it."""
@@ -98,6 +127,9 @@ class ImportHandler(AgentHandler):
 
 class ClearOutputsHandler(AgentHandler):
     @guarded("write")
+    @operation(
+        "Take out what tools gave back in cells.", told.Cleared, body=ClearOutputsBody, query=PLACE, errors=(404, 409)
+    )
     async def post(self, session_id: str) -> None:
         """Of the cells that are named; without any, of those whose outputs are gone from the saved notebook."""
         body = self.parse(ClearOutputsBody)

@@ -17,14 +17,24 @@ from agent_kernel.files import File
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext import download
 from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.openapi import files as told
+from jupyter_ext.openapi.operation import SESSION, Parameter, Raw, limit, operation
 from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
 
 LISTED = 1_000
 CHUNK = 1 << 18
-DROPPED = 1 << 30
-"""Bytes of a body that are read in any case: a client that is answered while it still sends may not see the answer."""
 PURPOSE = 100
 """Characters."""
+TEXT = {"type": "string", "minLength": 1, "maxLength": PURPOSE, "pattern": r"^[\x21-\x7e]+$"}
+UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session={"type": "string", "maxLength": 512})
+INTO = Parameter("session", "The session that gets the file, made if it is not there; a field of the form says it too.")
+BODY = Raw(("*/*",))
+PARTS = {206: BODY, 304: None}
+CONDITIONS = (
+    Parameter("Range", "One range of bytes.", place="header"),
+    Parameter("If-Range", "The ETag for which the range counts.", place="header"),
+    Parameter("If-None-Match", "The ETag that the client has.", place="header"),
+)
 
 
 def file_to_json(file: File, session: str, kind: str = "file") -> dict[str, Any]:
@@ -109,22 +119,13 @@ class FilesHandler(FileAgentHandler):
     _gathered = b""
     _feeding = False
     _left = False
-    _forged: web.HTTPError | None = None
-
-    def check_xsrf_cookie(self) -> None:
-        """A refusal waits until the body was dropped, else the client may see a broken connection instead."""
-        try:
-            super().check_xsrf_cookie()
-        except web.HTTPError as error:
-            self._forged = error
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in AgentHandler
         await super().prepare()
-        if self.request.method != "POST" or self._finished or self._forged:
+        if self.request.method != "POST" or self._finished or self.refusal is not None:
             return
         try:
             await self.admit("write", kernels=True)
-            self.request.connection.set_max_body_size(DROPPED)  # type: ignore[union-attr]  # it is HTTP/1
             self._upload = Upload(self.request.headers.get("Content-Type", ""), self.registry.incoming)
             length = self.request.headers.get("Content-Length", "")
             if length.isdecimal() and int(length) > self.registry.upload_bytes + OVERHEAD:
@@ -134,6 +135,9 @@ class FilesHandler(FileAgentHandler):
             return  # ``post`` says so, when the body was read and dropped
 
     async def data_received(self, chunk: bytes) -> None:
+        if self._upload is None:
+            await super().data_received(chunk)
+            return
         self._gathered += chunk
         if len(self._gathered) >= GATHERED:
             await self._feed()
@@ -168,10 +172,9 @@ class FilesHandler(FileAgentHandler):
             upload.close()
 
     @guarded("write")
+    @operation("Upload a file.", told.File, body=UPLOAD, query=(INTO,), errors=(404, 507))
     async def post(self) -> None:
         upload = self._upload
-        if self._forged is not None:
-            raise self._forged
         if upload is None:
             raise InvalidRequest("This upload was not taken.")
         await self._feed()
@@ -199,6 +202,7 @@ class FilesHandler(FileAgentHandler):
         return key
 
     @guarded("read")
+    @operation("List files.", told.Files, query=(limit(LISTED, LISTED), SESSION), errors=(404,))
     async def get(self) -> None:
         """Newest first; ``session``: of that one, oldest first."""
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
@@ -220,11 +224,13 @@ class FilesHandler(FileAgentHandler):
 
 class FileHandler(FileAgentHandler):
     @guarded("read")
+    @operation("A file's facts.", told.File, query=(SESSION,), errors=(404,))
     async def get(self, id: str) -> None:
         key = await self.owner(id, self.get_argument("session", None))
         self.reply(file_to_json(await self.registry.file(key, id), key.id))
 
     @guarded("write")
+    @operation("Delete a file.", told.FileDeleted, query=(SESSION,), errors=(404,))
     async def delete(self, id: str) -> None:
         """From the session named, or from all of the caller's that have it."""
         session = self.get_argument("session", None)
@@ -238,6 +244,7 @@ class FileHandler(FileAgentHandler):
 
 class FileContentHandler(FileAgentHandler):
     @guarded("read")
+    @operation("A file's bytes.", BODY, query=(SESSION, *CONDITIONS), also=PARTS, errors=(404, 410, 416, 422))
     async def get(self, id: str) -> None:
         await self.send(await self.owner(id, self.get_argument("session", None)), id)
 
@@ -246,6 +253,7 @@ class ContainerFilesHandler(FileAgentHandler):
     """A container is a session."""
 
     @guarded("read")
+    @operation("List the files of a session.", told.ContainerFiles, errors=(404,))
     async def get(self, session_id: str) -> None:
         key = (await self.app.access.session(self.caller, session_id)).key
         files = [file_to_json(file, key.id, "container.file") for file in await self.registry.files(key)]
@@ -254,6 +262,7 @@ class ContainerFilesHandler(FileAgentHandler):
 
 class ContainerFileHandler(FileAgentHandler):
     @guarded("read")
+    @operation("A file's facts, in a session.", told.ContainerFile, errors=(404,))
     async def get(self, session_id: str, id: str) -> None:
         key = (await self.app.access.session(self.caller, session_id)).key
         self.reply(file_to_json(await self.registry.file(key, id), key.id, "container.file"))
@@ -261,5 +270,6 @@ class ContainerFileHandler(FileAgentHandler):
 
 class ContainerFileContentHandler(FileAgentHandler):
     @guarded("read")
+    @operation("A file's bytes, in a session.", BODY, query=CONDITIONS, also=PARTS, errors=(404, 410, 416, 422))
     async def get(self, session_id: str, id: str) -> None:
         await self.send((await self.app.access.session(self.caller, session_id)).key, id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jupyter_ext.attached import LOOK_WITHIN_S, looking
 from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.openapi.operation import KERNEL, Parameter, operation
+from jupyter_ext.openapi.turns import KernelVariables
 
 MODULES = "modules: "
 BUSY = "The kernel is busy, or does not answer."
@@ -23,6 +25,12 @@ def _is_name(text: str) -> bool:
 
 class KernelVariablesHandler(AgentHandler):
     @guarded("execute", kernels=False)
+    @operation(
+        "List the variables of a notebook's kernel.",
+        KernelVariables,
+        query=(KERNEL, Parameter("name", "That one, closely.")),
+        errors=(404,),
+    )
     async def get(self) -> None:
         """``kernel``; ``name``: that one, closely. ``problem`` says why there is nothing to tell now: a kernel that
         computes is not waited for."""

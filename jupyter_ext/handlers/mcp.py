@@ -8,6 +8,11 @@ from urllib.parse import urlsplit
 from agent_kernel.errors import Forbidden, InvalidRequest
 from jupyter_ext.asgi import Exchange
 from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.openapi.operation import Raw, operation
+
+MESSAGE = Raw(("application/json",), {"type": "object"})
+"""JSON-RPC 2.0, which has a document of its own: modelcontextprotocol.io."""
+MESSAGES = Raw(("application/json", "text/event-stream"), {})
 
 
 class McpHandler(AgentHandler):
@@ -16,6 +21,7 @@ class McpHandler(AgentHandler):
     _exchange: Exchange | None = None
 
     @guarded("execute", kernels=False)
+    @operation("A message of MCP.", MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406, 413))
     async def post(self) -> None:
         # The SDK's words for this are neither ours nor JSON-RPC's.
         if not self.request.headers.get("Content-Type", "").lower().startswith("application/json"):
@@ -23,10 +29,12 @@ class McpHandler(AgentHandler):
         await self._serve()
 
     @guarded("execute", kernels=False)
+    @operation("Messages of the server, as they come.", MESSAGES, errors=(404, 406, 409))
     async def get(self) -> None:
         await self._serve()
 
     @guarded("execute", kernels=False)
+    @operation("End an MCP session.", errors=(404,))
     async def delete(self) -> None:
         await self._serve()
 

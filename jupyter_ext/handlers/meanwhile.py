@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.meanwhile import meanwhile
+from jupyter_ext.openapi.operation import KERNEL, Count, Parameter, operation
+from jupyter_ext.openapi.sessions import Meanwhile
 
 
 class MeanwhileHandler(AgentHandler):
     @guarded("read")
+    @operation(
+        "What happened in a session since somebody looked.",
+        Meanwhile,
+        query=(Parameter("since", "In whole seconds since the epoch.", Count), KERNEL),
+        errors=(404,),
+    )
     async def get(self, session_id: str) -> None:
         """``since`` in whole seconds since the epoch, ``kernel``: the one that the notebook has now."""
         session = await self.app.access.session(self.caller, session_id)

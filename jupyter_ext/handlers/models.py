@@ -14,12 +14,27 @@ from agent_kernel.engines.local.catalog import catalog, entry, fetchable, instal
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.local.entry import Entry
 from agent_kernel.engines.local.hub_id import HubId
-from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest, ModelBroken, ModelMissing, StoreError
+from agent_kernel.errors import (
+    AgentKernelError,
+    Conflict,
+    InvalidRequest,
+    ModelBroken,
+    ModelMissing,
+    StoreError,
+    UnknownModel,
+)
 from agent_kernel.protocols import EngineInfo
 from agent_kernel.sessions.model import SessionKey
+from jupyter_ext import model_facts
 from jupyter_ext.callers import Caller
+from jupyter_ext.dialects import messages_errors
+from jupyter_ext.dialects.asked import AGENT
+from jupyter_ext.dialects.model_list import anthropic_model, anthropic_page
+from jupyter_ext.dialects.openai_errors import openai_error
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody, EngineBody, PullBody
+from jupyter_ext.openapi import server as told
+from jupyter_ext.openapi.operation import EVENTS, PLACE, SESSION, operation
 from jupyter_ext.sse import encode
 
 if TYPE_CHECKING:
@@ -60,13 +75,37 @@ def model_to_json(found: Entry, cache_dir: Path) -> dict[str, Any]:
     return {**found.offer(), "description": found.description, "state": state, "path": path}
 
 
-class ModelsHandler(AgentHandler):
+class ModelHandlers(AgentHandler):
+    """Anthropic's clients say so in a header, and get their own shapes; of errors all others get ours with what OpenAI
+    adds."""
+
+    @property
+    def anthropic(self) -> bool:
+        return "anthropic-version" in self.request.headers
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.anthropic:
+            return messages_errors.body(status, error, self.request_id)
+        openai = openai_error(status, error)
+        more = {name: openai[name] for name in ("type", "param")}
+        return {"error": {**error, **more, "request_id": self.request_id}}
+
+
+class ModelsHandler(ModelHandlers):
     @guarded("read")
+    @operation("List models and engines.", told.AnyModels, query=(SESSION, *PLACE), errors=(404,))
     async def get(self) -> None:
+        """``data`` in OpenAI's shape is what requests may name; the other keys are for the panel and %agent model."""
+        listed = await model_facts.models(self.app)
+        if self.anthropic:
+            self.reply(anthropic_page(listed))
+            return
         cache_dir = self.app.runtime.settings.cache_dir
         found = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
         self.reply(
             {
+                "object": "list",
+                "data": listed,
                 "models": found,
                 "engines": self.app.runtime.engines.listed(),
                 "engine": engine_to_json(self.app.runtime.engine.info()),
@@ -85,6 +124,14 @@ class ModelsHandler(AgentHandler):
 
 class EngineHandler(AgentHandler):
     @guarded("write")
+    @operation(
+        "Choose the engine of a session.",
+        told.EngineChosen,
+        body=EngineBody,
+        query=PLACE,
+        also={202: told.EnginePending},
+        errors=(404, 409, 507),
+    )
     async def put(self) -> None:
         """The engine that a session talks to from now on: the one named, or that of the caller's notebook. A kernel's
         wish for a URL waits for the person, in the browser."""
@@ -107,12 +154,25 @@ class EngineHandler(AgentHandler):
         self.reply({"session": key.id, "engine": engine_to_json(info)})
 
 
-class ModelHandler(AgentHandler):
+class ModelHandler(ModelHandlers):
     @guarded("execute")
+    @operation("What a model is and would cost.", told.AnyModel, errors=(404, 409, 502))
     async def get(self, name: str) -> None:
-        """What a model is and would cost. Of an id of a hub that is not here, the hub is asked."""
+        """One that a request may name, or could once it is here. Of an id of a hub that is not here, the hub is
+        asked."""
         settings = self.app.runtime.settings
-        self.reply(await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources))
+        try:
+            listed = await model_facts.model(self.app, name)
+        except UnknownModel:
+            if self.anthropic or name.startswith(AGENT):
+                raise
+            listed = {}
+        if self.anthropic:
+            self.reply(anthropic_model(listed))
+            return
+        known = name in catalog() or not listed
+        facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources) if known else {}
+        self.reply({**listed, **facts})
 
 
 def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
@@ -128,6 +188,7 @@ def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, An
 
 class ModelPullHandler(AgentHandler):
     @guarded("execute")
+    @operation("Download a model.", EVENTS, body=PullBody, errors=(404, 409, 502))
     async def post(self, name: str) -> None:
         """Names of the catalog, and ids of a hub: data only, within the disk, from where ``sources`` allows."""
         self.parse(PullBody)
@@ -143,6 +204,7 @@ async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[by
 
 class EngineUnloadHandler(AgentHandler):
     @guarded("execute")
+    @operation("Give the model's memory back.", told.Unloaded, body=EmptyBody, errors=(409,))
     async def post(self) -> None:
         """Gives back the model's memory; the next turn loads it again. Another engine's model is not ours to unload."""
         self.parse(EmptyBody)
@@ -172,6 +234,7 @@ class ProbeHandler(AgentHandler):
 
 class HealthHandler(AgentHandler):
     @guarded("read")
+    @operation("Whether this server is well.", told.Health)
     async def get(self) -> None:
         runtime = self.app.runtime
         store = "ok"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from agent_kernel.errors import AgentKernelError, ContextOverflow, InvalidRequest
 from agent_kernel.messages import SEEN, Media
@@ -16,13 +17,16 @@ from jupyter_ext.dialects.content import MAX_MEDIA, seen
 from jupyter_ext.dialects.openai_errors import openai_error
 from jupyter_ext.handlers.base import M
 from jupyter_ext.handlers.dialect import DialectHandler
+from jupyter_ext.openapi.errors import OpenAIError
 
 PICTURE = Bounds(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(SEEN), "video/"))
-FIELD = re.compile(r"[a-z_]{1,64}")
+PATH_CHARS, SAID_CHARS = 200, 300
 
 
 class OpenAIHandler(DialectHandler):
     """Errors as OpenAI's clients read them; a context that is too long is a mistake of the request (400) there."""
+
+    error_shape = OpenAIError
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"error": {**openai_error(status, error), "request_id": self.request_id}}
@@ -35,10 +39,10 @@ class OpenAIHandler(DialectHandler):
         try:
             return super().parse(model)
         except InvalidRequest as error:
-            cause = error.__cause__
-            if isinstance(cause, ValidationError):
-                error.details["param"] = param(cause)
-            raise
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            said, field = mistake(error.__cause__, _json(self.request.body), model)
+            raise InvalidRequest(said, details={"param": field}) from error.__cause__
 
     async def fetched(self, urls: Sequence[str]) -> dict[str, Media]:
         """Media of other servers, by the one guard of what may be fetched. Raises InvalidRequest, Forbidden, LocalOnly,
@@ -59,13 +63,33 @@ class OpenAIHandler(DialectHandler):
             raise InvalidRequest(f"A medium of this request can not be used: {error}.") from error
 
 
-def param(error: ValidationError) -> str | None:
-    """The field with the first mistake: ``messages[0].content``."""
-    places = error.errors(include_url=False, include_input=False, include_context=False)[0]["loc"]
-    path = ""
-    for place in places:
-        if isinstance(place, int):
-            path += f"[{place}]"
-        elif FIELD.fullmatch(place):
-            path += f".{place}" if path else place
-    return path or None
+def mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:
+    """The first mistakes of a ``body`` in words, without what was sent, and the field that has the first of them, as
+    ``messages[0].content``. What is wrong with the whole is said in words that begin with a field of the model."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    told = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in found[:3]]
+    more = "" if len(found) <= 3 else f"; and {len(found) - 3} more"
+    path, first = told[0]
+    field = path or first.partition(" ")[0]
+    known = path or field in model.model_fields
+    return "; ".join(f"{path}: {said}" if path else said for path, said in told) + more, field if known else None
+
+
+def _path(body: Any, error: ErrorDetails) -> str:
+    """Without the names of alternatives, which only the validation knows."""
+    path, here = "", body
+    for place in error["loc"]:
+        if isinstance(place, int) and isinstance(here, list) and place < len(here):
+            path, here = f"{path}[{place}]", here[place]
+        elif isinstance(place, str) and isinstance(here, dict) and place in here:
+            path, here = f"{path}.{place}" if path else place, here[place]
+    if error["type"] == "missing":
+        path = f"{path}.{error['loc'][-1]}" if path else str(error["loc"][-1])
+    return path[:PATH_CHARS]
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

@@ -12,10 +12,13 @@ from agent_kernel.sessions.model import Turn
 from agent_kernel.sessions.private import is_private
 from jupyter_ext.archive import replay
 from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.openapi.operation import SESSION, operation
+from jupyter_ext.openapi.turns import Outputs
 
 
 class TurnOutputsHandler(AgentHandler):
     @guarded("read")
+    @operation("What the cell of a turn would show.", Outputs, query=(SESSION,), errors=(404, 409))
     async def get(self, turn_id: str) -> None:
         """Outputs as in a notebook's file. Conflict while the turn runs, here or at another server."""
         turn = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))

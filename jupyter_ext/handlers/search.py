@@ -5,20 +5,43 @@ from __future__ import annotations
 import dataclasses
 import time
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.sessions.model import Hit, Query, SessionKey
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody
 from jupyter_ext.handlers.sessions import brief
+from jupyter_ext.openapi.operation import PLACE, Parameter, limit, operation
+from jupyter_ext.openapi.server import Granted, Pending
+from jupyter_ext.openapi.sessions import Found
 
 FOUND = 5
 MAX_FOUND = 50
+SECONDS = r"[0-9]{1,11}(\.[0-9]{1,6})?"
+DATE = r"(19[7-9][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+Moment = Annotated[str, Field(pattern=f"^({SECONDS}|{DATE})?$")]
+"""The short forms; what else ISO 8601 has is read too."""
 
 
 class SearchHandler(AgentHandler):
     @guarded("read")
+    @operation(
+        "Search in what was said.",
+        Found,
+        query=(
+            Parameter("q", "Words, any of them."),
+            limit(FOUND, MAX_FOUND),
+            Parameter("role", "Only what this role said.", Literal["", "user", "assistant"]),
+            Parameter("since", "Only later: seconds since the epoch, or a date as ISO 8601 has them.", Moment),
+            Parameter("until", "Only earlier.", Moment),
+            Parameter("here", "1: only in the conversation of the notebook."),
+            *PLACE,
+        ),
+        errors=(404,),
+    )
     async def get(self) -> None:
         """``q``: words, any of them. ``here``, ``kernel`` or ``path``: only the conversation of that notebook. A kernel
         finds what it may read: the text of a part that matches is as good as the text."""
@@ -74,6 +97,9 @@ class SearchHandler(AgentHandler):
 
 class SearchAccessHandler(AgentHandler):
     @guarded("write")
+    @operation(
+        "Whether the caller may search everything; a kernel asks for it.", Granted, body=EmptyBody, also={202: Pending}
+    )
     async def post(self) -> None:
         """Whether the caller may search all sessions of its namespace; by this a kernel that may not asks a person."""
         self.parse(EmptyBody)

@@ -12,6 +12,8 @@ from agent_kernel.sessions.private import is_private, private_id
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import DescribeBody, EmptyBody, SessionBody
 from jupyter_ext.handlers.revision import etag, seen
+from jupyter_ext.openapi import sessions as told
+from jupyter_ext.openapi.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
 
 LISTED = 50
 MAX_LISTED = 1000
@@ -57,6 +59,16 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
 
 class SessionsHandler(AgentHandler):
     @guarded("read")
+    @operation(
+        "List sessions.",
+        told.Sessions,
+        query=(
+            limit(LISTED, MAX_LISTED),
+            Parameter("name", "Only those that have this in title, tags or id."),
+            *PLACE,
+        ),
+        errors=(404,),
+    )
     async def get(self) -> None:
         """A kernel sees the titles in its namespace, to choose from; a person also which notebooks use each. ``name``:
         only those with it in their title, tags or id, in any case."""
@@ -75,6 +87,14 @@ class SessionsHandler(AgentHandler):
         self.reply({"sessions": listed})
 
     @guarded("write")
+    @operation(
+        "Make a session, or find the one with this id.",
+        told.Bound,
+        status=201,
+        body=SessionBody,
+        query=PLACE,
+        errors=(404, 409, 507),
+    )
     async def post(self) -> None:
         body = self.parse(SessionBody)
         place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
@@ -101,12 +121,16 @@ class SessionHandler(AgentHandler):
         return None
 
     @guarded("read")
+    @operation("What a session is.", told.Shown, errors=(404,))
     async def get(self, session_id: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
         self.set_header("ETag", etag(session.revision))
         self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(session.key)})
 
     @guarded("write")
+    @operation(
+        "Rename, tag or describe a session.", told.Session, body=DescribeBody, query=(IF_MATCH,), errors=(404, 409, 507)
+    )
     async def patch(self, session_id: str) -> None:
         body = self.parse(DescribeBody)
         session = await self.app.access.session(self.caller, session_id)
@@ -118,6 +142,7 @@ class SessionHandler(AgentHandler):
         self.reply(session_to_json(changed))
 
     @guarded("write")
+    @operation("Delete a session.", told.Deleted, query=(IF_MATCH,), errors=(409,))
     async def delete(self, session_id: str) -> None:
         """Idempotent: what is not there is deleted. The session's sandbox ends with it, and its work directory goes."""
         deleted = False
@@ -134,6 +159,7 @@ class SessionHandler(AgentHandler):
 
 class SessionClearHandler(AgentHandler):
     @guarded("write")
+    @operation("Forget all turns of a session.", told.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
         session = await self.app.access.session(self.caller, session_id)
@@ -145,6 +171,12 @@ class SessionClearHandler(AgentHandler):
 
 class SessionItemsHandler(AgentHandler):
     @guarded("read")
+    @operation(
+        "The messages of a session, as they are kept.",
+        told.Items,
+        query=(Parameter("limit", "How many at most, the newest ones; without it all.", Count), BRANCH),
+        errors=(404,),
+    )
     async def get(self, session_id: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
         store, branch = self.app.runtime.store, self.get_argument("branch", None)
@@ -159,6 +191,7 @@ class SessionItemsHandler(AgentHandler):
 
 class BlobHandler(AgentHandler):
     @guarded("read")
+    @operation("A medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
         """Bytes without a type: nothing a model made is to be run by a browser in this origin."""
         session = await self.app.access.session(self.caller, session_id)

@@ -13,9 +13,21 @@ from agent_kernel.errors import InvalidRequest
 from agent_kernel.skills.package import MAX_BYTES, Bytes, Entry, too_large, zipped
 from agent_kernel.skills.skill import Skill, Version
 from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.openapi import files as told
+from jupyter_ext.openapi.operation import Parameter, operation
 
 ZIP = b"PK\x03\x04"
 FIELDS = frozenset({"file", "files", "files[]"})
+OVERHEAD = 1 << 20
+"""Bytes around the files of an upload."""
+PACKAGE = told.form(
+    ("files",), files={"type": "array", "items": told.BYTES, "description": "A zip, or the files of one."}
+)
+SHAPE = (
+    Parameter("source", "Given, the answer is of Anthropic's shape; anthropic: theirs, of which none are here."),
+    Parameter("anthropic-version", "Given, the answer is of Anthropic's shape.", place="header"),
+    Parameter("anthropic-beta", "Given, the answer is of Anthropic's shape.", place="header"),
+)
 
 
 def skill_to_json(skill: Skill) -> dict[str, Any]:
@@ -72,6 +84,8 @@ def custom_version_to_json(version: Version) -> dict[str, Any]:
 class SkillUpload(AgentHandler):
     """What the routes share: the other house's shape, and the parts of an upload."""
 
+    max_body = MAX_BYTES + OVERHEAD
+
     @property
     def anthropic(self) -> bool:
         headers = self.request.headers
@@ -109,6 +123,7 @@ class SkillUpload(AgentHandler):
 
 class SkillsHandler(SkillUpload):
     @guarded("read")
+    @operation("List skills.", told.Skills | told.CustomSkills, query=SHAPE)
     async def get(self) -> None:
         """``source=anthropic``: none of theirs is here."""
         theirs = self.get_argument("source", "") == "anthropic"
@@ -116,16 +131,19 @@ class SkillsHandler(SkillUpload):
         self.reply_list([self.shown(skill) for skill in found])
 
     @guarded("write", kernels=False)
+    @operation("Bring a skill.", told.Skill | told.CustomSkill, body=PACKAGE, query=SHAPE, errors=(422, 507))
     async def post(self) -> None:
         self.reply(self.shown(await self.added()))
 
 
 class SkillHandler(SkillUpload):
     @guarded("read")
+    @operation("A skill.", told.Skill | told.CustomSkill, query=SHAPE, errors=(404,))
     async def get(self, id: str) -> None:
         self.reply(self.shown(await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)))
 
     @guarded("write", kernels=False)
+    @operation("Delete a skill.", told.SkillDeleted | told.CustomSkillDeleted, query=SHAPE, errors=(404,))
     async def delete(self, id: str) -> None:
         await asyncio.to_thread(self.app.runtime.skills.delete, self.caller.namespace, id)
         self.reply({"id": id, "object": "skill.deleted", "deleted": True})
@@ -133,11 +151,21 @@ class SkillHandler(SkillUpload):
 
 class SkillVersionsHandler(SkillUpload):
     @guarded("read")
+    @operation(
+        "List the versions of a skill.", told.SkillVersions | told.CustomSkillVersions, query=SHAPE, errors=(404,)
+    )
     async def get(self, id: str) -> None:
         skill = await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)
         self.reply_list([self.shown_version(version) for version in reversed(skill.versions)])
 
     @guarded("write", kernels=False)
+    @operation(
+        "Bring a new version of a skill.",
+        told.SkillVersion | told.CustomSkillVersion,
+        body=PACKAGE,
+        query=SHAPE,
+        errors=(404, 422, 507),
+    )
     async def post(self, id: str) -> None:
         self.reply(self.shown_version((await self.added(id)).latest))
 

@@ -21,6 +21,7 @@ from jupyter_ext.handlers.base import Action, AgentHandler, guarded, words
 from jupyter_ext.handlers.bodies import Id, Name
 from jupyter_ext.handshake import seen_again
 from jupyter_ext.news import Target
+from jupyter_ext.openapi.operation import operation
 from jupyter_ext.outbox import Outbox, PageGone
 from jupyter_ext.page import Page
 from jupyter_ext.watching import Standing, state_of
@@ -95,12 +96,16 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         """None: events are small and have to be on their way at once."""
         return None
 
+    _stream_request_body = False
+    """A handshake has no body, and what comes behind it is not HTTP."""
+
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         """Without the origin check of requests: ``get`` has that of connections."""
         self.begin()
         await JupyterHandler.prepare(self, _redirect_to_login=False)
 
     @guarded("read", kernels=False)
+    @operation("A WebSocket: events of turns, and news of what a page watches.", status=101)
     async def get(self, *args: str) -> None:
         self._check_handshake()
         await WebSocketHandler.get(self, *args)

@@ -10,6 +10,8 @@ from agent_kernel.sessions.model import SessionKey, Summary, Turn
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody
 from jupyter_ext.handlers.models import current_engine
+from jupyter_ext.openapi import sessions as told
+from jupyter_ext.openapi.operation import operation
 from jupyter_ext.turns import busy
 
 LOOKED_AT = 20
@@ -24,6 +26,7 @@ def summary_to_json(summary: Summary) -> dict[str, Any]:
 
 class CompactHandler(AgentHandler):
     @guarded("read")
+    @operation("List the summaries of a session.", told.Summaries, errors=(404,))
     async def get(self, session_id: str) -> None:
         """Those that hold on the current branch, oldest first."""
         session = await self.app.access.session(self.caller, session_id)
@@ -31,6 +34,7 @@ class CompactHandler(AgentHandler):
         self.reply({"summaries": [summary_to_json(summary) for summary in made]})
 
     @guarded("execute")
+    @operation("Summarise the older turns for the model.", told.OneSummary, body=EmptyBody, errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
         """By the engine that the next turn of the session would go to; null when nothing is old enough."""
         self.parse(EmptyBody)
@@ -44,6 +48,7 @@ class CompactHandler(AgentHandler):
         self.reply({"summary": summary_to_json(made) if made else None})
 
     @guarded("write")
+    @operation("Take the newest summary back.", told.OneSummary, errors=(404,))
     async def delete(self, session_id: str) -> None:
         """Takes the newest one back; null when there was none."""
         key = (await self.app.access.session(self.caller, session_id)).key
@@ -58,6 +63,7 @@ class CompactHandler(AgentHandler):
 
 class UsageHandler(AgentHandler):
     @guarded("read")
+    @operation("What the turns of a session cost.", told.Usage, errors=(404,))
     async def get(self, session_id: str) -> None:
         session = await self.app.access.session(self.caller, session_id)
         cost = (await account(self.app.runtime.store, [session])).to_json()

@@ -12,10 +12,13 @@ from jupyter_ext.attached import notebook_of
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import ToolsBody
 from jupyter_ext.notebooks import KERNEL
+from jupyter_ext.openapi.operation import operation
+from jupyter_ext.openapi.turns import Tools
 
 
 class ToolsHandler(AgentHandler):
     @guarded("read")
+    @operation("What a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409))
     async def post(self) -> None:
         """Of a turn with this body; none is begun, and no model is asked. Functions are declared in it."""
         body, app = self.parse(ToolsBody), self.app

@@ -12,6 +12,8 @@ from agent_kernel.trust import TrustedFolder
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import TrustBody
 from jupyter_ext.notebooks import KERNEL
+from jupyter_ext.openapi import server as told
+from jupyter_ext.openapi.operation import PLACE, operation
 
 
 def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:
@@ -20,6 +22,7 @@ def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:
 
 class TrustHandler(AgentHandler):
     @guarded("read")
+    @operation("Which folders are trusted.", told.Trust, query=PLACE, errors=(404,))
     async def get(self) -> None:
         """Whether the notebook's folder is trusted, and for a person all that are."""
         folder, _ = await self._folder(required=False)
@@ -30,6 +33,14 @@ class TrustHandler(AgentHandler):
         self.reply({"folder": told, "trusted": here, "folders": [folder_to_json(one) for one in known]})
 
     @guarded("write")
+    @operation(
+        "Trust the folder of a notebook.",
+        told.Folder,
+        body=TrustBody,
+        query=PLACE,
+        also={202: told.Pending},
+        errors=(404,),
+    )
     async def post(self) -> None:
         """The folder of the notebook that is named, or of the kernel that asks: that one waits for the person."""
         self.parse(TrustBody)
@@ -45,6 +56,7 @@ class TrustHandler(AgentHandler):
         self.reply(folder_to_json(await asyncio.to_thread(self.app.runtime.trust.add, folder)))
 
     @guarded("write")
+    @operation("Trust a folder no more.", told.TrustRemoved, query=PLACE, errors=(404,))
     async def delete(self) -> None:
         """Taking it back needs nobody's yes."""
         folder, _ = await self._folder()

@@ -23,11 +23,14 @@ from jupyter_ext.handlers.bodies import (
     ClaimBody,
     FinishBody,
     OutputBody,
+    RenewBody,
     TurnBody,
 )
 from jupyter_ext.history import window
 from jupyter_ext.inputs import attach
 from jupyter_ext.notebooks import KERNEL, called
+from jupyter_ext.openapi import turns as told
+from jupyter_ext.openapi.operation import EVENTS, SESSION, Count, Parameter, limit, operation
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
 from jupyter_ext.versions import fingerprint
@@ -45,6 +48,12 @@ class TurnsHandler(AgentHandler):
     """``turns``, for the session of the caller's notebook, and ``sessions/{id}/turns``."""
 
     @guarded("read")
+    @operation(
+        "List the turns of a session, with their events.",
+        told.Turns,
+        query=(limit(LISTED, MAX_LISTED), Parameter("before", "The turn before which they lie.")),
+        errors=(404,),
+    )
     async def get(self, session_id: str | None = None) -> None:
         """``limit`` of them, before the turn ``before``."""
         if session_id is None:
@@ -57,6 +66,9 @@ class TurnsHandler(AgentHandler):
         self.reply(await window(store, session.key, limit, before, running=runs.__contains__))
 
     @guarded("execute")
+    @operation(
+        "Start a turn.", told.Started, status=202, body=TurnBody, also={200: told.Stored}, errors=(404, 409, 507)
+    )
     async def post(self, session_id: str | None = None) -> None:
         body, caller = self.parse(TurnBody), self.caller
         if session_id is not None:
@@ -133,6 +145,7 @@ class TurnsHandler(AgentHandler):
 
 class TurnHandler(AgentHandler):
     @guarded("read")
+    @operation("How a turn is doing.", told.State, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
         try:
             turn = await self.app.access.turn(self.caller, turn_id)
@@ -169,6 +182,17 @@ class TurnHandler(AgentHandler):
 
 class TurnEventsHandler(AgentHandler):
     @guarded("read")
+    @operation(
+        "Follow a turn.",
+        EVENTS,
+        query=(
+            Parameter("after", "Only events after this number; wins over Last-Event-ID.", Count),
+            Parameter("stored", "1: what is kept of the turn, with its media, not the log."),
+            SESSION,
+            Parameter("Last-Event-ID", "Where an earlier reader stopped.", place="header"),
+        ),
+        errors=(404,),
+    )
     async def get(self, turn_id: str) -> None:
         """``stored``: what is kept of it with its pictures, not the log."""
         after, kept = self._after(), self.get_argument("stored", "") == "1"
@@ -190,6 +214,7 @@ class TurnEventsHandler(AgentHandler):
 
 class TurnCancelHandler(AgentHandler):
     @guarded("execute")
+    @operation("Stop a turn.", told.Ended, body=CancelBody, query=(SESSION,), errors=(404,))
     async def post(self, turn_id: str) -> None:
         body = self.parse(CancelBody)
         try:
@@ -203,6 +228,12 @@ class TurnCancelHandler(AgentHandler):
 
 class ClaimsHandler(AgentHandler):
     @guarded("execute")
+    @operation(
+        "Claim a call that a client is to run, or decline it.",
+        told.Claimed | told.Declined,
+        body=ClaimBody,
+        errors=(404, 409),
+    )
     async def post(self, turn_id: str) -> None:
         body = self.parse(ClaimBody)
         turn = self.app.access.own_turn(self.caller, turn_id)
@@ -218,6 +249,12 @@ class ClaimsHandler(AgentHandler):
 
 class ClaimHandler(AgentHandler):
     @guarded("execute")
+    @operation(
+        "Renew a claim, send output, or hand the result over.",
+        told.Nothing,
+        body=RenewBody | OutputBody | FinishBody,
+        errors=(404, 409),
+    )
     async def post(self, turn_id: str, call: str) -> None:
         body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
         turn = self.app.access.own_turn(self.caller, turn_id)

@@ -14,6 +14,8 @@ from agent_kernel.tools.rebuild import Piece, Rebuilt, pieces, rebuild
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import Body
 from jupyter_ext.notebooks import KERNEL
+from jupyter_ext.openapi import turns as told
+from jupyter_ext.openapi.operation import Raw, operation
 from jupyter_ext.turns import busy
 
 
@@ -35,6 +37,7 @@ def piece_to_json(piece: Piece) -> dict[str, Any]:
 
 class VariablesHandler(AgentHandler):
     @guarded("read")
+    @operation("List the variables of a session's sandbox.", told.Variables, errors=(404,))
     async def get(self, session_id: str) -> None:
         """Names, types and shapes; ``lost`` says why there are none any more."""
         key = (await self.app.access.session(self.caller, session_id)).key
@@ -46,6 +49,7 @@ class VariablesHandler(AgentHandler):
 
 class VariableHandler(AgentHandler):
     @guarded("read")
+    @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503))
     async def get(self, session_id: str, name: str) -> None:
         """A copy as bytes: ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` say what they are. The
         sandbox's code made them: read them as data only."""
@@ -61,6 +65,7 @@ class RebuildHandler(AgentHandler):
     _running: asyncio.Task[Rebuilt] | None = None
 
     @guarded("execute")
+    @operation("Make variables again that are gone.", told.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
     async def post(self, session_id: str) -> None:
         """The code of the present branch that ran well in the sandbox, run again; with ``dry_run`` only shown, with
         what it does beside computing. Answers when it has ended; leaving stops it."""

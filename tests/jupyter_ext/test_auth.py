@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx
 import pytest
 
-from jupyter_ext.handlers import PREFIX, ROUTES
+from agent_kernel.tokens import SCOPES, Tokens
+from jupyter_ext.handlers import PREFIX, ROUTES, RULES
+from jupyter_ext.scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
 
 CALLERS = (
@@ -27,6 +31,16 @@ CALLERS = (
     "other kernel",
 )
 REFUSED = dict.fromkeys(CALLERS[:4], 403)
+LASTING = {
+    "lasting token": ["all"],
+    "scoped token": ["turns", "sessions", "files", "skills", "metrics"],
+    "token without the scope": [],
+    "token of another user": ["all"],
+    "expired token": ["all"],
+    "revoked token": ["all"],
+    "wrong lasting token": ["all"],
+}
+"""Kinds of lasting tokens. The one without the scope is another for each route."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,7 @@ class World:
             "api key": {"x-api-key": TOKEN},
             "kernel": {KERNEL_HEADER: self.tokens["kernel"]},
             "other kernel": {KERNEL_HEADER: self.tokens["other kernel"]},
+            **{name: {"Authorization": f"Bearer {self.tokens[name]}"} for name in (*LASTING, *SCOPES)},
         }
         cookies = self.cookies if "login" in caller else {}
         return self.server.blocking_client(headers.get(caller, {}), cookies)
@@ -57,6 +72,7 @@ async def _prepare(server: AgentServer) -> World:
     await server.start()
     kernels = {name: await server.start_kernel(f"{number}.ipynb") for number, name in enumerate(CALLERS[-2:])}
     tokens = {name: await server.kernel_token(kernel) for name, kernel in kernels.items()}
+    tokens |= lasting_tokens(server.directory / "data" / "tokens")
     async with server.client(None) as client:
         await client.get("login")
         xsrf = client.cookies["_xsrf"]
@@ -74,6 +90,7 @@ async def _prepare(server: AgentServer) -> World:
         file = (await client.post("agent/v1/files", files={"file": ("a.txt", b"hello")}, data=form)).json()["id"]
     async with server.client() as client:
         await client.post("agent/v1/sessions", json={"id": "a user's"})
+        response = (await client.post("agent/v1/responses", json={"input": "hello"})).json()["id"]
     async with server.kernel_client(tokens["kernel"]) as client:
         pending = (await client.put("agent/v1/binding", json={"session": "a user's"})).json()
     names = {
@@ -88,8 +105,24 @@ async def _prepare(server: AgentServer) -> World:
         "bind": pending["pending"],
         "hash": "0" * 64,
         "file": file,
+        "response": response,
     }
     return World(server, tokens, cookies, names)
+
+
+def lasting_tokens(directory: Path) -> dict[str, str]:
+    """Texts, by the kind of caller, and one for each scope by its name."""
+    tokens, texts = Tokens(directory), dict[str, str]()
+    for name, scopes in [*LASTING.items(), *((scope, [scope]) for scope in SCOPES)]:
+        user = "other" if name == "token of another user" else ""
+        token, texts[name] = tokens.new(scopes or ["turns"], user=user)
+        if name == "revoked token":
+            tokens.revoke(token.id)
+        if name == "expired token":
+            path = directory / f"{token.id}.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"expires": 1.0}))
+    texts["wrong lasting token"] = texts["wrong lasting token"][:-4] + "0000"
+    return texts
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +138,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         server.sweep()
 
 
+SAID = {"model": "default", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]}
+UNKNOWN = {"nobody": 401, "wrong token": 401}
+"""As clients of other houses want it."""
+OTHER_SUBJECTS = dict.fromkeys(("kernel", "other kernel", "lasting token", "scoped token"), 404)
+"""A response is for the credential that asked for it."""
 MCP_HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -143,6 +181,27 @@ TABLE: list[Row] = [
     ("DELETE", "sessions/{spare}/permissions", None, {"token": 200, "other kernel": 403}),
     ("GET", "binding/variables", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("GET", "binding/variables?kernel={kernel}", None, {"token": 200, "kernel": 403, "other kernel": 403}),
+    ("POST", "messages", SAID, {"token": 200, **UNKNOWN}),
+    ("POST", "messages", SAID | {"session_id": "{session}"}, {"token": 409, "other kernel": 403, **UNKNOWN}),
+    ("POST", "messages", SAID | {"container": "{spare}"}, {"token": 200, "other kernel": 403, **UNKNOWN}),
+    ("POST", "messages/count_tokens", SAID, {"token": 200, **UNKNOWN}),
+    ("POST", "responses", {"input": "hello"}, {"token": 200}),
+    (
+        "POST",
+        "responses",
+        {"input": "hello", "conversation": "{session}"},
+        {"token": 409, "other kernel": 403, "token of another user": 200},
+    ),
+    (
+        "POST",
+        "responses",
+        {"input": "hello", "previous_response_id": "{response}"},
+        {"token": 200, "token of another user": 400, **dict.fromkeys(OTHER_SUBJECTS, 400)},
+    ),
+    ("GET", "responses/{response}", None, {"token": 200, **OTHER_SUBJECTS}),
+    ("GET", "responses/{response}/input_items", None, {"token": 200, **OTHER_SUBJECTS}),
+    ("POST", "responses/{response}/cancel", {}, {"token": 200, **OTHER_SUBJECTS}),
+    ("DELETE", "responses/none", None, {"token": 404}),
     ("GET", "search", None, {"token": 200}),
     ("POST", "search/access", {}, {"token": 200, "kernel": 202, "other kernel": 202}),
     ("GET", "sessions", None, {"token": 200}),
@@ -215,6 +274,8 @@ TABLE: list[Row] = [
     ("POST", "engine/unload", {}, {"token": 409}),
     ("GET", "health", None, {"token": 200}),
     ("GET", "socket", None, {"token": 400, "kernel": 403, "other kernel": 403}),
+    ("GET", "openapi.json", None, {"token": 200}),
+    ("GET", "docs", None, {"token": 200}),
 ]
 
 
@@ -222,6 +283,18 @@ def expected(method: str, statuses: dict[str, int], caller: str) -> int:
     if caller == "login without xsrf" and method != "GET":
         return 403
     return statuses.get(caller, REFUSED.get(caller, statuses.get("token", 0)))
+
+
+def expected_of_a_token(method: str, path: str, statuses: dict[str, int], caller: str, opens: frozenset[str]) -> int:
+    """Scopes are those of ``scopes.py``; what a row does not say follows: whoever may gets what the server's token
+    gets, and another user finds nothing by an id."""
+    if caller in ("expired token", "revoked token", "wrong lasting token"):
+        return 401
+    if not opens or caller == "token without the scope" or (caller == "scoped token" and opens == ALL):
+        return 403
+    if caller == "token of another user" and "{" in path:
+        return statuses.get(caller, 404)
+    return statuses.get(caller, statuses.get("token", 0))
 
 
 def filled(value: Any, names: dict[str, str]) -> Any:
@@ -244,6 +317,28 @@ def test_a_route_answers_each_caller_as_the_table_says(world: World, row: Row, c
         assert error["code"]
         assert error["message"]
         assert error["request_id"] == reply.headers["X-Request-ID"]
+
+
+@pytest.mark.parametrize("caller", LASTING)
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]} {row[1]}")
+def test_a_route_answers_each_lasting_token_as_its_scopes_say(world: World, row: Row, caller: str) -> None:
+    method, path, body, statuses = row
+    url = f"{PREFIX}/{filled(path, world.names)}"
+    route = next(named["route"] for rule, _, named in RULES if re.fullmatch(rule, url.partition("?")[0]))
+    opens, shown = scopes_of(method, route), caller
+    if caller == "token without the scope":
+        if opens == ANY:
+            return  # there is none
+        shown = next(scope for scope in SCOPES if scope not in opens | ALL)
+    with world.client(shown) as client:
+        reply = client.request(method, url, json=filled(body, world.names))
+    assert reply.status_code == expected_of_a_token(method, path, statuses, caller, opens), reply.text
+    assert (reply.status_code == 401) == ("WWW-Authenticate" in reply.headers)
+
+
+def test_every_route_says_which_scopes_open_it() -> None:
+    assert {named["route"] for _, _, named in RULES} - {row.rpartition(" ")[2] for row in ROUTE_SCOPES} == set()
+    assert frozenset().union(*ROUTE_SCOPES.values()) <= SCOPES.keys()
 
 
 def test_the_table_has_every_verb_of_every_route(world: World) -> None:

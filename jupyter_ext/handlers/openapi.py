@@ -1,0 +1,56 @@
+"""``openapi.json`` and the page of it: what this server promises over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from agent_kernel import __version__
+from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.openapi.document import document
+from jupyter_ext.openapi.operation import Raw, operation
+from jupyter_ext.openapi.page import STYLE_HASH, page
+
+PREFIX = "/agent/v1"
+
+
+class OpenApiHandler(AgentHandler):
+    routes: ClassVar[Sequence[tuple[str, type[Any]]]] = ()
+    """What is described; ``handlers`` says it when it knows all of them."""
+
+    @guarded("read")
+    @operation("This document.", dict[str, Any])
+    async def get(self) -> None:
+        self.finish(await asyncio.to_thread(_written, self.base_url))
+
+    @staticmethod
+    @functools.cache
+    def document(base_url: str) -> dict[str, Any]:
+        """Made once, at the first request: blocking, for what the dialects import."""
+        return document(OpenApiHandler.routes, PREFIX, __version__, f"{base_url.rstrip('/')}{PREFIX}")
+
+
+class DocsHandler(AgentHandler):
+    """A page without scripts."""
+
+    @property
+    def content_security_policy(self) -> str:
+        return f"{super().content_security_policy}; style-src '{STYLE_HASH}'"
+
+    @guarded("read")
+    @operation("This document as a page.", Raw(("text/html",)))
+    async def get(self) -> None:
+        self.finish(await asyncio.to_thread(_shown, self.base_url), set_content_type="text/html; charset=utf-8")
+
+
+@functools.cache
+def _written(base_url: str) -> bytes:
+    return json.dumps(OpenApiHandler.document(base_url), ensure_ascii=False).encode()
+
+
+@functools.cache
+def _shown(base_url: str) -> str:
+    return page(OpenApiHandler.document(base_url))

@@ -1,0 +1,50 @@
+"""How errors look: one shape for each dialect."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+
+class ErrorFacts(TypedDict):
+    """``code`` is a word for programs, ``message`` and ``hint`` are for people; ``request_id`` is in the log too."""
+
+    code: str
+    message: str
+    hint: str
+    details: dict[str, Any]
+    request_id: str
+
+
+class Error(TypedDict):
+    """Of every route that is no dialect of another house."""
+
+    error: ErrorFacts
+
+
+class OpenAIErrorFacts(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+    request_id: NotRequired[str]
+
+
+class OpenAIError(TypedDict):
+    """Of ``chat/completions`` and ``responses``, as OpenAI's clients read it."""
+
+    error: OpenAIErrorFacts
+
+
+class AnthropicErrorFacts(TypedDict):
+    type: str
+    message: str
+
+
+class AnthropicError(TypedDict):
+    """Of ``messages``, as Anthropic's clients read it."""
+
+    type: Literal["error"]
+    error: AnthropicErrorFacts
+    request_id: NotRequired[str | None]

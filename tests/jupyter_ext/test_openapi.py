@@ -1,0 +1,139 @@
+"""The document of the API says something of everything that is served, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jupyter_ext.handlers import PREFIX, ROUTES, OpenApiHandler
+from jupyter_ext.handlers.base import MAX_BODY
+from jupyter_ext.openapi.document import verbs
+from jupyter_ext.openapi.page import STYLE, page
+from jupyter_ext.verbs import VERBS
+
+Json = dict[str, Any]
+DIALECTS = {"chat": "OpenAIError", "responses": "OpenAIError", "messages": "AnthropicError"}
+
+
+@pytest.fixture(scope="module")
+def told() -> Json:
+    return OpenApiHandler.document("/base/")
+
+
+def operations(told: Json) -> list[tuple[str, str, Json]]:
+    return [(path, method, entry) for path, found in told["paths"].items() for method, entry in found.items()]
+
+
+def test_every_verb_of_every_route_is_described() -> None:
+    silent = [f"{verb.method} {verb.path}" for verb in verbs(ROUTES, PREFIX) if verb.told is None]
+    assert silent == []
+
+
+def test_every_verb_that_a_handler_has_is_guarded_and_so_in_the_document(told: Json) -> None:
+    found = {(path, method) for path, method, _ in operations(told)}
+    served = {
+        (verb, route)
+        for route, handler in ROUTES
+        for verb in VERBS
+        if verb in {name for kind in handler.__mro__ if kind.__module__.startswith("jupyter_ext") for name in vars(kind)}
+    }
+    assert len(found) == len(served), "a path has a name of its own"
+
+
+def test_each_operation_has_a_name_of_its_own_and_says_what_it_is(told: Json) -> None:
+    entries = [entry for _, _, entry in operations(told)]
+    ids = [entry["operationId"] for entry in entries]
+    assert len(set(ids)) == len(ids)
+    assert [entry["operationId"] for entry in entries if not re.fullmatch(r"[A-Z].*\.", entry["summary"])] == []
+
+
+def test_each_group_of_a_path_is_a_parameter(told: Json) -> None:
+    for path, _, entry in operations(told):
+        named = [one["name"] for one in entry["parameters"] if one["in"] == "path"]
+        assert named == re.findall(r"\{(\w+)\}", path)
+
+
+def test_every_reference_leads_somewhere(told: Json) -> None:
+    names = set(re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', json.dumps(told)))
+    assert names
+    assert names <= set(told["components"]["schemas"])
+
+
+def test_every_schema_is_one(told: Json) -> None:
+    for schema in told["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_errors_have_one_shape_for_each_dialect(told: Json) -> None:
+    for path, method, entry in operations(told):
+        shape = DIALECTS.get(path.split("/")[1], "Error")
+        refusals = {status: reply for status, reply in entry["responses"].items() if int(status) >= 400}
+        assert {"400", "401", "403"} <= set(refusals), (method, path)
+        for reply in refusals.values():
+            ref = reply["content"]["application/json"]["schema"]["$ref"]
+            assert ref == f"#/components/schemas/{shape}"
+
+
+def test_a_body_brings_the_refusals_of_bodies(told: Json) -> None:
+    for _, _, entry in operations(told):
+        assert ("413" in entry["responses"] and "415" in entry["responses"]) or "requestBody" not in entry
+
+
+def test_a_kernel_s_credential_is_named_only_where_it_opens_something(told: Json) -> None:
+    def opened_by(path: str, method: str) -> set[str]:
+        return {name for scheme in told["paths"][path][method]["security"] for name in scheme}
+
+    assert "kernel" in opened_by("/sessions", "get")
+    assert "kernel" not in opened_by("/skills", "post")
+
+
+def test_it_is_at_home_where_the_server_is(told: Json) -> None:
+    assert told["servers"] == [{"url": "/base/agent/v1"}]
+    assert told["x-limits"]["body_bytes"] == MAX_BODY
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        given = dict(attrs)
+        if given.get("id"):
+            assert given["id"] not in self.ids
+            self.ids.add(str(given["id"]))
+        if tag == "a":
+            self.links.add(str(given["href"]))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed_fetches_nothing_and_its_links_lead_somewhere(told: Json) -> None:
+    html = page(told)
+    tags = Tags()
+    tags.feed(html)
+    assert tags.open == []
+    assert not tags.seen & {"script", "link", "img", "iframe"}
+    assert {link[1:] for link in tags.links if link.startswith("#")} <= tags.ids
+    assert {link for link in tags.links if not link.startswith("#")} == {"openapi.json"}
+    assert f"<style>{STYLE}</style>" in html
+
+
+def test_the_page_shows_every_operation_and_lets_no_markup_in(told: Json) -> None:
+    hostile = json.loads(json.dumps(told))
+    hostile["paths"]["/health"]["get"]["summary"] = "<script>alert(1)</script>"
+    html = page(hostile)
+    assert "<script>" not in html
+    assert all(f'id="{entry["operationId"]}"' in html for _, _, entry in operations(told))
