@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jupyter_ext.kernels import Kernel, Kernels
     from jupyter_ext.limits import Limits
     from jupyter_ext.mcp_endpoint import McpEndpoint
+    from jupyter_ext.metrics import Metrics
     from jupyter_ext.neighbours import Neighbours
     from jupyter_ext.news import News
     from jupyter_ext.notebooks import Notebooks
@@ -77,6 +78,7 @@ class AgentKernel(ExtensionApp):
     news: News
     pages: Pages
     requests: Requests
+    metrics: Metrics
     tokens: Tokens
     notebooks: Notebooks
     sidecars: Sidecars

@@ -58,6 +58,7 @@ class Calls:
             by=caller.by,
             token=caller.token.id if caller.token else "",
             keep_s=LOG_S if is_ephemeral(key.id) else None,
+            route=asked.route,
         )
         turn = await self._started(order)
         plain = not asked.session and asked.engaged == ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from jupyter_server.services.contents.filemanager import FileContentsManager
 
@@ -20,9 +21,11 @@ from jupyter_ext.choices import Choices
 from jupyter_ext.cleared import Cleared
 from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.ephemeral import Ephemeral
+from jupyter_ext.gauges import Gauges
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernels
 from jupyter_ext.limits import Limits
+from jupyter_ext.metrics import Metrics
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.news import News
 from jupyter_ext.notebooks import Notebooks
@@ -41,6 +44,8 @@ from jupyter_ext.versions import Versions
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
+P = ParamSpec("P")
+
 
 def wire(app: AgentKernel, settings: Settings) -> None:
     """Starts nothing. Raises InvalidRequest for settings that make no sense."""
@@ -52,7 +57,9 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.pulls = Pulls(settings)
     app.versions = Versions(runtime.store)
     app.news, app.serving, app.pages = News(), Serving(), Pages()
-    app.requests = Requests()
+    app.metrics = Metrics(Gauges(app))
+    app.requests = Requests(app.metrics.answered)
+    runtime.sources = [*app.metrics.watching(runtime.sources)]
     app.tokens = Tokens(settings.tokens_path)
     app.changes = Changes(runtime.store, app.news.changed)
     runtime.afterwards.told = app.news.changed
@@ -63,9 +70,9 @@ def wire(app: AgentKernel, settings: Settings) -> None:
         runtime,
         app.user_limits,
         on_pulse=app.stay_active,
-        on_begin=app.news.began,
-        on_end=app.turn_ended,
-        on_body=app.news.said,
+        on_begin=each(app.metrics.began, app.news.began),
+        on_end=each(app.metrics.ended, app.turn_ended),
+        on_body=each(app.metrics.said, app.news.said),
     )
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
     app.ephemeral = Ephemeral(app.private)
@@ -110,3 +117,13 @@ def _wire_notebooks(app: AgentKernel) -> None:
     app.watch = ContentsWatch(server.event_logger, app)
     contents.register_pre_save_hook(app.notebook_saving)
     contents.register_post_save_hook(app.notebook_saved)
+
+
+def each(*hooks: Callable[P, None]) -> Callable[P, None]:
+    """One that calls all of them, in order."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        for hook in hooks:
+            hook(*args, **kwargs)
+
+    return call

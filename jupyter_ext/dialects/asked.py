@@ -29,9 +29,9 @@ class Asked:
     from elsewhere (MCP, functions, dispatch).
 
     ``session`` is the one that the client names; empty: none, and nothing is listed. ``kept``: such a call is a session
-    of the list all the same, because it can be fetched by an id of its own later. ``route`` is the dialect's. ``streams``: somebody follows, who
+    of the list all the same, because it can be fetched by an id of its own later. ``streams``: somebody follows, who
     could answer questions. ``spoken`` is the conversation without the traffic of the server's tools that the client
-    repeats, where it repeats any: a session that is here has that itself.
+    repeats, where it repeats any: a session that is here has that itself. ``route`` is the dialect's.
     """
 
     model: str

@@ -229,7 +229,9 @@ class ProbeHandler(AgentHandler):
         stopping = self.app.turns.refusing
         self.reply({"status": "stopping" if stopping else "ok"}, 503 if stopping else 200)
 
-    head = get
+    @allow_unauthenticated
+    async def head(self, *args: str) -> None:
+        await self.get()
 
 
 class HealthHandler(AgentHandler):

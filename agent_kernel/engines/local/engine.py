@@ -87,6 +87,11 @@ class LocalEngine:
         length = self._context_length or (self._model.context_length if self._model else 0)
         return EngineInfo(self._name, True, length, self._sees, self._state, self._details)
 
+    @property
+    def tool_protocol(self) -> str:
+        """Empty while the model is not on this machine."""
+        return self._protocol or (self._model.protocol if self._model else "")
+
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         if self._refusal is not None:
             raise self._refusal

@@ -89,6 +89,11 @@ class McpTools:
             self._add(tools, group, connection, occasion)
         return Offered(tuple(tools.values()))
 
+    @property
+    def known(self) -> Sequence[Connection]:
+        """Of the server's own configuration, once a turn has read it."""
+        return self._own.connections if self._own else ()
+
     async def connections(self) -> Sequence[Connection]:
         """Of the server's own configuration. Raises InvalidRequest."""
         if self._own is None and self._path is not None:
