@@ -1,6 +1,6 @@
 /** A message that is being written: its text, what goes along, and how it is to run. The text survives a reload of the
  * page, for each notebook and session by itself. */
-import { computed, effect, signal, type ReadonlySignal } from "@preact/signals";
+import { computed, effect, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { CellView } from "../notebook/notebook";
 import { shortened } from "../notebook/shortened";
 import type { Close, Transport } from "../transport/transport";
@@ -33,7 +33,7 @@ export class Composing {
   readonly off = signal<ReadonlySet<Side>>(new Set());
   readonly sides: ReadonlySignal<readonly SideChip[]>;
   readonly permission = signal<Permission>("auto");
-  readonly where = signal<Where>("live");
+  readonly where: Signal<Where>;
   readonly enterSends = signal(!browser.read(ENTER));
   readonly sending = signal(false);
   /** Where the draft is kept; of no notebook before the first. */
@@ -46,6 +46,7 @@ export class Composing {
     transport: Transport,
     readonly conversation: Conversation,
   ) {
+    this.where = signal<Where>(conversation.notebook?.apart ? "sandbox" : "live");
     this.attachments = new Attachments(transport);
     this.sides = computed(() => this.#sides().filter(({ side }) => !this.off.value.has(side)));
     this.#ends = [

@@ -56,6 +56,8 @@ export interface NotebookHost {
   /** Gives the keyboard back to the notebook. */
   focus(): void;
   startKernel(): Promise<void>;
+  /** Nobody runs the agent's code in the kernel of this notebook; it goes into the sandbox. */
+  readonly apart?: boolean;
   /** Absent where the host can not change cells. */
   readonly changes?: ChangeKeeper;
 }

@@ -28,7 +28,7 @@ export function Mode() {
           composing.permission.value = value;
         }}
       />
-      {conversation.place.value.kernel && (
+      {conversation.place.value.kernel && !conversation.notebook?.apart && (
         <Choice
           label="Where code runs"
           options={PLACES}

@@ -8,7 +8,12 @@ export class WidgetKernel implements NotebookHost {
   readonly activeCell = signal<CellView | null>(null);
   readonly selectedCells = signal<readonly CellView[]>([]);
 
-  constructor(kernel: string, path: string) {
+  /** `apart`: the kernel itself asks for the turns, and the server runs nothing in it for them. */
+  constructor(
+    kernel: string,
+    path: string,
+    readonly apart = false,
+  ) {
     this.bound.value = { path, kernel, kernelName: "", kernelState: "idle" };
   }
 

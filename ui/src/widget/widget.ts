@@ -22,7 +22,7 @@ export default {
     el.append(box);
     const kernel = model.get("kernel");
     const transport = await way(model, kernel);
-    const notebook = new WidgetKernel(kernel, await notebookOf(transport, kernel));
+    const notebook = new WidgetKernel(kernel, await notebookOf(transport, kernel), transport instanceof CommTransport);
     const mounted = mount(box, { transport, notebook });
     return () => {
       mounted.unmount();

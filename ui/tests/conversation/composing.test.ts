@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Composing } from "../../src/conversation/composing";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/desk";
+import { WidgetKernel } from "../../src/widget/kernel";
 import { Replayed } from "./replayed";
 
 const KERNEL = { kernel: "k1", path: "rain.ipynb" };
@@ -34,6 +35,13 @@ describe("a message that is written", () => {
     server.bound = false;
     await again.bind("k2", "other.ipynb");
     expect(after.text.value).toBe("");
+  });
+
+  test("runs its code in the sandbox where nobody runs it in the kernel", () => {
+    const server = new Replayed();
+    const where = (apart: boolean) =>
+      new Composing(server, new Conversation(server, new WidgetKernel("k1", "rain.ipynb", apart))).where.value;
+    expect([where(true), where(false)]).toEqual(["sandbox", "live"]);
   });
 
   test("goes with the notebook when its session begins, or is deleted in another window", async () => {
