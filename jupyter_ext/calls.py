@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from agent_kernel.errors import SessionBusy
 from agent_kernel.file_registry import FileRegistry
+from agent_kernel.files import clean_name
 from agent_kernel.incoming import Arrived
 from agent_kernel.messages import Message
+from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions import matching, reconcile
 from agent_kernel.sessions.model import SessionKey, new_id, valid_id
@@ -24,6 +26,9 @@ from jupyter_ext.turns import LiveTurn, Order
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
+ANSWERS = frozenset(DEFAULTS)
+"""Every kind, by name: a client that follows may know nothing of approvals, so its silence is no after
+``approval_timeout_s``. ``*`` would wait for ever."""
 LOG_S = 30.0
 """The log of a turn in a session that nobody can name stays so long after its end."""
 
@@ -42,6 +47,7 @@ class Calls:
     def __init__(self, app: AgentKernel) -> None:
         self._app = app
         self._ending: set[asyncio.Future[Any]] = set()
+        self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
 
     async def begin(self, caller: Caller, asked: Asked) -> Call:
         """Raises UnknownModel, Forbidden, SessionBusy, FileNotFound, FileTooLarge, InvalidRequest."""
@@ -50,6 +56,8 @@ class Calls:
         if asked.name and app.access.may_choose(caller, asked.name):
             app.runtime.engines.get(asked.name)  # before a session is made for it
         key, scope = await self._session(caller, asked)
+        if asked.spoken and (here := await app.runtime.store.info(key)) is not None and here.turns:
+            request = dataclasses.replace(request, messages=asked.spoken)
         engine = await app.access.engine(caller, key, asked.name)
         inputs = [*request.inputs, *[await self._file(caller, key, given) for given in asked.files]]
         order = Order(
@@ -88,6 +96,7 @@ class Calls:
             return key, ""
         scope = matching.scope(subject(caller), asked.name, _instructions(asked.request.messages))
         if asked.engaged != ():
+            await self._kept(scope)
             said = await self._app.runtime.ledger.clean(asked.request.messages)
             found = await matching.find(store, caller.namespace, scope, said)
             if found is not None:
@@ -107,7 +116,17 @@ class Calls:
 
     def _when_ended(self, turn: LiveTurn, scope: str, *, keeps: bool) -> None:
         after = self._keep(turn, scope) if keeps else self._forget(turn)
-        self.also(asyncio.create_task(after, name=f"after {turn.id}"))
+        task = asyncio.create_task(after, name=f"after {turn.id}")
+        self.also(task)
+        if keeps and scope:
+            self._keeping[task] = (turn, scope)
+            task.add_done_callback(self._keeping.pop)
+
+    async def _kept(self, scope: str) -> None:
+        """Who has an answer may go on at once: what was answered in this scope can be found from now on."""
+        ended = [task for task, (turn, other) in self._keeping.items() if other == scope and not turn.running]
+        if ended:
+            await asyncio.wait(ended)
 
     async def _keep(self, turn: LiveTurn, scope: str) -> None:
         assert turn.task is not None
@@ -122,13 +141,18 @@ class Calls:
         await self._app.ephemeral.forget(turn.order.key)
 
     async def _file(self, caller: Caller, key: SessionKey, given: Given) -> str:
-        """Its id, once it is a file of the session."""
+        """Its id, once it is a file of the session. A client that repeats a conversation repeats its files: one that is
+        there by its name and bytes stays the same."""
         files, store = self._app.runtime.files, self._app.runtime.store
         await store.create(key)
         if given.id or files is None:
             await attach(self._app, caller, key, [given.id])
             return given.id
         arrived = await asyncio.to_thread(_arrived, files, given)
+        for known in await files.files(key):
+            if (known.hash, known.name) == (arrived.hash, clean_name(given.name)) and known.purpose == "user_data":
+                arrived.remove()
+                return known.id
         return (await files.receive(key, given.name, arrived, mime=given.mime)).id
 
 
@@ -150,7 +174,7 @@ def _engaged(asked: Asked) -> TurnRequest:
     added = reconcile.added_from(messages)
     brings = 0 < added < len(messages) and bool(messages[added].calls)
     history = "replay" if brings and request.history == "auto" and not request.after else request.history
-    answers = frozenset("*") if asked.streams else frozenset[str]()
+    answers = ANSWERS if asked.streams else frozenset[str]()
     return dataclasses.replace(request, tools=tools, max_tool_rounds=rounds, history=history, answers=answers)
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.events import StateLost
+from agent_kernel.messages import shortened
 from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.request import Note
 from agent_kernel.tools.attached import NotebookSide
@@ -17,6 +18,8 @@ from agent_kernel.tools.surfaced import OUTPUTS, outputs_of
 from agent_kernel.tools.workplace import Workplace, Workplaces, told
 
 CODE = {"type": "string", "description": "Python code to run"}
+EXCEPTION_CHARS = 4_000
+"""Of a traceback in the facts for programs."""
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {"type": "object", "properties": {"code": CODE}, "required": ["code"], "additionalProperties": False}
 )
@@ -95,6 +98,7 @@ class SandboxPython:
         result = ran.result
         details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
         details |= {"interpreter": result.interpreter, "denied": result.denied}
+        details |= {"exception": shortened(result.error or "", EXCEPTION_CHARS)}
         return ToolOutput(
             told(result, ran.notes),
             result.status,

@@ -36,7 +36,7 @@ LABELS = {
     "web_search": "Web search",
     "fetch_page": "Web page extraction",
 }
-KINDS = {"python": PYTHON, "shell": SHELL, "web": WEB, "files": "file"}
+KINDS = {"python": PYTHON, "shell": SHELL, "web": WEB, "files": "file", "path": "file"}
 """Of approvals, by the first word of the kind of a tool."""
 SHELL_RESULT = ("stdout", "stderr", "exit_code", "status", "working_directory", "timed_out")
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from agent_kernel.messages import (
     MAX_ARGUMENT_DEPTH,
-    Media,
     Message,
     Part,
     Role,
@@ -104,6 +103,17 @@ ContentPart = Annotated[
 ]
 
 
+def text_or_list(value: object) -> str:
+    """Which of the two was meant, so that one mistake is told and not two."""
+    return "[text]" if isinstance(value, str) else "[list]"
+
+
+Content = Annotated[
+    Annotated[str, Tag("[text]")] | Annotated[list[ContentPart], Field(max_length=MAX_PARTS), Tag("[list]")],
+    Discriminator(text_or_list),
+]
+
+
 class CalledFunction(Words):
     """``arguments`` of an object are as good as their JSON: mistral.rs's sessions have them so."""
 
@@ -130,7 +140,7 @@ class ChatCall(Words):
 
 class ChatMessage(Words):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[ContentPart], Field(max_length=MAX_PARTS)] | None = None
+    content: Content | None = None
     name: Annotated[str, Field(max_length=200)] | None = None
     refusal: str | None = None
     tool_calls: Annotated[list[ChatCall], Field(max_length=MAX_CALLS)] | None = None
@@ -205,6 +215,3 @@ def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) ->
         messages[-1] = Message("user", messages[-1].parts)
     content.within_limits(messages, files)
     return Conversation(tuple(content.answered(messages, alone=alone)), files)
-
-
-__all__ = ["ChatMessage", "Conversation", "Media", "conversation"]

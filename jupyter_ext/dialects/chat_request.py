@@ -6,10 +6,9 @@ and the penalties, which no engine here has. Raises ValueError while it is valid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from agent_kernel.errors import Unprocessable
 from agent_kernel.files import Wanted
@@ -17,7 +16,7 @@ from agent_kernel.protocols import OutputFormat, Sampling
 from agent_kernel.request import TurnRequest
 from agent_kernel.settings import Permission
 from jupyter_ext.dialects.asked import AGENT, Asked
-from jupyter_ext.dialects.chat_messages import ChatMessage, conversation
+from jupyter_ext.dialects.chat_messages import ChatMessage, conversation, text_or_list
 from jupyter_ext.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
 from jupyter_ext.dialects.functions import (
     MAX_TOOLS,
@@ -36,7 +35,7 @@ MAX_STOPS = 16
 CODE_INTERPRETER = "code_interpreter"
 GROUPS = {CODE_INTERPRETER: "python"}
 """Of tools of the server, by the type of tool that asks for them."""
-NO_AUDIO = 'this server says nothing aloud: modalities is ["text"]'
+NO_AUDIO = 'modalities is ["text"]: this server says nothing aloud'
 
 
 class FunctionTool(Words):
@@ -129,6 +128,12 @@ class StreamOptions(Words):
     include_usage: bool | None = None
 
 
+Stop = Annotated[
+    Annotated[str, Tag("[text]")] | Annotated[list[str], Field(max_length=MAX_STOPS), Tag("[list]")],
+    Discriminator(text_or_list),
+]
+
+
 class SamplingFields(Words):
     """``top_k``, ``min_p`` and ``repetition_penalty`` as vLLM and mistral.rs have them."""
 
@@ -140,7 +145,7 @@ class SamplingFields(Words):
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
-    stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
+    stop: Stop | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
@@ -173,7 +178,6 @@ class ChatBody(SamplingFields):
     response_format: Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")] | None = None
     modalities: list[str] | None = None
     functions: Any = None
-    function_call: Any = None
     web_search_options: WebSearchOptions | None = None
     session_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     max_tool_rounds: Annotated[int, Field(ge=0, le=MAX_ROUNDS)] | None = None
@@ -184,16 +188,17 @@ class ChatBody(SamplingFields):
 
     @model_validator(mode="after")
     def possible(self) -> ChatBody:
+        """What is said of a mistake begins with its field."""
         if self.n not in (None, 1):
-            raise ValueError("n: one answer is made for a request")
+            raise ValueError("n is 1: one answer is made for a request")
         if self.modalities and self.modalities != ["text"]:
             raise ValueError(NO_AUDIO)
-        if self.functions or self.function_call:
-            raise ValueError("functions and function_call were replaced by tools and tool_choice")
+        if self.functions:
+            raise ValueError("functions were replaced by tools, and function_call by tool_choice")
         if self.top_logprobs and not self.logprobs:
             raise ValueError("top_logprobs comes with logprobs: true")
         if sum(len(message.links) for message in self.messages) > MAX_LINKS:
-            raise ValueError(f"of one request at most {MAX_LINKS} media are fetched; send the others as data")
+            raise ValueError(f"messages have at most {MAX_LINKS} media to be fetched; send the others as data")
         self._chosen()
         return self
 
@@ -272,8 +277,3 @@ class ChatBody(SamplingFields):
             groups += ["shell"] if self.enable_shell else []
             groups += ["web"] if self.web_search_options is not None else []
         return (*groups, *(["files"] if files else []))
-
-
-def chat_body(body: Mapping[str, Any]) -> ChatBody:
-    """Raises ValidationError."""
-    return ChatBody.model_validate(body)

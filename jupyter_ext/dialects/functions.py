@@ -70,7 +70,7 @@ class Function(Words):
 def specs_of(functions: Sequence[Function]) -> tuple[ToolSpec, ...]:
     names = [function.name for function in functions]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two functions are called {twice[0]}")
+        raise ValueError(f"tools has two functions called {twice[0]}")
     return tuple(function.spec for function in functions)
 
 

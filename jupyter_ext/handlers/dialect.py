@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from agent_kernel.events import Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
+from agent_kernel.events import ContextBuilt, Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
 from jupyter_ext.calls import Call
 from jupyter_ext.dialects.asked import Asked
 from jupyter_ext.dialects.codec import Codec
@@ -17,7 +17,7 @@ from jupyter_ext.turns import LiveTurn
 DECIDES_S = 2.0
 """A turn that fails so soon is answered with the status of its error; after that a stream has begun, with 200."""
 LEFT = "the client left"
-QUIET = (TurnStarted, Queued, ModelLoading, Notice)
+QUIET = (TurnStarted, Queued, ModelLoading, Notice, ContextBuilt)
 """Events that a stream can wait for: they say nothing of the answer."""
 
 
@@ -25,6 +25,7 @@ class DialectHandler(AgentHandler):
     """``error_body`` gives the errors of the dialect. A client that leaves stops its turn, unless ``detached``."""
 
     detached = False
+    nobody = 401
     _turn: LiveTurn | None = None
 
     async def begun(self, asked: Asked) -> Call:
