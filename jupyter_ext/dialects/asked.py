@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agent_kernel.messages import Message
 from agent_kernel.request import TurnRequest
 
 AGENT = "agent/"

@@ -22,7 +22,7 @@ from jupyter_ext.dialects.messages_conversation import Conversation, Source, con
 from jupyter_ext.dialects.messages_count import counted
 from jupyter_ext.dialects.messages_tools import tools_of
 from jupyter_ext.ephemeral import IDLE_S, is_ephemeral
-from jupyter_ext.handlers.base import KERNEL_HEADER, error_of, guarded, status_of
+from jupyter_ext.handlers.base import error_of, guarded, status_of
 from jupyter_ext.handlers.dialect import DialectHandler
 from jupyter_ext.openapi.errors import AnthropicError
 from jupyter_ext.openapi.operation import operation
@@ -31,7 +31,7 @@ FETCHED = Bounds(total_s=30.0, bytes=MAX_MEDIA)
 
 
 class AnthropicHandler(DialectHandler):
-    """Errors as Anthropic's clients read them: who is not known gets 401 there."""
+    """Errors as Anthropic's clients read them."""
 
     error_shape = AnthropicError
     keep_alive = PING
@@ -42,23 +42,11 @@ class AnthropicHandler(DialectHandler):
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
         self.set_header("request-id", self.request_id)
-        status = self._status(status)
-        if status == 401 and error.get("code") == "forbidden":
-            error = {**error, "message": "x-api-key or Authorization has to be a token of this server.", "hint": ""}
         return messages_errors.body(status, error, self.request_id)
-
-    def reply(self, body: Mapping[str, Any], status: int = 200) -> None:
-        super().reply(body, self._status(status))
 
     def refused(self, end: TurnFinished) -> Mapping[str, Any]:
         error = error_of(end.error or {})
-        return self.error_body(status_of(error), error.to_json())
-
-    def _status(self, status: int) -> int:
-        """Nobody in particular is refused with 401; a browser's page whose login lacks its proof (XSRF) is somebody."""
-        headers = self.request.headers
-        known = self.current_user or self.lasting or KERNEL_HEADER in headers or "Cookie" in headers
-        return 401 if status == 403 and not known else status
+        return messages_errors.body(status_of(error), error.to_json(), self.request_id)
 
     # ------------------------------------------------------------------------------------------------ what was sent
 
@@ -104,7 +92,7 @@ class MessagesHandler(AnthropicHandler):
         "An answer to a conversation, as Anthropic's clients ask for it.",
         "anthropic.types:Message",
         body=MessagesBody,
-        errors=(404, 409, 422, 502, 507),
+        errors=(404, 409, 410, 422, 502, 507),
         streams=True,
     )
     async def post(self) -> None:
