@@ -12,7 +12,7 @@ from agent_kernel.sessions.limited import LimitedStore
 from agent_kernel.sessions.model import Session, SessionKey
 from agent_kernel.sessions.observers import SessionObserver
 from agent_kernel.settings import Settings
-from jupyter_ext.handlers.base import status_of
+from jupyter_ext.statuses import status_of
 
 KEY = SessionKey("local", "s")
 told: list[str] = []

@@ -85,10 +85,11 @@ async def import_session(
     files: Mapping[str, bytes] | None = None,
     trusted: bool = False,
     redactor: Redactor | None = None,
+    replace: bool = False,
 ) -> Imported:
     """A new session of what the document says, in one transaction: all of it or nothing. ``id`` None makes one; one
-    that is in use is a Conflict, nothing is written over. ``format`` None finds out. ``files`` are media beside the
-    document by their hash.
+    that is in use is a Conflict, nothing is written over, unless it is to be ``replace``d. ``format`` None finds out.
+    ``files`` are media beside the document by their hash.
 
     Text, media and files come in, with branches, title, tags and times; no approval, permission, tool, setting or path,
     and nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. ``redactor`` cleans
@@ -102,7 +103,7 @@ async def import_session(
         key = SessionKey(namespace, new_id("session") if id is None else id)
         come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted, origin=origin)
         try:
-            session = await store.restore(come, come.blobs)
+            session = await store.restore(come, come.blobs, **({"replace": True} if replace else {}))
         except Conflict:
             if id is not None:
                 raise

@@ -309,9 +309,15 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def whole(self, key: SessionKey) -> Whole | None:
         return await self._database.read(lambda db: wholes.read(db, key))
 
-    async def restore(self, whole: Whole, blobs: Mapping[str, bytes]) -> Session:
+    async def restore(self, whole: Whole, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         known = dict(blobs)
-        return await self._growing(whole.session.key, lambda db: wholes.write(db, whole, known, self._clock()))
+
+        def write(db: sqlite3.Connection) -> Session:
+            if replace:
+                return wholes.replace_with(db, whole, known, self._clock())
+            return wholes.write(db, whole, known, self._clock())
+
+        return await self._growing(whole.session.key, write)
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)

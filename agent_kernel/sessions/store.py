@@ -305,9 +305,11 @@ class Wholes(Protocol):
         """Everything of all branches at one revision; media come without data."""
         ...
 
-    async def restore(self, whole: Whole, blobs: Mapping[str, bytes]) -> Session:
+    async def restore(self, whole: Whole, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         """Stores a session that is not there, as it is: seqs, ids, times and revision stay; ``accessed`` is now. Its
-        turns are closed. Raises Conflict if it is there, InvalidRequest for a medium without its bytes."""
+        turns are closed. Raises Conflict if it is there, InvalidRequest for a medium without its bytes. With
+        ``replace`` one that is there goes in the same transaction: its notebooks keep the new one, whose revision is a
+        later one. Raises SessionBusy then, for one with an open turn."""
         ...
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:

@@ -12,7 +12,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
@@ -22,31 +21,7 @@ from pydantic import BaseModel, ValidationError
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from agent_kernel.errors import (
-    AgentKernelError,
-    Conflict,
-    ContextOverflow,
-    EngineError,
-    FetchFailed,
-    FileGone,
-    FileNotProduced,
-    FileTooLarge,
-    Forbidden,
-    InvalidRequest,
-    KeyReused,
-    ModelMissing,
-    NotFound,
-    PullFailed,
-    QuotaExceeded,
-    SandboxUnavailable,
-    ServerStopping,
-    StoreError,
-    StoreFull,
-    TokenInvalid,
-    TooManyRequests,
-    TurnStopped,
-    Unprocessable,
-)
+from agent_kernel.errors import AgentKernelError, Forbidden, InvalidRequest, KeyReused, TurnStopped
 from agent_kernel.tokens import OWN
 from jupyter_ext import bearer, json_body, request_log, sse
 from jupyter_ext.callers import Caller, namespace_of
@@ -54,6 +29,7 @@ from jupyter_ext.gathered import Gathered, read_form
 from jupyter_ext.kernels import Kernel
 from jupyter_ext.openapi.errors import Error
 from jupyter_ext.scopes import scopes_of
+from jupyter_ext.statuses import CODES, status_of
 from jupyter_ext.verbs import GUARD, allowed
 
 if TYPE_CHECKING:
@@ -64,66 +40,13 @@ MAX_BODY = 32 << 20
 UNLIMITED = 1 << 50
 """For tornado, which would answer in words of its own: ``Gathered`` has the limit."""
 KEEP_ALIVE_S = 10.0
+NOBODY = "Log in, or send a token of this server."
 WORTH_WAITING_S = 60.0
 REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
-
-STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
-    {
-        InvalidRequest: 400,
-        FileTooLarge: 413,
-        Unprocessable: 422,
-        FileGone: 410,
-        FileNotProduced: 422,
-        Forbidden: 403,
-        TokenInvalid: 401,
-        NotFound: 404,
-        Conflict: 409,
-        ModelMissing: 409,
-        ContextOverflow: 413,
-        EngineError: 503,
-        PullFailed: 502,
-        FetchFailed: 502,
-        TooManyRequests: 429,
-        QuotaExceeded: 507,
-        SandboxUnavailable: 503,
-        ServerStopping: 503,
-        StoreFull: 507,
-        StoreError: 500,
-        AgentKernelError: 500,
-    }
-)
-"""Of the nearest class in the tree of ``errors.py``."""
-CODES: Mapping[int, str] = MappingProxyType(
-    {
-        400: "invalid_request",
-        401: "forbidden",
-        403: "forbidden",
-        404: "not_found",
-        405: "method_not_allowed",
-        413: "too_large",
-        415: "unsupported_media_type",
-    }
-)
-"""For errors that Jupyter or tornado raise before ours can be."""
 
 Action: TypeAlias = Literal["read", "write", "execute"]
 M = TypeVar("M", bound=BaseModel)
 V = TypeVar("V", bound=Callable[..., Awaitable[None]])
-
-
-def status_of(error: AgentKernelError) -> int:
-    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-
-
-def error_of(wire: Mapping[str, Any]) -> AgentKernelError:
-    """The error that a turn ended with, from ``{code, message, hint, details}``; one whose code is unknown is ours."""
-    kinds, todo = {}, [AgentKernelError]
-    while todo:
-        kind = todo.pop()
-        kinds[kind("").code] = kind
-        todo += kind.__subclasses__()
-    found = kinds.get(str(wire.get("code")), AgentKernelError)
-    return found(str(wire.get("message", "")), hint=str(wire.get("hint", "")), details=wire.get("details") or {})
 
 
 @web.stream_request_body
@@ -143,6 +66,8 @@ class AgentHandler(APIHandler):
     """What a stream says when it was quiet for KEEP_ALIVE_S."""
     lasting = ""
     """The lasting token that came with the request, valid or not."""
+    nobody = 403
+    """Answered to who shows nothing that is known; SDKs of other houses want 401."""
     refusal: web.HTTPError | None = None
     """Known before the body was read; said after it, because a client that still sends may not see the answer."""
     gathered: Gathered | None = None
@@ -242,6 +167,12 @@ class AgentHandler(APIHandler):
         if KERNEL_HEADER not in self.request.headers and not self.lasting:
             super().check_xsrf_cookie()
 
+    def status(self, status: int) -> int:
+        """A page whose login lacks its proof (XSRF) is somebody."""
+        shown = self.lasting or KERNEL_HEADER in self.request.headers or "Cookie" in self.request.headers
+        known = shown or getattr(self, "_jupyter_current_user", None)
+        return self.nobody if status == 403 and not known else status
+
     async def admit(self, action: Action, *, kernels: bool) -> Caller:
         """Raises HTTPError 403."""
         configured = self.app.runtime.settings.namespace
@@ -255,7 +186,7 @@ class AgentHandler(APIHandler):
             return self._holder()
         user = self.current_user
         if not user:
-            raise Forbidden("Log in, or send the server's token.")
+            raise Forbidden(NOBODY)
         if OWN in user.username:
             raise Forbidden(f"The name of a user has no {OWN} in it.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
@@ -275,16 +206,20 @@ class AgentHandler(APIHandler):
         return Caller(token.namespace(namespace_of(self.app.runtime.settings.namespace, None)), token=token)
 
     def parse(self, model: type[M]) -> M:
-        """The body. Raises InvalidRequest, and HTTPError 415 for one that says that it is no JSON."""
-        body = self.request.body
-        if body and not json_body.is_json(self.request.headers.get("Content-Type", "")):
-            raise web.HTTPError(415, "The body is JSON here: send it with Content-Type: application/json.")
+        """The body. Raises InvalidRequest, and what ``json_body`` does."""
+        body = self.json_body()
         if body:
             json_body.check(body, self.max_body)
         try:
             return model.model_validate_json(body or b"{}", strict=True)
         except ValidationError as error:
             raise InvalidRequest(words(error)) from error
+
+    def json_body(self) -> bytes:
+        """Raises HTTPError 415 for a body that says that it is no JSON."""
+        if self.request.body and not json_body.is_json(self.request.headers.get("Content-Type", "")):
+            raise web.HTTPError(415, "The body is JSON here: send it with Content-Type: application/json.")
+        return self.request.body
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """A number of 0 or more from the query. Raises InvalidRequest."""
@@ -297,11 +232,11 @@ class AgentHandler(APIHandler):
 
     def reply(self, body: Mapping[str, Any], status: int = 200) -> None:
         self.set_status(status)
+        if status == 401:
+            self.set_header("WWW-Authenticate", 'Bearer error="invalid_token"' if self.lasting else "Bearer")
         self.finish(json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
     def refuse(self, error: AgentKernelError, status: int) -> None:
-        if status == 401:
-            self.set_header("WWW-Authenticate", 'Bearer error="invalid_token"')
         wait = error.details.get("retry_after_s")
         if isinstance(wait, int | float):
             self.set_header("Retry-After", str(math.ceil(wait)))
@@ -318,6 +253,8 @@ class AgentHandler(APIHandler):
         """Errors of Jupyter and tornado in our shape; what we did not foresee says nothing of the inside."""
         error = kwargs.get("exc_info", (None, None))[1]
         message = error.log_message if isinstance(error, web.HTTPError) else None
+        if self.status(status_code) != status_code:
+            status_code, message = self.nobody, NOBODY
         code = CODES.get(status_code, "agent_kernel_error" if status_code >= 500 else "invalid_request")
         body = {"code": code, "message": message or self._reason, "hint": "", "details": {}}
         self.set_header("X-Request-ID", self.request_id)
@@ -395,7 +332,7 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
                 self.receive()
                 await method(self, *args)
             except AgentKernelError as error:
-                status = status_of(error)
+                status = self.status(status_of(error))
                 if status >= 500:
                     self.log.error("%s %s, request %s: %s", self.request.method, self.route, self.request_id, error)
                 self.refuse(error, status)

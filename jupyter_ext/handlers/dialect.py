@@ -11,7 +11,8 @@ from agent_kernel.events import ContextBuilt, Event, ModelLoading, Notice, Queue
 from jupyter_ext.calls import Call
 from jupyter_ext.dialects.asked import Asked
 from jupyter_ext.dialects.codec import Codec
-from jupyter_ext.handlers.base import AgentHandler, error_of
+from jupyter_ext.handlers.base import AgentHandler
+from jupyter_ext.statuses import error_of
 from jupyter_ext.turns import LiveTurn
 
 DECIDES_S = 2.0

@@ -22,10 +22,11 @@ from jupyter_ext.dialects.messages_conversation import Conversation, Source, con
 from jupyter_ext.dialects.messages_count import counted
 from jupyter_ext.dialects.messages_tools import tools_of
 from jupyter_ext.ephemeral import IDLE_S, is_ephemeral
-from jupyter_ext.handlers.base import error_of, guarded, status_of
+from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import DialectHandler
 from jupyter_ext.openapi.errors import AnthropicError
 from jupyter_ext.openapi.operation import operation
+from jupyter_ext.statuses import error_of, status_of
 
 FETCHED = Bounds(total_s=30.0, bytes=MAX_MEDIA)
 

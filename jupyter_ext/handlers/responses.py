@@ -7,8 +7,10 @@ import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
+
+from typing_extensions import TypedDict
 
 from agent_kernel.errors import InvalidRequest, NotFound, SessionBusy, Unprocessable
 from agent_kernel.messages import Media
@@ -34,6 +36,7 @@ from jupyter_ext.dialects.responses_resource import Facts, new_response_id
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import raise_failed
 from jupyter_ext.handlers.openai import OpenAIHandler
+from jupyter_ext.openapi.operation import Count, Parameter, limit, operation
 from jupyter_ext.response_store import StoredResponse
 from jupyter_ext.responses import LiveResponse
 
@@ -43,6 +46,12 @@ FILE_BYTES = FILE.bytes
 """Of all files of a request that are fetched."""
 IMAGES = "message.input_image.image_url"
 FILE_NAME = "file"
+
+
+class Deleted(TypedDict):
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
 
 
 class ResponsesAgentHandler(OpenAIHandler):
@@ -61,6 +70,13 @@ class ResponsesAgentHandler(OpenAIHandler):
 
 class ResponsesHandler(ResponsesAgentHandler):
     @guarded("execute")
+    @operation(
+        "An answer, kept to be fetched and continued, as OpenAI's clients ask for it.",
+        "openai.types.responses:Response",
+        body=ResponsesBody,
+        errors=(404, 409, 422, 502, 507),
+        streams=True,
+    )
     async def post(self) -> None:
         body = self.parse(ResponsesBody)
         self.detached = bool(body.background)
@@ -90,12 +106,12 @@ class ResponsesHandler(ResponsesAgentHandler):
 
     async def _asked(self, body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
         try:
-            messages, files = messages_of(
-                goes_on.items, brought, known=goes_on.known, alone=goes_on.named, names=goes_on.names
-            )
+            alone, names = goes_on.named, goes_on.names
+            messages, files = messages_of(goes_on.items, brought, known=goes_on.known, alone=alone, names=names)
+            spoken, _ = messages_of(goes_on.items, brought, known=True, alone=alone, names=names)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
-        asked = body.asked(messages, files, session=goes_on.session, after=goes_on.after)
+        asked = body.asked(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
         asks = "ask" in (body.permission, self.app.runtime.settings.permission)
         if asks and asked.engaged != () and not body.stream:
             raise Unprocessable(
@@ -134,6 +150,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             background=bool(body.background),
             namespaces=body.namespaces,
             include=body.wanted,
+            shell=body.shell,
         )
         items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.order.request.inputs)
         echo, items = await asyncio.to_thread(lambda: (redactor.value(body.echo), redactor.value(items)))
@@ -187,6 +204,16 @@ class ResponsesHandler(ResponsesAgentHandler):
 
 class ResponseHandler(ResponsesAgentHandler):
     @guarded("read")
+    @operation(
+        "A response as it stands, or its events.",
+        "openai.types.responses:Response",
+        query=(
+            Parameter("stream", "Its events instead.", bool),
+            Parameter("starting_after", "The number of the event behind which to begin.", Count),
+        ),
+        errors=(404,),
+        streams=True,
+    )
     async def get(self, id: str) -> None:
         """``stream``: its events, behind number ``starting_after``."""
         stored = await self.stored(id)
@@ -197,6 +224,7 @@ class ResponseHandler(ResponsesAgentHandler):
         await self.stream(self.app.responses.stream(stored, -1 if after is None else after))
 
     @guarded("write")
+    @operation("Forget a response, and stop it. The conversation stays in its session.", Deleted, errors=(404,))
     async def delete(self, id: str) -> None:
         await self.app.responses.delete(await self.stored(id))
         self.reply({"id": id, "object": "response", "deleted": True})
@@ -204,29 +232,43 @@ class ResponseHandler(ResponsesAgentHandler):
 
 class ResponseCancelHandler(ResponsesAgentHandler):
     @guarded("execute")
+    @operation(
+        "Stop a response; one that has ended stays as it is.", "openai.types.responses:Response", errors=(404, 409)
+    )
     async def post(self, id: str) -> None:
         self.reply(await self.app.responses.cancel(await self.stored(id)))
 
 
 class InputItemsHandler(ResponsesAgentHandler):
     @guarded("read")
+    @operation(
+        "What a response was made from.",
+        "openai.types.responses:ResponseItemList",
+        query=(
+            limit(LISTED, MAX_LISTED),
+            Parameter("after", "The item behind which to begin."),
+            Parameter("order", "asc or desc.", Literal["asc", "desc"]),
+            Parameter("include", f"{IMAGES}: pictures with their bytes."),
+        ),
+        errors=(404,),
+    )
     async def get(self, id: str) -> None:
         """Newest first, unless ``order`` is asc; ``limit`` of them behind the item ``after``."""
         stored = await self.stored(id)
-        limit = self.number("limit", LISTED) or LISTED
+        most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
-        if limit > MAX_LISTED or order not in ("asc", "desc"):
-            raise InvalidRequest(f"limit is 1 to {MAX_LISTED}, order is asc or desc.")
+        if order not in ("asc", "desc"):
+            raise InvalidRequest("order is asc or desc.", details={"param": "order"})
         items = list(stored.input) if order == "asc" else list(reversed(stored.input))
         ids = [item["id"] for item in items]
         if after and after not in ids:
             raise InvalidRequest("There is no item of that id.", details={"param": "after"})
         start = ids.index(after) + 1 if after else 0
-        page = items[start : start + limit]
+        page = items[start : start + most]
         include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
         shown = [await self._shown(stored.key, item, images=IMAGES in include) for item in page]
         first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
-        more = start + limit < len(items)
+        more = start + most < len(items)
         self.reply({"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": more})
 
     async def _shown(self, key: SessionKey, item: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:

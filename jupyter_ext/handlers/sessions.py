@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
-from agent_kernel.errors import BranchNotFound, NotFound, SessionNotFound, StoreError
+from agent_kernel.errors import BranchNotFound, InvalidRequest, NotFound, SessionNotFound, StoreError
+from agent_kernel.sessions.exchange import export_session, import_session
 from agent_kernel.sessions.model import Item, Session, SessionKey, Turn, new_id
 from agent_kernel.sessions.private import is_private, private_id
+from agent_kernel.sessions.redaction import Redactor
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import DescribeBody, EmptyBody, SessionBody
 from jupyter_ext.handlers.revision import etag, seen
@@ -17,6 +19,8 @@ from jupyter_ext.openapi.operation import BRANCH, IF_MATCH, PLACE, Count, Parame
 
 LISTED = 50
 MAX_LISTED = 1000
+JSON_FORMATS = ("agent-kernel", "openai", "mistralrs")
+SERIALIZED = Parameter("format", "All of it, in this form.", Literal["agent-kernel", "openai", "mistralrs"])
 SEARCHED = 5000
 """Of the sessions used last, when a name is looked for."""
 
@@ -121,11 +125,48 @@ class SessionHandler(AgentHandler):
         return None
 
     @guarded("read")
-    @operation("What a session is.", told.Shown, errors=(404,))
+    @operation("What a session is.", told.Shown | dict[str, Any], query=(SERIALIZED,), errors=(404,))
     async def get(self, session_id: str) -> None:
+        """Its facts; with ``format`` all of it, in that form: what PUT takes."""
         session = await self.app.access.session(self.caller, session_id)
+        if format := self.get_argument("format", ""):
+            if format not in JSON_FORMATS:
+                raise InvalidRequest(f"The format is one of {', '.join(JSON_FORMATS)}.", hint="sessions/{id}/export")
+            written = await export_session(self.app.runtime.store, session.key, format)
+            self.finish(written.document)
+            return
         self.set_header("ETag", etag(session.revision))
         self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(session.key)})
+
+    @guarded("write")
+    @operation(
+        "Replace a session, or make it, from a document.",
+        told.Replaced,
+        body=Raw(("application/json",), {"type": "object"}),
+        query=(IF_MATCH,),
+        errors=(404, 409, 507),
+    )
+    async def put(self, session_id: str) -> None:
+        """The body is a serialized session: mistral.rs's, whose values may be tagged with their side, OpenAI's
+        messages, or a document of our own. Its media are looked at first: what can not be read changes nothing."""
+        body = self.json_body()
+        await self.app.access.claim_id(self.caller, session_id)
+        key = SessionKey(self.caller.namespace, session_id)
+        async with self.app.changes.of(key, seen(self), "cleared"):
+            redactor = self.app.runtime.ledger.redactor
+            await self._put(key, body, redactor)
+        await self.app.sidecars.touch(key)
+        session = await self.app.access.session(self.caller, session_id)
+        self.set_header("ETag", etag(session.revision))
+        self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(key)})
+
+    async def _put(self, key: SessionKey, document: bytes, redactor: Redactor) -> None:
+        if is_private(key.id):
+            raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
+        await import_session(
+            self.app.runtime.store, key.namespace, document, id=key.id, redactor=redactor, replace=True
+        )
+        await self.app.runtime.sandbox.close(key, remove=True)
 
     @guarded("write")
     @operation(

@@ -15,6 +15,7 @@ import pytest
 
 from agent_kernel.tokens import SCOPES, Tokens
 from jupyter_ext.handlers import PREFIX, ROUTES, RULES
+from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
 
@@ -139,8 +140,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 SAID = {"model": "default", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]}
-UNKNOWN = {"nobody": 401, "wrong token": 401}
-"""As clients of other houses want it."""
+OF_A_KERNEL = {"scoped token": 403, "token of another user": 404}
 OTHER_SUBJECTS = dict.fromkeys(("kernel", "other kernel", "lasting token", "scoped token"), 404)
 """A response is for the credential that asked for it."""
 MCP_HELLO = {
@@ -162,29 +162,34 @@ TABLE: list[Row] = [
     ("POST", "turns/{done}/cancel", {}, {"token": 200, "other kernel": 404}),
     ("POST", "turns", {"prompt": "hello", "session": "{busy}"}, {"token": 202, "other kernel": 403}),
     ("POST", "turns", {"prompt": "hello"}, {"token": 202}),
-    ("POST", "turns", {"prompt": "hello", "kernel": "{kernel}"}, {"token": 202, "other kernel": 403}),
+    ("POST", "turns", {"prompt": "hello", "kernel": "{kernel}"}, {"token": 202, "other kernel": 403, **OF_A_KERNEL}),
     ("GET", "turns/{done}/versions", None, {"token": 200, "other kernel": 404}),
     ("POST", "turns/{turn}/claims", {"call": "none", "client": "c"}, {"token": 404}),
     ("POST", "turns/{turn}/claims/none", {"action": "renew", "token": "t"}, {"token": 404}),
-    ("POST", "agent/approvals/{approval}", {"decision": "never"}, {"token": 400}),
+    ("POST", "agent/approvals/{approval}", {"decision": "never"}, {"token": 400, "token of another user": 400}),
     ("POST", "agent/approvals/none", {"decision": "deny"}, {"token": 404}),
     (
         "POST",
         "agent/approvals/{approval}",
         {"decision": "approve", "remember": "session", "shown": "0"},
-        {"token": 409, "kernel": 403, "other kernel": 403},
+        {"token": 409, "kernel": 403, "other kernel": 403, "scoped token": 404},
     ),
     ("GET", "agent/approvals", None, {"token": 200}),
     ("GET", "agent/permissions", None, {"token": 200}),
-    ("GET", "agent/approvals/{approval}", None, {"token": 200, "other kernel": 404}),
+    ("GET", "agent/approvals/{approval}", None, {"token": 200, "other kernel": 404, "scoped token": 404}),
     ("GET", "sessions/{session}/permissions", None, {"token": 200, "other kernel": 403}),
     ("DELETE", "sessions/{spare}/permissions", None, {"token": 200, "other kernel": 403}),
     ("GET", "binding/variables", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("GET", "binding/variables?kernel={kernel}", None, {"token": 200, "kernel": 403, "other kernel": 403}),
-    ("POST", "messages", SAID, {"token": 200, **UNKNOWN}),
-    ("POST", "messages", SAID | {"session_id": "{session}"}, {"token": 409, "other kernel": 403, **UNKNOWN}),
-    ("POST", "messages", SAID | {"container": "{spare}"}, {"token": 200, "other kernel": 403, **UNKNOWN}),
-    ("POST", "messages/count_tokens", SAID, {"token": 200, **UNKNOWN}),
+    ("POST", "messages", SAID, {"token": 200}),
+    (
+        "POST",
+        "messages",
+        SAID | {"session_id": "{session}"},
+        {"token": 409, "other kernel": 403, "token of another user": 200},
+    ),
+    ("POST", "messages", SAID | {"container": "{spare}"}, {"token": 200, "other kernel": 403}),
+    ("POST", "messages/count_tokens", SAID, {"token": 200}),
     ("POST", "responses", {"input": "hello"}, {"token": 200}),
     (
         "POST",
@@ -208,6 +213,7 @@ TABLE: list[Row] = [
     ("POST", "sessions", {"bind": False}, {"token": 201}),
     ("POST", "sessions", {"id": "{spare}", "bind": False}, {"token": 201, "other kernel": 403}),
     ("GET", "sessions/{session}", None, {"token": 200, "other kernel": 403}),
+    ("PUT", "sessions/{spare}", {"messages": []}, {"token": 200, "other kernel": 403}),
     ("PATCH", "sessions/{spare}", {"title": "t"}, {"token": 200, "other kernel": 403}),
     ("POST", "sessions/{spare}/clear", {}, {"token": 200, "other kernel": 403}),
     ("GET", "sessions/{session}/compact", None, {"token": 200, "other kernel": 403}),
@@ -231,7 +237,12 @@ TABLE: list[Row] = [
     ("GET", "sessions/{session}/blobs/{hash}", None, {"token": 404, "other kernel": 403}),
     ("GET", "sessions/{session}/turns", None, {"token": 200, "other kernel": 403}),
     ("GET", "sessions/{session}/meanwhile", None, {"token": 200, "other kernel": 403}),
-    ("POST", "sessions/{busy}/turns", {"prompt": "hello"}, {"token": 202, "other kernel": 403}),
+    (
+        "POST",
+        "sessions/{busy}/turns",
+        {"prompt": "hello"},
+        {"token": 202, "other kernel": 403, "token of another user": 202},
+    ),
     ("POST", "files", None, {"token": 400}),
     ("GET", "files", None, {"token": 200}),
     ("GET", "files?session={session}", None, {"token": 200, "other kernel": 403}),
@@ -242,7 +253,12 @@ TABLE: list[Row] = [
     ("GET", "containers/{session}/files", None, {"token": 200, "other kernel": 403}),
     ("GET", "containers/{session}/files/{file}", None, {"token": 200, "other kernel": 403}),
     ("GET", "containers/{session}/files/{file}/content", None, {"token": 200, "other kernel": 403}),
-    ("POST", "turns", {"prompt": "hello", "inputs": ["{file}"]}, {"token": 202, "other kernel": 404}),
+    (
+        "POST",
+        "turns",
+        {"prompt": "hello", "inputs": ["{file}"]},
+        {"token": 202, "other kernel": 404, "token of another user": 404},
+    ),
     ("DELETE", "sessions/none", None, {"token": 200}),
     ("GET", "binding", None, {"token": 200}),
     ("PUT", "binding", {"session": "{spare}"}, {"token": 400, "kernel": 200, "other kernel": 202}),
@@ -266,7 +282,7 @@ TABLE: list[Row] = [
     ("POST", "trust", {}, {"token": 400, "kernel": 202, "other kernel": 202}),
     ("DELETE", "trust", None, {"token": 400, "kernel": 200, "other kernel": 200}),
     ("POST", "tools", {}, {"token": 200}),
-    ("POST", "tools", {"kernel": "{kernel}"}, {"token": 200, "other kernel": 403}),
+    ("POST", "tools", {"kernel": "{kernel}"}, {"token": 200, "other kernel": 403, **OF_A_KERNEL}),
     ("GET", "models", None, {"token": 200}),
     ("GET", "models/no-such-model", None, {"token": 404}),
     ("POST", "models/no-such-model/pull", {"consent": True}, {"token": 404}),
@@ -279,22 +295,36 @@ TABLE: list[Row] = [
 ]
 
 
-def expected(method: str, statuses: dict[str, int], caller: str) -> int:
-    if caller == "login without xsrf" and method != "GET":
-        return 403
-    return statuses.get(caller, REFUSED.get(caller, statuses.get("token", 0)))
-
-
-def expected_of_a_token(method: str, path: str, statuses: dict[str, int], caller: str, opens: frozenset[str]) -> int:
-    """Scopes are those of ``scopes.py``; what a row does not say follows: whoever may gets what the server's token
-    gets, and another user finds nothing by an id."""
+def expected(row: Row, caller: str, handler: type[AgentHandler], opens: frozenset[str]) -> int:
+    """Scopes are those of ``scopes.py``, and who is not known is refused as the dialect has it. What a row does not say
+    follows: whoever may gets what the server's token gets, and another user finds nothing by an id."""
+    method, path, _, statuses = row
     if caller in ("expired token", "revoked token", "wrong lasting token"):
         return 401
-    if not opens or caller == "token without the scope" or (caller == "scoped token" and opens == ALL):
+    if caller in ("nobody", "wrong token"):
+        return handler.nobody
+    if caller == "login without xsrf" and method != "GET":
         return 403
+    if (caller in LASTING and not opens) or (caller == "scoped token" and opens == ALL):
+        return 403
+    if caller == "token without the scope":
+        return 403 if opens != ANY else statuses["token"]
     if caller == "token of another user" and "{" in path:
         return statuses.get(caller, 404)
-    return statuses.get(caller, statuses.get("token", 0))
+    return statuses.get(caller, REFUSED.get(caller, statuses["token"]))
+
+
+def shown(caller: str, opens: frozenset[str]) -> str:
+    """The name of the credential; of a token without the scope one with a scope that opens something else."""
+    if caller != "token without the scope":
+        return caller
+    return next((scope for scope in SCOPES if scope not in opens | ALL), "metrics")
+
+
+def names_in_body(world: World, caller: str) -> dict[str, str]:
+    """A conversation that another user begins by the same name would be another one, and found by it later on."""
+    own = ("session", "spare", "busy", "branched") if caller == "token of another user" else ()
+    return world.names | {name: f"another {world.names[name]}" for name in own}
 
 
 def filled(value: Any, names: dict[str, str]) -> Any:
@@ -305,35 +335,22 @@ def filled(value: Any, names: dict[str, str]) -> Any:
     return value.format(**names) if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("caller", [*CALLERS, *LASTING])
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_route_answers_each_caller_as_the_table_says(world: World, row: Row, caller: str) -> None:
-    method, path, body, statuses = row
-    with world.client(caller) as client:
-        reply = client.request(method, f"agent/v1/{filled(path, world.names)}", json=filled(body, world.names))
-    assert reply.status_code == expected(method, statuses, caller), reply.text
+    method, path, body, _ = row
+    url = f"{PREFIX}/{filled(path, world.names)}"
+    handler, named = next(rule[1:] for rule in RULES if re.fullmatch(rule[0], url.partition("?")[0]))
+    opens = scopes_of(method, named["route"])
+    with world.client(shown(caller, opens)) as client:
+        reply = client.request(method, url, json=filled(body, names_in_body(world, caller)))
+    assert reply.status_code == expected(row, caller, handler, opens), reply.text
+    assert ("WWW-Authenticate" in reply.headers) == (reply.status_code == 401)
     if reply.status_code >= 400 and '"jsonrpc"' not in reply.text:  # MCP has its own shape
         error: Json = reply.json()["error"]
         assert error["code"]
         assert error["message"]
         assert error["request_id"] == reply.headers["X-Request-ID"]
-
-
-@pytest.mark.parametrize("caller", LASTING)
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]} {row[1]}")
-def test_a_route_answers_each_lasting_token_as_its_scopes_say(world: World, row: Row, caller: str) -> None:
-    method, path, body, statuses = row
-    url = f"{PREFIX}/{filled(path, world.names)}"
-    route = next(named["route"] for rule, _, named in RULES if re.fullmatch(rule, url.partition("?")[0]))
-    opens, shown = scopes_of(method, route), caller
-    if caller == "token without the scope":
-        if opens == ANY:
-            return  # there is none
-        shown = next(scope for scope in SCOPES if scope not in opens | ALL)
-    with world.client(shown) as client:
-        reply = client.request(method, url, json=filled(body, world.names))
-    assert reply.status_code == expected_of_a_token(method, path, statuses, caller, opens), reply.text
-    assert (reply.status_code == 401) == ("WWW-Authenticate" in reply.headers)
 
 
 def test_every_route_says_which_scopes_open_it() -> None:

@@ -160,12 +160,18 @@ def delete(db: sqlite3.Connection, key: SessionKey, revision: int | None) -> boo
         return False
     if revision not in (None, session.revision):
         raise Conflict("The session has changed.", details={"revision": session.revision})
+    vacate(db, key)
+    db.execute(f"DELETE FROM bindings WHERE {HERE}", pair(key))
+    return True
+
+
+def vacate(db: sqlite3.Connection, key: SessionKey) -> None:
+    """The session and all of it go, but not which notebooks have it."""
     no_open_turn(db, key)
     _remove_items(db, key)
-    for table in ("bindings", "dropped_branches", "quarantine"):
+    for table in ("dropped_branches", "quarantine"):
         db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))
     db.execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", pair(key))
-    return True
 
 
 def no_open_turn(db: sqlite3.Connection, key: SessionKey) -> None:

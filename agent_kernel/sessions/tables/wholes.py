@@ -47,6 +47,16 @@ def write(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now:
     return sessions.found(db, key)
 
 
+def replace_with(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now: float) -> Session:
+    """In the place of the session with this id, if there is one."""
+    old = sessions.info(db, whole.session.key)
+    if old is not None:
+        sessions.vacate(db, whole.session.key)
+        revision = max(whole.session.revision, old.revision + 1)
+        whole = replace(whole, session=replace(whole.session, revision=revision))
+    return write(db, whole, blobs, now)
+
+
 def clear_outputs(db: sqlite3.Connection, key: SessionKey, ids: Collection[str], text: str, now: float) -> int:
     """Tool results of these turns say ``text`` instead; what was remembered of beginnings with them is forgotten."""
     sessions.found(db, key)
