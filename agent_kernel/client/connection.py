@@ -142,7 +142,7 @@ class Connection:
                 response = await open_response.enter_async_context(
                     http.stream(method, path, content=content, params=params, headers=headers, timeout=timeout)
                 )
-                if response.status_code >= 400:
+                if response.status_code >= 300:  # a redirection leads to a page for people
                     await response.aread()
                     raise Refused(response)
                 yield response
@@ -172,7 +172,7 @@ class Connection:
 
 
 class Refused(Exception):
-    """An answer of 400 or more; ``error`` is what the caller hears."""
+    """An answer of 300 or more; ``error`` is what the caller hears."""
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(response.status_code)
@@ -211,6 +211,8 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
         error = NotFound(
             "The server has no agent-kernel extension, or an older one.", hint="See: jupyter server extension list"
         )
+    elif error is None and status < 400:
+        error = Forbidden("The server wants a person to log in.", hint="Client(url, token=...)")
     elif error is None and status in GATEWAY:
         error = ServerUnreachable(f"The server does not answer (a proxy says {status}).")
     error = error or AgentKernelError(f"The server answered {status}.", hint="Its log has more.")

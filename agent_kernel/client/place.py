@@ -54,7 +54,7 @@ def find(url: str | None, token: str | None) -> Place:
     """As named; else as the environment says (in a kernel: its own credential); else a Jupyter server of this user that
     runs here, the one started last. Raises ServerUnreachable, InvalidRequest."""
     if url is not None:
-        return Place.of(url, os.environ.get(TOKEN, "") if token is None else token)
+        return Place.of(url, _token_for(url) if token is None else token)
     if os.environ.get(KERNEL) and token is None and (server := server_of_this_kernel()) is not None:
         return Place(_routes(server.url), {"X-Agent-Kernel-Token": server.token}, kernel=True)
     if os.environ.get(URL):
@@ -63,6 +63,12 @@ def find(url: str | None, token: str | None) -> Place:
     if running is None:
         raise NO_SERVER
     return Place.of(str(running["url"]), str(running.get("token", "")) if token is None else token)
+
+
+def _token_for(url: str) -> str:
+    """That of the environment, unless it belongs to another server there."""
+    named = os.environ.get(URL, "")
+    return os.environ.get(TOKEN, "") if not named or _routes(named) == _routes(url) else ""
 
 
 def _routes(url: str) -> str:

@@ -1,0 +1,164 @@
+"""What is tried again and what is not, against a server that fails in the ways servers do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from agent_kernel.client import connection as module
+from agent_kernel.client.connection import Connection
+from agent_kernel.client.place import Place
+from agent_kernel.errors import (
+    AgentKernelError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    ServerUnreachable,
+    SessionBusy,
+)
+
+HANG_UP = b""
+
+
+def answer(status: int, body: Any = None, **headers: str) -> bytes:
+    said = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} X\r\n{head}Content-Length: {len(said)}\r\nConnection: close\r\n\r\n".encode() + said
+
+
+class Failing:
+    """Gives its answers in turn, then the last one; what it was asked is in ``asked``."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self._answers = list(answers)
+        self.asked: list[str] = []
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next((int(line[15:]) for line in head.splitlines() if line.lower().startswith("content-length:")), 0)
+        await reader.readexactly(length)
+        self.asked.append(head.partition("\r\n")[0])
+        writer.write(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
+        writer.close()
+
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture
+async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
+    monkeypatch.setattr(module, "PAUSES_S", (0.001,) * 4)
+    opened: list[Any] = []
+
+    async def start(*answers: bytes) -> tuple[Connection, Failing]:
+        failing = Failing(*answers)
+        server = await asyncio.start_server(failing, "127.0.0.1", 0)
+        connection = Connection(Place.of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "t"))
+        opened.extend([connection, server])
+        return connection, failing
+
+    yield start
+    for one in opened:
+        if isinstance(one, Connection):
+            await one.aclose()
+        else:
+            one.close()
+
+
+OK = answer(200, {"ok": True})
+WAIT = answer(429, {"error": {"code": "too_many_requests", "message": "slowly"}}, Retry_After="0")
+
+
+async def test_what_only_reads_is_asked_again(serve: Serve) -> None:
+    for failure in (HANG_UP, answer(502, b"<html>"), answer(503, b"", Retry_After="0"), WAIT):
+        connection, failing = await serve(failure, failure, OK)
+        assert await connection.call("GET", "health") == {"ok": True}
+        assert len(failing.asked) == 3
+
+
+async def test_what_may_have_happened_is_not_asked_again(serve: Serve) -> None:
+    for failure in (HANG_UP, answer(502, b"<html>"), answer(500, b"")):
+        connection, failing = await serve(failure, OK)
+        with pytest.raises(AgentKernelError):
+            await connection.call("POST", "turns", {})
+        assert len(failing.asked) == 1
+
+
+async def test_what_the_server_refused_to_begin_is_asked_again_when_it_says(serve: Serve) -> None:
+    for failure in (WAIT, answer(503, b"", Retry_After="0")):
+        connection, failing = await serve(failure, OK)
+        assert await connection.call("POST", "turns", {}) == {"ok": True}
+        assert len(failing.asked) == 2
+
+
+async def test_a_repetition_that_the_server_knows_is_made_whatever_became_of_the_first(serve: Serve) -> None:
+    connection, failing = await serve(HANG_UP, OK)
+    assert await connection.call("POST", "turns", {}, kept=True) == {"ok": True}
+    assert len(failing.asked) == 2
+
+
+async def test_a_pause_that_is_too_long_is_an_error_at_once(serve: Serve) -> None:
+    connection, failing = await serve(answer(429, b"", Retry_After="3600"))
+    with pytest.raises(AgentKernelError):
+        await connection.call("GET", "health")
+    assert len(failing.asked) == 1
+
+
+async def test_tries_come_to_an_end(serve: Serve) -> None:
+    connection, failing = await serve(HANG_UP)
+    with pytest.raises(ServerUnreachable):
+        await connection.call("GET", "health")
+    assert len(failing.asked) == 5
+
+
+async def test_a_mistake_of_the_caller_is_not_repeated(serve: Serve) -> None:
+    connection, failing = await serve(answer(400, {"error": {"code": "invalid_request", "message": "no"}}))
+    with pytest.raises(InvalidRequest, match="no"):
+        await connection.call("GET", "health")
+    assert len(failing.asked) == 1
+
+
+async def test_an_error_is_its_class_with_its_facts_and_the_number_of_its_request(serve: Serve) -> None:
+    told = {"code": "session_busy", "message": "busy", "hint": "wait", "details": {"turn": "t1"}, "request_id": "req_7"}
+    connection, _ = await serve(answer(409, {"error": told}))
+    with pytest.raises(SessionBusy) as caught:
+        await connection.call("POST", "turns", {})
+    error = caught.value
+    assert (error.message, error.hint, error.details, error.request_id) == ("busy", "wait", {"turn": "t1"}, "req_7")
+
+
+async def test_errors_of_others_are_told_by_their_number(serve: Serve) -> None:
+    for status, kind in (
+        (302, Forbidden),
+        (401, Forbidden),
+        (403, Forbidden),
+        (404, NotFound),
+        (504, ServerUnreachable),
+    ):
+        connection, _ = await serve(answer(status, b"<html>", X_Request_ID="req_9"))
+        with pytest.raises(kind) as caught:
+            await connection.call("POST", "turns", {})
+        assert caught.value.request_id == "req_9"
+
+
+@pytest.mark.parametrize("body", [b"not json", b"[1]", b'{"error": "text"}', b'{"error": null}'])
+async def test_an_answer_of_something_else_is_an_error_not_a_crash(serve: Serve, body: bytes) -> None:
+    connection, _ = await serve(answer(500, body))
+    with pytest.raises(AgentKernelError):
+        await connection.call("GET", "health")
+
+
+async def test_a_page_in_place_of_json_is_told(serve: Serve) -> None:
+    connection, _ = await serve(answer(200, b"<html>log in</html>"))
+    with pytest.raises(AgentKernelError, match="something else than JSON"):
+        await connection.call("GET", "health")
+
+
+async def test_the_token_is_in_the_header_and_never_in_the_path(serve: Serve) -> None:
+    connection, failing = await serve(OK)
+    await connection.call("GET", "sessions", query={"name": "x y", "limit": None})
+    assert [line.replace("%20", "+") for line in failing.asked] == ["GET /agent/v1/sessions?name=x+y HTTP/1.1"]
