@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageFunctionToolCall
 from pydantic import BaseModel
 
-from tests.server import TOKEN, AgentServer, Json
+from tests.server import ROOT, TOKEN, AgentServer, Json
 
+PEER_INI = ROOT / "tests/peers/peer.ini"
 PYTHON = {"name": "python", "arguments": {"code": "x = 20\nopen('a.txt', 'w').write('hi')\nprint(x + 1)"}}
 AGAIN = {"name": "python", "arguments": {"code": "print(x + 2)"}}
 ULM = {"name": "weather", "arguments": {"city": "Ulm"}}
 BONN = {"name": "weather", "arguments": {"city": "Bonn"}}
 SCRIPT: list[Json] = [
+    {"text": "Let me ask.", "calls": [ULM, BONN], "when": "sdk: weather in two"},
+    *[{"calls": [ULM], "when": f"sdk: weather streamed by {name}"} for name in ("default", "agent/default")],
+    {"text": "It is sunny.", "deltas": 2, "when": "sdk: weather streamed", "loop": True},
+    *[
+        {"text": "Let me see.", "calls": [PYTHON], "when": f"sdk: compute {word}"}
+        for word in ("whole", "streamed", "session")
+    ],
+    {"calls": [AGAIN], "when": "sdk: go on"},
+    {"calls": [{"name": "transfer_to_other", "arguments": {}}], "when": "sdk: hand over"},
+    {"text": "I am the other.", "when": "sdk: hand over", "loop": True},
     {"text": "one two three", "deltas": 3, "when": "count", "loop": True},
     {"text": '{"city": "Ulm", "people": 3}', "deltas": 4, "when": "as JSON", "loop": True},
     {"reasoning": "Hm.", "text": "Sure.", "when": "think", "loop": True},
@@ -263,6 +276,11 @@ def test_an_uploaded_file_can_be_named(client: openai.OpenAI) -> None:
 # ---------------------------------------------------------------------------------------------------- functions
 
 
+def functions(completion: ChatCompletion) -> list[ChatCompletionMessageFunctionToolCall]:
+    calls = completion.choices[0].message.tool_calls or []
+    return [call for call in calls if call.type == "function"]
+
+
 def results(completion: ChatCompletion, *texts: str) -> list[Any]:
     """The answer with its calls, and their results."""
     message = completion.choices[0].message
@@ -273,8 +291,7 @@ def results(completion: ChatCompletion, *texts: str) -> list[Any]:
 
 def test_a_call_of_a_function_is_returned_and_its_result_is_taken(client: openai.OpenAI) -> None:
     first = ask(client, "weather in one", tools=[WEATHER])
-    (call,) = first.choices[0].message.tool_calls or ()
-    assert call.type == "function"
+    (call,) = functions(first)
     assert (call.function.name, call.function.arguments) == ("weather", '{"city": "Ulm"}')
     assert (first.choices[0].finish_reason, first.choices[0].message.content) == ("tool_calls", None)
     messages: Any = [*said("weather in one"), *results(first, "sunny")]
@@ -285,8 +302,7 @@ def test_a_call_of_a_function_is_returned_and_its_result_is_taken(client: openai
 def test_several_calls_are_returned_at_once_and_answered_in_a_session(client: openai.OpenAI) -> None:
     session = {"session_id": "functions"}
     first = ask(client, "weather in two", tools=[WEATHER], extra_body=session)
-    calls = [call.function.arguments for call in first.choices[0].message.tool_calls or () if call.type == "function"]
-    assert calls == ['{"city": "Ulm"}', '{"city": "Bonn"}']
+    assert [call.function.arguments for call in functions(first)] == ['{"city": "Ulm"}', '{"city": "Bonn"}']
     alone: Any = results(first, "sun", "rain")[1:]
     then = client.chat.completions.create(model="default", messages=alone, tools=[WEATHER], extra_body=session)
     assert then.choices[0].message.content == "Sun and rain."
@@ -310,8 +326,8 @@ def test_a_streamed_call_is_parsed_by_the_clients_own_helper(client: openai.Open
         kinds = [event.type for event in events]
         final = events.get_final_completion()
     assert "tool_calls.function.arguments.done" in kinds
-    (call,) = final.choices[0].message.tool_calls or ()
-    assert call.function.parsed_arguments == weather(city="Ulm")
+    parsed = [call.function.parsed_arguments for call in final.choices[0].message.tool_calls or []]
+    assert parsed == [weather(city="Ulm")]
 
 
 def test_a_function_called_as_a_tool_of_the_agent_is_refused(client: openai.OpenAI) -> None:
@@ -406,7 +422,7 @@ def test_another_verb_is_refused_in_the_same_shape(http: httpx.Client) -> None:
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_failure_before_the_first_word_has_its_status(client: openai.OpenAI, streams: bool) -> None:
     with pytest.raises(openai.InternalServerError, match="broken") as raised:
-        client.chat.completions.create(model="default", messages=said("break"), stream=streams)  # type: ignore[call-overload]
+        client.chat.completions.create(model="default", messages=said("break"), stream=streams)
     assert raised.value.status_code == 503
 
 
@@ -449,3 +465,20 @@ def test_a_client_that_leaves_stops_its_turn(client: openai.OpenAI, http: httpx.
         if (turn := turn_of(http, "left"))["state"] != "open":
             break
     assert turn["state"] == "cancelled"
+
+
+# ---------------------------------------------------------------------------------------------------- other clients
+
+
+def test_the_agents_sdk_runs_on_it(server: AgentServer, agents_python: str) -> None:
+    contract = ROOT / "tests/peers/agents_sdk/api_chat_completions.py"
+    there = ["--rootdir", str(contract.parent), "--confcutdir", str(contract.parent), "-c", str(PEER_INI)]
+    env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "AGENT_URL": server.agent_url, "AGENT_TOKEN": TOKEN}
+    done = subprocess.run(
+        [agents_python, "-m", "pytest", "-q", *there, str(contract)],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

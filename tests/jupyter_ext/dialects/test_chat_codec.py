@@ -138,7 +138,10 @@ def test_reasoning_is_a_delta_of_its_own() -> None:
 
 def test_calls_of_the_clients_functions_are_told_with_their_places() -> None:
     end = TurnFinished("committed", "", 0, USAGE, finish="calls")
-    calls = [CallReturned("c1", "weather", {"city": "Ulm"}), CallReturned("c2", "time", {"_raw": "not json"})]
+    calls: list[Body] = [
+        CallReturned("c1", "weather", {"city": "Ulm"}),
+        CallReturned("c2", "time", {"_raw": "not json"}),
+    ]
     frames = streamed([*BEGIN, *calls, end])
     state = ChatCompletionStreamState()
     for chunk in chunks(frames):
@@ -167,7 +170,7 @@ def test_tools_of_the_server_are_told_by_named_events_that_are_chunks_without_wo
 
 
 def test_texts_of_two_rounds_do_not_run_together() -> None:
-    bodies = [
+    bodies: list[Body] = [
         *BEGIN,
         TextDelta("Let me see."),
         PYTHON,
@@ -180,7 +183,15 @@ def test_texts_of_two_rounds_do_not_run_together() -> None:
 
 
 def test_a_completion_is_the_answer_and_what_the_tools_did() -> None:
-    bodies = [*BEGIN, TextDelta("Let me see."), PYTHON, CallOutput("c1", "1\n"), FILE, PYTHON_DONE, ContextBuilt(3, 0)]
+    bodies: list[Body] = [
+        *BEGIN,
+        TextDelta("Let me see."),
+        PYTHON,
+        CallOutput("c1", "1\n"),
+        FILE,
+        PYTHON_DONE,
+        ContextBuilt(3, 0),
+    ]
     told = whole(*bodies, TextDelta("One."), END, session="s1")
     assert told.choices[0].message.content == "One."
     assert told.model_extra == {
@@ -204,7 +215,7 @@ def test_a_completion_without_tools_has_no_words_about_them() -> None:
 
 
 def test_an_answer_that_came_before_the_last_call_is_not_lost() -> None:
-    bodies = [*BEGIN, TextDelta("It is one."), PYTHON, PYTHON_DONE, ContextBuilt(3, 0), END]
+    bodies: list[Body] = [*BEGIN, TextDelta("It is one."), PYTHON, PYTHON_DONE, ContextBuilt(3, 0), END]
     assert whole(*bodies).choices[0].message.content == "It is one."
 
 
@@ -216,7 +227,11 @@ def test_a_completion_has_at_most_64_files() -> None:
 
 
 def test_log_probabilities_stand_in_a_chunk_behind_their_text() -> None:
-    bodies = [*BEGIN, TextDelta("aé"), AnswerLogprobs(({"text": "a", "logprob": -0.5}, {"text": "é", "logprob": -1.0}))]
+    bodies: list[Body] = [
+        *BEGIN,
+        TextDelta("aé"),
+        AnswerLogprobs(({"text": "a", "logprob": -0.5}, {"text": "é", "logprob": -1.0})),
+    ]
     frames = streamed([*bodies, END])
     told = [chunk.choices[0].logprobs for chunk in chunks(frames) if chunk.choices[0].logprobs]
     assert [[(t.token, t.logprob, t.bytes) for t in one.content or ()] for one in told] == [
