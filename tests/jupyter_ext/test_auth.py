@@ -82,8 +82,8 @@ async def _prepare(server: AgentServer) -> World:
     async with server.kernel_client(tokens["kernel"]) as client:
         turn = await start_turn(client, "ask me", where="live", answers=["*"])
         asked = await wait_for_event(client, turn["turn"], "approval.required")
-        spare, busy, branched = [
-            (await client.post("agent/v1/sessions", json={"bind": False})).json()["id"] for _ in range(3)
+        spare, busy, branched, replaced = [
+            (await client.post("agent/v1/sessions", json={"bind": False})).json()["id"] for _ in range(4)
         ]
         done = await start_turn(client, "hello", session=spare)
         await followed(client, done["turn"])
@@ -102,6 +102,7 @@ async def _prepare(server: AgentServer) -> World:
         "spare": spare,
         "busy": busy,
         "branched": branched,
+        "replaced": replaced,
         "approval": asked["data"]["approval"],
         "bind": pending["pending"],
         "hash": "0" * 64,
@@ -139,6 +140,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         server.sweep()
 
 
+WITH_FILE = {
+    "role": "user",
+    "content": [{"type": "file", "file": {"file_id": "{file}"}}, {"type": "text", "text": "hi"}],
+}
+NOT_THEIRS = {"token": 200, "other kernel": 404, "token of another user": 404}
 SAID = {"model": "default", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]}
 OF_A_KERNEL = {"scoped token": 403, "token of another user": 404}
 OTHER_SUBJECTS = dict.fromkeys(("kernel", "other kernel", "lasting token", "scoped token"), 404)
@@ -181,6 +187,9 @@ TABLE: list[Row] = [
     ("DELETE", "sessions/{spare}/permissions", None, {"token": 200, "other kernel": 403}),
     ("GET", "binding/variables", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("GET", "binding/variables?kernel={kernel}", None, {"token": 200, "kernel": 403, "other kernel": 403}),
+    ("POST", "chat/completions", SAID, {"token": 200}),
+    ("POST", "chat/completions", SAID | {"session_id": "{spare}"}, {"token": 200, "other kernel": 403}),
+    ("POST", "chat/completions", {"messages": [WITH_FILE]}, NOT_THEIRS),
     ("POST", "messages", SAID, {"token": 200}),
     (
         "POST",
@@ -213,7 +222,7 @@ TABLE: list[Row] = [
     ("POST", "sessions", {"bind": False}, {"token": 201}),
     ("POST", "sessions", {"id": "{spare}", "bind": False}, {"token": 201, "other kernel": 403}),
     ("GET", "sessions/{session}", None, {"token": 200, "other kernel": 403}),
-    ("PUT", "sessions/{spare}", {"messages": []}, {"token": 200, "other kernel": 403}),
+    ("PUT", "sessions/{replaced}", {"messages": []}, {"token": 200, "other kernel": 403, "token of another user": 200}),
     ("PATCH", "sessions/{spare}", {"title": "t"}, {"token": 200, "other kernel": 403}),
     ("POST", "sessions/{spare}/clear", {}, {"token": 200, "other kernel": 403}),
     ("GET", "sessions/{session}/compact", None, {"token": 200, "other kernel": 403}),
@@ -288,6 +297,7 @@ TABLE: list[Row] = [
     ("POST", "models/no-such-model/pull", {"consent": True}, {"token": 404}),
     ("PUT", "engine", {"model": "", "session": "{spare}"}, {"token": 200, "other kernel": 403}),
     ("POST", "engine/unload", {}, {"token": 409}),
+    ("GET", "metrics", None, {"token": 200, "kernel": 403, "other kernel": 403}),
     ("GET", "health", None, {"token": 200}),
     ("GET", "socket", None, {"token": 400, "kernel": 403, "other kernel": 403}),
     ("GET", "openapi.json", None, {"token": 200}),
