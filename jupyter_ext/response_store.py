@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.dialects.responses_resource import Facts
 
+T = TypeVar("T")
 KEEP_S = 30 * 24 * 3600.0
 """As long as OpenAI keeps them."""
 MOST = 5_000
@@ -122,7 +123,7 @@ class ResponseStore:
     def _of(self, response: StoredResponse) -> Database:
         return self._memory if response.facts.private else self._kept
 
-    async def _first(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+    async def _first(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
         for database in self._databases:
             if (found := await database.read(work)) is not None:
                 return found
@@ -181,8 +182,9 @@ def _get(connection: sqlite3.Connection, owner: Owner, id: str) -> StoredRespons
     row = _row(connection, COLUMNS, owner, id)
     if row is None:
         return None
-    facts, given, body = (None if text is None else json.loads(text) for text in row[5:])
-    return StoredResponse(owner, row[4], Facts.from_json(facts), given, body)
+    facts, given, body = row[5:]
+    ended = None if body is None else json.loads(body)
+    return StoredResponse(owner, row[4], Facts.from_json(json.loads(facts)), json.loads(given), ended)
 
 
 def _frames(connection: sqlite3.Connection, owner: Owner, id: str) -> list[bytes] | None:

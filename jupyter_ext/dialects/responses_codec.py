@@ -45,7 +45,7 @@ CANCELLED = "The server that ran this response stopped before its end."
 
 class ResponsesCodec:
     """Every event of the stream has the next number, from 0 on, also those that only clients of mistral.rs know: the
-    progress of calls that are no shell's, that a person is asked, that a file was produced. The terminal event comes
+    progress of calls, that a person is asked, that a file was produced. The terminal event comes
     with ``TurnFinished``, whatever that says."""
 
     def __init__(self, facts: Facts) -> None:
@@ -146,6 +146,7 @@ class ResponsesCodec:
 
     def _run(self, event: Event, call: CallStarted) -> Iterator[Said]:
         progress, kind = self._log.started(event, call), RUNS.get(call.name)
+        kind = None if kind is ShellRun and not self.facts.shell else kind
         if kind is not None:
             self._runs[call.call] = run = kind(self._output, call)
             yield from run.begin()

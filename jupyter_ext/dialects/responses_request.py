@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
 from agent_kernel.files import Wanted
 from agent_kernel.messages import Message, system
@@ -89,6 +89,11 @@ ToolChoiceBody = Annotated[
     ),
 ]
 Label = Annotated[str, Field(max_length=512)]
+Input = Annotated[
+    Annotated[str, Field(max_length=MAX_TEXT), Tag("text")]
+    | Annotated[list[Item], Field(max_length=MAX_MESSAGES), Tag("items")],
+    Discriminator(lambda said: "items" if isinstance(said, list) else "text"),
+]
 
 
 class ResponsesBody(Words):
@@ -96,7 +101,7 @@ class ResponsesBody(Words):
     prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) changes nothing here."""
 
     model: Annotated[str, Field(max_length=2_000)] = ""
-    input: str | Annotated[list[Item], Field(max_length=MAX_MESSAGES)] = ""
+    input: Input = ""
     instructions: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
     previous_response_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     conversation: Annotated[str, Field(min_length=1, max_length=512)] | Reference | None = None
@@ -172,8 +177,21 @@ class ResponsesBody(Words):
     def namespaces(self) -> Mapping[str, tuple[str, str]]:
         return self._offered.namespaces
 
-    def asked(self, messages: list[Message], files: tuple[Given, ...], *, session: str = "", after: str = "") -> Asked:
-        """``session`` is the one that it goes on in, behind the turn ``after`` where one is named."""
+    @property
+    def shell(self) -> bool:
+        return "shell" in self._offered.groups
+
+    def asked(
+        self,
+        messages: Sequence[Message],
+        files: tuple[Given, ...],
+        *,
+        session: str = "",
+        after: str = "",
+        spoken: Sequence[Message] = (),
+    ) -> Asked:
+        """``session`` is the one that it goes on in, behind the turn ``after`` where one is named; ``spoken`` are the
+        messages without what tools of the server did."""
         told = [system(self.instructions)] if self.instructions else []
         offered, choice = self._offered, self._chosen
         groups = [group for kind, group in offered.groups.items() if choice.hosted is None or kind in choice.hosted]
@@ -193,8 +211,18 @@ class ResponsesBody(Words):
             skills=offered.skills,
             web=offered.web,
         )
-        streams = bool(self.stream)
-        return Asked(self.model, request, tuple(dict.fromkeys(groups)), session, files, streams=streams, kept=self.kept)
+        repeats = tuple(spoken) != tuple(messages)
+        return Asked(
+            self.model,
+            request,
+            tuple(dict.fromkeys(groups)),
+            session,
+            files,
+            streams=bool(self.stream),
+            kept=self.kept,
+            route="responses",
+            spoken=(*told, *spoken) if repeats else (),
+        )
 
     @property
     def echo(self) -> Body:

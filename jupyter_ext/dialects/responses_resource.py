@@ -35,7 +35,8 @@ def stem_of(item: str) -> str:
 class Facts:
     """What is fixed when a response begins. ``model`` is the name as the client said it; ``echo`` are the fields of the
     request that a resource repeats. ``background``: it was answered at once. ``namespaces``: by the name of a function
-    here, the namespace and the name in which the client declared it. ``include``: what was asked for beside."""
+    here, the namespace and the name in which the client declared it. ``include``: what was asked for beside. ``shell``: it
+    declared that tool; clients that did not take a call of it for their own to answer."""
 
     id: str
     model: str
@@ -45,6 +46,7 @@ class Facts:
     background: bool = False
     namespaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
     include: Sequence[str] = ()
+    shell: bool = False
 
     @property
     def stem(self) -> str:
