@@ -22,10 +22,15 @@ from agent_kernel.client.place import Place, find
 from agent_kernel.client.result import Result
 from agent_kernel.client.sessions import Sessions
 from agent_kernel.client.shape import shape_of
+from agent_kernel.client.skills import Skills
 from agent_kernel.client.turn import Started, Terms, Turn
 from agent_kernel.errors import InvalidRequest, NotFound
 from agent_kernel.notebook.client import quoted
 from agent_kernel.protocols import Tool
+from agent_kernel.sessions.model import new_id
+
+PRIVATE = "private:"
+"""How the id of a session begins that is kept in the server's memory only."""
 
 
 class Client:
@@ -56,6 +61,7 @@ class Client:
         self._name = f"python-{secrets.token_hex(4)}"
         self.sessions = Sessions(self._connection)
         self.files = Files(self._connection)
+        self.skills = Skills(self._connection)
 
     @property
     def place(self) -> Place:
@@ -176,7 +182,7 @@ class Client:
 
     async def _begin(self, prompt: str, options: TurnOptions, functions: OwnFunctions) -> Started:
         body = await asyncio.to_thread(body_of, prompt, options, functions.to_json())
-        session = await self._session(options)
+        session = self._session(options)
         if given := options.get("files"):
             body["inputs"] = [await self._file(file, session) for file in given]
         path = f"sessions/{quoted(session)}/turns" if session else "turns"
@@ -184,15 +190,15 @@ class Client:
         told = await self._connection.call("POST", path, body, headers=key)
         return Started(str(told["turn"]), str(told["session"]))
 
-    async def _session(self, options: TurnOptions) -> str:
-        """Its id, where it must be known before the turn: files are sent to it."""
+    def _session(self, options: TurnOptions) -> str:
+        """Its id, where it must be known before the turn: files are sent to it. The first request that names it makes
+        it, so a token that may not list sessions may begin one."""
         if session := options.get("session", ""):
             return session
+        made = new_id("session") + secrets.token_hex(5)
         if options.get("private"):
-            return (await self.sessions.create(private=True)).id
-        if options.get("files") and not self._place.kernel:  # a kernel's files go to its notebook's session
-            return (await self.sessions.create()).id
-        return ""
+            return PRIVATE + made
+        return made if options.get("files") and not self._place.kernel else ""  # a kernel's go to its notebook's
 
     async def _file(self, given: Given | File, session: str) -> str:
         if isinstance(given, File):

@@ -72,8 +72,12 @@ def _token_for(url: str) -> str:
 
 
 def _routes(url: str) -> str:
-    whole = url if url.endswith("/") else url + "/"
-    return whole if whole.endswith("/" + SUFFIX) else whole + SUFFIX
+    """Of the server, of ``agent/v1``, or of the ``v1`` that ``agent-kernel serve`` has for clients of other houses."""
+    whole = url.rstrip("/") + "/"
+    for known in (SUFFIX, "v1/"):
+        if whole.endswith("/" + known):
+            return whole.removesuffix(known) + SUFFIX
+    return whole + SUFFIX
 
 
 def _running() -> dict[str, Any] | None:

@@ -63,6 +63,15 @@ class Sessions:
         """What its turns cost, and how full the model's context is."""
         return await self._connection.call("GET", _path(id, "usage"))
 
+    async def permissions(self, id: str) -> dict[str, Any]:
+        """What the server rules, and what was decided for the rest of this session (``grants``)."""
+        return await self._connection.call("GET", _path(id, "permissions"))
+
+    async def revoke(self, id: str, kind: str | None = None, tool: str | None = None) -> int:
+        """Takes back what was decided, of a kind or a tool, or all of it. How many decisions that were."""
+        query = {"kind": kind, "tool": tool}
+        return int((await self._connection.call("DELETE", _path(id, "permissions"), query=query))["revoked"])
+
     async def fork(self, id: str, turns: int | None = None, into: str | None = None) -> Session:
         """A new session with the first ``turns`` turns of this one; None: with all of them."""
         body = {**({} if turns is None else {"turns": turns}), **({"id": into} if into else {})}

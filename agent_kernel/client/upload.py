@@ -12,13 +12,13 @@ CHUNK = 1 << 18
 
 
 class Form:
-    """``multipart/form-data`` with ``fields`` first and the file last. To be sent once."""
+    """``multipart/form-data`` with ``fields`` first and the file, as ``field``, last. To be sent once."""
 
-    def __init__(self, fields: Mapping[str, str], file: InputFile) -> None:
+    def __init__(self, fields: Mapping[str, str], file: InputFile, *, field: str = "file") -> None:
         self._boundary = secrets.token_hex(16)
         self._file = file
         heads = [self._part(f'name="{_quoted(name)}"') + value.encode() + b"\r\n" for name, value in fields.items()]
-        disposition = f'name="file"; filename="{_quoted(file.name)}"'
+        disposition = f'name="{field}"; filename="{_quoted(file.name)}"'
         self._head = b"".join(heads) + self._part(disposition, file.mime_type)
         self._tail = f"\r\n--{self._boundary}--\r\n".encode()
 

@@ -42,6 +42,7 @@ from agent_kernel.events import (
     TurnFinished,
     TurnStarted,
 )
+from agent_kernel.tokens import Tokens
 from tests.server import TOKEN, AgentServer
 
 PNG = bytes.fromhex(
@@ -354,6 +355,8 @@ async def test_a_decision_may_hold_for_the_session(client: Client) -> None:
     first = await client.run("remember it", functions=[danger], approve=approve)
     await client.run("remembered now", functions=[danger], approve=approve, session=first.session)
     assert len(asked) == 1
+    assert [grant["tool"] for grant in (await client.sessions.permissions(first.session))["grants"]] == ["danger"]
+    assert await client.sessions.revoke(first.session) == 1
 
 
 async def test_a_reader_of_the_stream_may_decide_itself(client: Client) -> None:
@@ -427,6 +430,22 @@ async def test_a_file_is_uploaded_from_wherever_it_is(client: Client, given: Inp
     await client.files.delete(file.id)
     with pytest.raises(FileNotFound):
         await client.files.get(file.id)
+
+
+async def test_a_skill_is_brought_as_a_folder_and_used_by_its_name(client: Client, tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    (folder / "tables").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: Report\ndescription: How we report\n---\nWrite it.\n")
+    (folder / "tables" / "rates.csv").write_text("a,b\n")
+    (folder / "link").symlink_to("/etc/passwd")
+    skill = await client.skills.add(folder)
+    assert (skill.name, skill.latest_version) == ("Report", "1")
+    assert (await client.skills.add(folder, version_of=skill.id)).latest_version == "2"
+    assert (await client.run("hello", skills=["Report"])).text == "Hello."
+    await client.skills.delete(skill.id)
+    assert await client.skills.list() == []
+    with pytest.raises(InvalidRequest, match=r"SKILL\.md"):
+        await client.skills.add(tmp_path)
 
 
 async def test_a_name_with_quotes_and_another_alphabet_arrives_as_it_is(client: Client) -> None:
@@ -567,6 +586,16 @@ async def test_a_kernel_speaks_for_its_notebook(server: AgentServer) -> None:
         "    print(client.run('hello').text)\n"
     )
     assert await server.run_in_kernel(kernel, code) == "Hello. True\nHello.\n"
+
+
+async def test_a_lasting_token_for_turns_and_files_does_what_it_says(server: AgentServer) -> None:
+    _, text = Tokens(server.directory / "data" / "tokens").new(["turns", "files"])
+    async with Client(server.url, token=text) as client:
+        result = await client.run("hello", files=[InputFile.from_text("x", "x.txt")])
+        assert [line.message.role for line in await client.sessions.items(result.session)][-1] == "assistant"
+        assert (await client.run("hello", private=True)).text == "Hello."
+        with pytest.raises(Forbidden):
+            await client.sessions.list()
 
 
 def test_a_url_with_a_token_in_it_is_refused() -> None:

@@ -25,7 +25,7 @@ def wrote(runtime: Path, name: str, changed: int, **facts: object) -> None:
 
 
 def test_a_url_is_completed_to_the_routes(runtime: Path) -> None:
-    for url in ("http://host:1/base", "http://host:1/base/", "http://host:1/base/agent/v1"):
+    for url in ("http://host:1/base", "http://host:1/base/", "http://host:1/base/agent/v1", "http://host:1/base/v1"):
         assert find(url, "t").url == "http://host:1/base/agent/v1/"
 
 
