@@ -42,6 +42,10 @@ class Ephemeral:
         self._private.add(key)
         return key
 
+    def knows(self, key: SessionKey) -> bool:
+        """It was used before."""
+        return key in self._used
+
     def keep(self, key: SessionKey) -> None:
         """It was used, and may be again."""
         self._used.pop(key, None)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agent_kernel.errors import AgentKernelError, ContextOverflow, InvalidRequest
+from agent_kernel.errors import AgentKernelError, ContextOverflow, FetchFailed, InvalidRequest
 from agent_kernel.messages import SEEN, Media
 from agent_kernel.net.fetch import Bounds, Fetcher
 from jupyter_ext.dialects.content import MAX_MEDIA, seen
@@ -45,8 +45,8 @@ class OpenAIHandler(DialectHandler):
             raise InvalidRequest(said, details={"param": field}) from error.__cause__
 
     async def fetched(self, urls: Sequence[str]) -> dict[str, Media]:
-        """Media of other servers, by the one guard of what may be fetched. Raises InvalidRequest, Forbidden, LocalOnly,
-        FetchFailed."""
+        """Media of other servers, by the one guard of what may be fetched. Raises InvalidRequest, also for one that can
+        not be had; Forbidden, LocalOnly."""
         if not urls:
             return {}
         runtime = self.app.runtime
@@ -54,6 +54,8 @@ class OpenAIHandler(DialectHandler):
         got = [asyncio.ensure_future(fetcher.get(url, PICTURE, purpose="a picture")) for url in urls]
         try:
             found = await asyncio.gather(*got)
+        except FetchFailed as error:
+            raise InvalidRequest(f"A medium of this request can not be had: {error.message}") from error
         finally:
             for task in got:
                 task.cancel()

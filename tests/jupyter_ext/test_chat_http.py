@@ -6,7 +6,9 @@ import base64
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -57,6 +59,7 @@ SCRIPT: list[Json] = [
     {"text": "I read it.", "when": "read the file", "loop": True},
     {"text": "Hello.", "loop": True},
 ]
+TRAITS = {"web_hosts": "127.0.0.1"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 CODE: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -193,6 +196,49 @@ def test_a_picture_may_come_along(client: openai.OpenAI) -> None:
     content: Any = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}]
     told = client.chat.completions.create(model="default", messages=[{"role": "user", "content": content}])
     assert told.choices[0].message.content == "Hello."
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[str]:
+    """The address of a server with a picture (``/a.png``) and a page (``/page``)."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            kind = {"/a.png": "image/png", "/page": "text/html"}.get(self.path)
+            self.send_response(200 if kind else 404)
+            self.send_header("Content-Type", kind or "text/plain")
+            self.end_headers()
+            self.wfile.write(b"\x89PNG")
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def look(client: openai.OpenAI, url: str) -> ChatCompletion:
+    content: Any = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}]
+    return client.chat.completions.create(
+        model="default", messages=[{"role": "user", "content": content}], extra_body={"session_id": "pictures"}
+    )
+
+
+def test_a_picture_is_fetched_where_that_is_allowed(client: openai.OpenAI, http: httpx.Client, elsewhere: str) -> None:
+    look(client, f"{elsewhere}/a.png")
+    items = http.get("agent/v1/sessions/pictures/items").json()["items"]
+    assert [part["type"] for part in items[0]["message"]["content"]] == ["text", "media"]
+
+
+def test_what_can_not_be_fetched_is_the_clients_mistake(client: openai.OpenAI, elsewhere: str) -> None:
+    for url in (f"{elsewhere}/page", f"{elsewhere}/none", "http://127.0.0.1:1/a.png", "http://"):
+        with pytest.raises(openai.BadRequestError):
+            look(client, url)
+    with pytest.raises(openai.PermissionDeniedError):
+        look(client, "http://10.0.0.1/a.png")
 
 
 def test_calls_without_a_session_are_in_no_list(client: openai.OpenAI, http: httpx.Client) -> None:
