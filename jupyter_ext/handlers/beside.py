@@ -17,7 +17,7 @@ from jupyter_ext.handlers.exchange import preview_to_json
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
 from jupyter_ext.openapi import server as told
-from jupyter_ext.openapi.operation import PLACE, operation
+from jupyter_ext.openapi.operation import NOTEBOOK_NAMED, PLACE, operation
 from jupyter_ext.reunion import ARRIVING, note_of
 
 MODELS = 8
@@ -32,7 +32,13 @@ class ArrivalBody(Body):
 
 class BesideHandler(AgentHandler):
     @guarded("read")
-    @operation("What lies beside a notebook.", told.Beside, query=PLACE, errors=(404,))
+    @operation(
+        "What lies beside a notebook.",
+        told.Beside,
+        query=PLACE,
+        errors=(404,),
+        conditions=NOTEBOOK_NAMED,
+    )
     async def get(self) -> None:
         """``arrival`` is what would come in; null when there is nothing, or nothing that can be read."""
         place = await self._place()
@@ -60,6 +66,7 @@ class BesideHandler(AgentHandler):
         body=ArrivalBody,
         query=PLACE,
         errors=(404, 409, 507),
+        conditions=NOTEBOOK_NAMED,
     )
     async def post(self) -> None:
         """It becomes a session of its own, with which the notebook goes on; the one it had stays as it is."""

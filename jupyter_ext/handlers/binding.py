@@ -21,7 +21,7 @@ from jupyter_ext.handlers.models import current_engine
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
 from jupyter_ext.openapi import server as told
-from jupyter_ext.openapi.operation import PLACE, Raw, operation
+from jupyter_ext.openapi.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
 from jupyter_ext.openapi.sessions import Session as SessionShape
 from jupyter_ext.reunion import note_of
 
@@ -116,6 +116,7 @@ class BindingHandler(AgentHandler):
         query=PLACE,
         also={202: told.Pending},
         errors=(404, 507),
+        conditions=NOTEBOOK_NAMED,
     )
     async def put(self) -> None:
         body = self.parse(BindingBody)
@@ -137,7 +138,13 @@ class BindingHandler(AgentHandler):
         self.reply(session_to_json(session))
 
     @guarded("write")
-    @operation("Have a notebook talk to none.", told.Unbound, query=PLACE, errors=(404,))
+    @operation(
+        "Have a notebook talk to none.",
+        told.Unbound,
+        query=PLACE,
+        errors=(404,),
+        conditions=NOTEBOOK_NAMED,
+    )
     async def delete(self) -> None:
         """The notebook has no session from now on, or after a private one the one it had before. Nothing is deleted
         but a private session, which is held nowhere else."""

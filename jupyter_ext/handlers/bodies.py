@@ -19,7 +19,7 @@ from agent_kernel.settings import Permission
 from agent_kernel.tools.web.options import WebOptions
 from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
 
-Id = Annotated[str, Field(min_length=1, max_length=512)]
+Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(valid_id)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from tornado import web
@@ -24,6 +24,7 @@ ONE_DOCUMENT = "A download is one document: markdown has its images inside."
 DOCUMENTS = [name for name in FORMATS if name != "markdown-files"]
 """That one is many files."""
 FORMAT = Annotated[str, Field(json_schema_extra={"enum": list[Any](DOCUMENTS)})]
+Imports = Literal["agent-kernel", "jsonl", "openai", "mistralrs"]
 MEDIA = ("application/json", "application/jsonl", "text/markdown", "application/x-ipynb+json")
 
 
@@ -75,13 +76,18 @@ class ImportHandler(AgentHandler):
         body=Raw(("*/*",)),
         also={200: told.Previewed},
         query=(
-            Parameter("format", "What it is; without it that is found out."),
+            Parameter(
+                "format",
+                "What it is; without it that is found out.",
+                Literal["agent-kernel", "jsonl", "openai", "mistralrs"],
+            ),
             Parameter("preview", "1: only what would come in.", Count),
             Parameter("beside", "1: not the body but what lies beside the notebook.", Count),
             Parameter("bind", "1: the notebook goes on with it.", Count),
             *PLACE,
         ),
         errors=(404, 409, 507),
+        conditions="The body is a document of one of the formats; beside and bind need a notebook.",
     )
     async def post(self) -> None:
         """The body is the document, of at most MAX_BODY bytes; ``preview``: only what would come in. ``beside``: not

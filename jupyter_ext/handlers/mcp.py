@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from agent_kernel.errors import Forbidden, InvalidRequest
 from jupyter_ext.asgi import Exchange
 from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.openapi.errors import Error, RpcError
 from jupyter_ext.openapi.operation import Raw, operation
 
 MESSAGE = Raw(("application/json",), {"type": "object"})
@@ -15,13 +16,17 @@ MESSAGE = Raw(("application/json",), {"type": "object"})
 MESSAGES = Raw(("application/json", "text/event-stream"), {})
 
 
+SPOKEN = "What is sent is a message of MCP, of a session that it has begun."
+
+
 class McpHandler(AgentHandler):
     """Streamable HTTP: POST messages, GET a stream of them, DELETE a session."""
 
+    error_shape = Error | RpcError
     _exchange: Exchange | None = None
 
     @guarded("execute", kernels=False)
-    @operation("A message of MCP.", MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406, 413))
+    @operation("A message of MCP.", MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406), conditions=SPOKEN)
     async def post(self) -> None:
         # The SDK's words for this are neither ours nor JSON-RPC's.
         if not self.request.headers.get("Content-Type", "").lower().startswith("application/json"):
@@ -29,12 +34,12 @@ class McpHandler(AgentHandler):
         await self._serve()
 
     @guarded("execute", kernels=False)
-    @operation("Messages of the server, as they come.", MESSAGES, errors=(404, 406, 409))
+    @operation("Messages of the server, as they come.", MESSAGES, errors=(404, 406, 409), conditions=SPOKEN)
     async def get(self) -> None:
         await self._serve()
 
     @guarded("execute", kernels=False)
-    @operation("End an MCP session.", errors=(404,))
+    @operation("End an MCP session.", errors=(404,), conditions=SPOKEN)
     async def delete(self) -> None:
         await self._serve()
 

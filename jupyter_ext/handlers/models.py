@@ -131,6 +131,7 @@ class EngineHandler(AgentHandler):
         query=PLACE,
         also={202: told.EnginePending},
         errors=(404, 409, 507),
+        conditions="session, kernel or path says whose engine, unless a kernel asks; model names one or is a URL.",
     )
     async def put(self) -> None:
         """The engine that a session talks to from now on: the one named, or that of the caller's notebook. A kernel's

@@ -145,6 +145,7 @@ class SessionHandler(AgentHandler):
         body=Raw(("application/json",), {"type": "object"}),
         query=(IF_MATCH,),
         errors=(404, 409, 507),
+        conditions="The body is a document of one of the formats that GET gives.",
     )
     async def put(self, session_id: str) -> None:
         """The body is a serialized session: mistral.rs's, whose values may be tagged with their side, OpenAI's
@@ -170,7 +171,12 @@ class SessionHandler(AgentHandler):
 
     @guarded("write")
     @operation(
-        "Rename, tag or describe a session.", told.Session, body=DescribeBody, query=(IF_MATCH,), errors=(404, 409, 507)
+        "Rename, tag or describe a session.",
+        told.Session,
+        body=DescribeBody,
+        query=(IF_MATCH,),
+        errors=(404, 409, 507),
+        conditions="Something is named that changes, and it fits: 32 tags, 64 KiB of metadata and of context each.",
     )
     async def patch(self, session_id: str) -> None:
         body = self.parse(DescribeBody)

@@ -20,6 +20,7 @@ ZIP = b"PK\x03\x04"
 FIELDS = frozenset({"file", "files", "files[]"})
 OVERHEAD = 1 << 20
 """Bytes around the files of an upload."""
+PACKED = "The files are those of one skill, with its SKILL.md."
 PACKAGE = told.form(
     ("files",), files={"type": "array", "items": told.BYTES, "description": "A zip, or the files of one."}
 )
@@ -131,7 +132,9 @@ class SkillsHandler(SkillUpload):
         self.reply_list([self.shown(skill) for skill in found])
 
     @guarded("write", kernels=False)
-    @operation("Bring a skill.", told.Skill | told.CustomSkill, body=PACKAGE, query=SHAPE, errors=(422, 507))
+    @operation(
+        "Bring a skill.", told.Skill | told.CustomSkill, body=PACKAGE, query=SHAPE, errors=(422, 507), conditions=PACKED
+    )
     async def post(self) -> None:
         self.reply(self.shown(await self.added()))
 
@@ -165,6 +168,7 @@ class SkillVersionsHandler(SkillUpload):
         body=PACKAGE,
         query=SHAPE,
         errors=(404, 422, 507),
+        conditions=PACKED,
     )
     async def post(self, id: str) -> None:
         self.reply(self.shown_version((await self.added(id)).latest))

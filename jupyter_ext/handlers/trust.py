@@ -13,7 +13,7 @@ from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import TrustBody
 from jupyter_ext.notebooks import KERNEL
 from jupyter_ext.openapi import server as told
-from jupyter_ext.openapi.operation import PLACE, operation
+from jupyter_ext.openapi.operation import NOTEBOOK_NAMED, PLACE, operation
 
 
 def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:
@@ -40,6 +40,7 @@ class TrustHandler(AgentHandler):
         query=PLACE,
         also={202: told.Pending},
         errors=(404,),
+        conditions=NOTEBOOK_NAMED,
     )
     async def post(self) -> None:
         """The folder of the notebook that is named, or of the kernel that asks: that one waits for the person."""
@@ -56,7 +57,13 @@ class TrustHandler(AgentHandler):
         self.reply(folder_to_json(await asyncio.to_thread(self.app.runtime.trust.add, folder)))
 
     @guarded("write")
-    @operation("Trust a folder no more.", told.TrustRemoved, query=PLACE, errors=(404,))
+    @operation(
+        "Trust a folder no more.",
+        told.TrustRemoved,
+        query=PLACE,
+        errors=(404,),
+        conditions=NOTEBOOK_NAMED,
+    )
     async def delete(self) -> None:
         """Taking it back needs nobody's yes."""
         folder, _ = await self._folder()

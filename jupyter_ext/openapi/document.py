@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from agent_kernel.sessions.model import MAX_ID
 from jupyter_ext.openapi.limits import LIMITS, told
-from jupyter_ext.openapi.operation import EVENTS, Operation, Parameter, Raw, operation_of
+from jupyter_ext.openapi.operation import EVENTS, ID_PATTERN, Operation, Parameter, Raw, operation_of
 from jupyter_ext.openapi.schemas import Schemas
 from jupyter_ext.verbs import GUARD, guarded_verbs
 
 GROUP = re.compile(r"\((?:\[[^\]]*\][+*]?(?:\{\d+\})?|\.\+)\)")
-ID = {"type": "string", "minLength": 1}
+NAME = {"type": "string", "minLength": 1}
+ID = {**NAME, "maxLength": MAX_ID, "pattern": ID_PATTERN}
 JSON = "application/json"
 ALWAYS = (400, 401, 403, 429, 503)
 """What every route may answer: a request that can not be read, a caller who may not, and a server that is busy."""
@@ -132,6 +134,8 @@ class Document:
         }
         if words := inspect.getdoc(verb.run):
             entry["description"] = re.sub(r"``([^`]*)``", r"`\1`", words)
+        if told.conditions:
+            entry["x-conditions"] = told.conditions
         if told.body is not None:
             entry["requestBody"] = self._body(told.body)
         self.paths.setdefault(verb.template, {})[verb.method] = entry
@@ -197,7 +201,9 @@ def _content(raw: Raw) -> dict[str, Any]:
 
 
 def _of_group(group: str) -> dict[str, Any]:
-    return dict(ID) if group in ("([^/]+)", "(.+)") else {"type": "string", "pattern": f"^{group[1:-1]}$"}
+    if group in ("([^/]+)", "(.+)"):
+        return dict(ID if group == "([^/]+)" else NAME)
+    return {"type": "string", "pattern": f"^{group[1:-1]}$"}
 
 
 def _phrase(status: int) -> str:

@@ -37,6 +37,20 @@ class OpenAIError(TypedDict):
     error: OpenAIErrorFacts
 
 
+class RpcErrorFacts(TypedDict):
+    code: int
+    message: str
+    data: NotRequired[Any]
+
+
+class RpcError(TypedDict):
+    """Of MCP, once a message has reached it: JSON-RPC's."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    error: RpcErrorFacts
+
+
 class AnthropicErrorFacts(TypedDict):
     type: str
     message: str

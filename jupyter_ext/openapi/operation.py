@@ -8,8 +8,14 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field
 
+from agent_kernel.sessions.model import MAX_ID
+
 V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 MARK = "__operation__"
+ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+$"
+"""What ``valid_id`` takes, beside its length."""
+SessionId = Annotated[str, Field(max_length=MAX_ID, json_schema_extra={"pattern": f"^$|{ID_PATTERN}"})]
+"""Of a query: empty is as good as none."""
 Count = Annotated[int, Field(ge=0, lt=10**15)]
 """What ``AgentHandler.number`` reads."""
 
@@ -38,7 +44,8 @@ class Raw:
 class Operation:
     """``reply`` is a type, the ``package.module:Name`` of one that is imported for the document alone, a ``Raw``, or
     None for no body; where it ``streams``, the reply may be server-sent events instead. ``also`` are replies with other
-    statuses below 400, ``errors`` the statuses of refusals beside those that every route may answer."""
+    statuses below 400, ``errors`` the statuses of refusals beside those that every route may answer. ``conditions``:
+    what a request has to fulfil beyond its schemas, else it is 400."""
 
     says: str
     reply: Any = None
@@ -48,6 +55,7 @@ class Operation:
     also: Mapping[int, Any] = field(default_factory=dict)
     errors: tuple[int, ...] = ()
     streams: bool = False
+    conditions: str = ""
 
 
 def operation(
@@ -60,9 +68,10 @@ def operation(
     also: Mapping[int, Any] | None = None,
     errors: tuple[int, ...] = (),
     streams: bool = False,
+    conditions: str = "",
 ) -> Callable[[V], V]:
     """Below ``guarded``, whose wrapper carries the mark on."""
-    told = Operation(says, reply, status, body, query, also or {}, errors, streams)
+    told = Operation(says, reply, status, body, query, also or {}, errors, streams, conditions)
 
     def mark(method: V) -> V:
         setattr(method, MARK, told)
@@ -75,14 +84,23 @@ def operation_of(method: Any) -> Operation | None:
     return cast("Operation | None", getattr(method, MARK, None))
 
 
+NOTEBOOK_NAMED = "kernel or path names a notebook, unless a kernel asks."
+FITS = (
+    "What is said fits together: roles and their fields, calls and their results, tools and the choice of them; what a "
+    "field holds beyond its type, such as base64, is what it says."
+)
 EVENTS = Raw(("text/event-stream",))
 KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
-PATH = Parameter("path", "The notebook that is meant, by its path below the server's root.")
+NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": r"^[^\x00\\]*$"})]
+PATH = Parameter("path", "The notebook that is meant, by its path below the server's root.", NOTEBOOK)
 PLACE = (KERNEL, PATH)
-SESSION = Parameter("session", "The session in which to look; without it all of the caller's.")
+SESSION = Parameter("session", "The session in which to look; without it all of the caller's.", SessionId)
 BRANCH = Parameter("branch", "Another branch than the current one.")
 IF_MATCH = Parameter(
-    "If-Match", "The ETag of the session as it was seen; 409 when it has changed since.", place="header"
+    "If-Match",
+    "The ETag of the session as it was seen, or *; 409 when it has changed since.",
+    Annotated[str, Field(json_schema_extra={"pattern": r'^(\*|(W/)?"[0-9]{1,15}")$'})],
+    place="header",
 )
 
 

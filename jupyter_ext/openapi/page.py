@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -71,6 +71,8 @@ def _operation(path: str, method: str, entry: Mapping[str, Any]) -> str:
     parts = [f"<p>{_inline(entry['description'])}</p>"] if "description" in entry else []
     who = ", ".join(name for scheme in entry["security"] for name in scheme)
     parts.append(f'<p class="dim">Action: {escape(entry["x-action"])}. Callers: {escape(who)}.</p>')
+    if "x-conditions" in entry:
+        parts.append(f"<p>{_inline(entry['x-conditions'])}</p>")
     if entry["parameters"]:
         rows = [_parameter(one) for one in entry["parameters"]]
         parts.append("<h4>Parameters</h4>" + _table(("name", "in", "schema", "what"), rows))
@@ -119,7 +121,7 @@ def _pre(schema: Mapping[str, Any]) -> str:
     return f'<pre tabindex="0">{linked}</pre>'
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     cells = "".join(
         "<tr>"
