@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from python_multipart.exceptions import FormParserError
@@ -31,7 +31,9 @@ class Upload:
     """Blocking, and for one thread at a time. ``begin`` opens what the file's bytes go to. The first thing that is
     wrong is kept as ``problem``, and what follows is read and dropped, so that the client hears of it in the answer."""
 
-    def __init__(self, content_type: str, begin: Callable[[], Incoming]) -> None:
+    def __init__(
+        self, content_type: str, begin: Callable[[], Incoming], needs: Sequence[str] = ("file", "purpose")
+    ) -> None:
         kind, options = parse_options_header(content_type)
         self.problem: Exception | None = None
         self.filename = ""
@@ -39,6 +41,7 @@ class Upload:
         self.fields: dict[str, str] = {}
         self.arrived: Arrived | None = None
         self._begin = begin
+        self._needs = needs
         self._incoming: Incoming | None = None
         self._part: Part | None = None
         self._parts = 0
@@ -69,9 +72,7 @@ class Upload:
             raise self.problem
         if not self._ended:
             raise InvalidRequest("The upload was cut off.")
-        missing = [
-            name for name in ("file", "purpose") if name not in self.fields and (name != "file" or not self.arrived)
-        ]
+        missing = [name for name in self._needs if name not in self.fields and (name != "file" or not self.arrived)]
         if missing or self.arrived is None:
             raise InvalidRequest(f"The upload lacks the field {missing[0]}.")
         return self.arrived

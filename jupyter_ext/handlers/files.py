@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,7 @@ from agent_kernel.file_registry import UPLOADS, FileRegistry
 from agent_kernel.files import File
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext import download
+from jupyter_ext.file_shapes import anthropic_file, anthropic_page, container_file, openai_file, page
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.openapi import files as told
 from jupyter_ext.openapi.operation import SESSION, Parameter, Raw, limit, operation
@@ -28,6 +30,15 @@ PURPOSE = 100
 TEXT = {"type": "string", "minLength": 1, "maxLength": PURPOSE, "pattern": r"^[\x21-\x7e]+$"}
 UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session={"type": "string", "maxLength": 512})
 INTO = Parameter("session", "The session that gets the file, made if it is not there; a field of the form says it too.")
+HOUSE = Parameter("anthropic-version", "Given, the answer is of Anthropic's shape.", place="header")
+PAGES = (limit(LISTED, LISTED), Parameter("after", "The file behind which the page begins."))
+LISTING = (
+    *PAGES,
+    SESSION,
+    HOUSE,
+    Parameter("purpose", "Of this purpose only."),
+    Parameter("order", "asc: the oldest first, where no session is named."),
+)
 BODY = Raw(("*/*",))
 PARTS = {206: BODY, 304: None}
 CONDITIONS = (
@@ -37,25 +48,23 @@ CONDITIONS = (
 )
 
 
-def file_to_json(file: File, session: str, kind: str = "file") -> dict[str, Any]:
-    """Its facts, as mistral.rs and OpenAI name them. ``session`` is one that has it."""
-    facts = file.to_json()
-    body = {
-        "id": file.id,
-        "object": kind,
-        "bytes": file.size,
-        "created_at": facts["created_at"],
-        "filename": file.name,
-        "purpose": file.purpose,
-        "mime_type": file.mime,
-        "source": facts["source"],
-        "session": session,
-    }
-    return body | {name: facts[name] for name in ("format", "preview", "code", "message") if name in facts}
-
-
 class FileAgentHandler(AgentHandler):
     """What the routes of files share: the registry, and which session of the caller has a file."""
+
+    @property
+    def anthropic(self) -> bool:
+        """Whether the client is of that house, whose files have another shape."""
+        return "anthropic-version" in self.request.headers
+
+    def facts(self, file: File, session: str) -> dict[str, Any]:
+        return anthropic_file(file) if self.anthropic else openai_file(file, session)
+
+    def listed(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
+        """``limit`` of them, those behind the file ``after`` (or the page ``page``) where the query names one."""
+        after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
+        start = next((at + 1 for at, file in enumerate(files) if file["id"] == after), 0)
+        found, more = files[start : start + limit], len(files) > start + limit
+        return anthropic_page(found, more=more) if self.anthropic else page(found, more=more)
 
     @property
     def registry(self) -> FileRegistry:
@@ -126,7 +135,8 @@ class FilesHandler(FileAgentHandler):
             return
         try:
             await self.admit("write", kernels=True)
-            self._upload = Upload(self.request.headers.get("Content-Type", ""), self.registry.incoming)
+            needs = ("file",) if self.anthropic else ("file", "purpose")
+            self._upload = Upload(self.request.headers.get("Content-Type", ""), self.registry.incoming, needs)
             length = self.request.headers.get("Content-Length", "")
             if length.isdecimal() and int(length) > self.registry.upload_bytes + OVERHEAD:
                 limit = f"A file has at most {self.registry.upload_bytes / 2**20:g} MiB here."
@@ -172,21 +182,21 @@ class FilesHandler(FileAgentHandler):
             upload.close()
 
     @guarded("write")
-    @operation("Upload a file.", told.File, body=UPLOAD, query=(INTO,), errors=(404, 507))
+    @operation("Upload a file.", told.File | told.AnthropicFile, body=UPLOAD, query=(INTO, HOUSE), errors=(404, 507))
     async def post(self) -> None:
         upload = self._upload
         if upload is None:
             raise InvalidRequest("This upload was not taken.")
         await self._feed()
         arrived = await asyncio.to_thread(upload.finish)
-        purpose = upload.fields["purpose"].strip()
+        purpose = upload.fields.get("purpose", "user_data").strip()
         if not 1 <= len(purpose) <= PURPOSE or not purpose.isprintable():
             raise InvalidRequest(f"purpose has 1 to {PURPOSE} characters.")
         session = upload.fields.get("session") or self.get_query_argument("session", "")
         key = await self._key(session)
         file = await self.registry.receive(key, upload.filename, arrived, purpose=purpose, mime=upload.mime)
         await self.app.sidecars.touch(key)
-        self.reply(file_to_json(file, key.id))
+        self.reply(self.facts(file, key.id))
 
     async def _key(self, session: str) -> SessionKey:
         """The session named, which is made if it is not there; a kernel's own; a user's for files without one."""
@@ -202,16 +212,20 @@ class FilesHandler(FileAgentHandler):
         return key
 
     @guarded("read")
-    @operation("List files.", told.Files, query=(limit(LISTED, LISTED), SESSION), errors=(404,))
+    @operation("List files.", told.Files | told.AnthropicFiles, query=LISTING, errors=(404,))
     async def get(self) -> None:
         """Newest first; ``session``: of that one, oldest first."""
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
         if session := self.get_argument("session", ""):
             key = (await self.app.access.session(self.caller, session)).key
-            listed = [(key, file) for file in (await self.registry.files(key))[:limit]]
+            listed = [(key, file) for file in await self.registry.files(key)]
         else:
-            listed = await self.registry.everywhere(self.caller.namespace, limit, await self._mine())
-        self.reply({"object": "list", "data": [file_to_json(file, key.id) for key, file in listed]})
+            listed = await self.registry.everywhere(self.caller.namespace, LISTED, await self._mine())
+        if purpose := self.get_argument("purpose", ""):
+            listed = [(key, file) for key, file in listed if file.purpose == purpose]
+        if self.get_argument("order", "") == "asc" and not session:
+            listed = listed[::-1]
+        self.reply(self.listed([self.facts(file, key.id) for key, file in listed], limit))
 
     async def _mine(self) -> frozenset[str] | None:
         """The sessions of a kernel; None: a user has all."""
@@ -224,13 +238,13 @@ class FilesHandler(FileAgentHandler):
 
 class FileHandler(FileAgentHandler):
     @guarded("read")
-    @operation("A file's facts.", told.File, query=(SESSION,), errors=(404,))
+    @operation("A file's facts.", told.File | told.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
     async def get(self, id: str) -> None:
         key = await self.owner(id, self.get_argument("session", None))
-        self.reply(file_to_json(await self.registry.file(key, id), key.id))
+        self.reply(self.facts(await self.registry.file(key, id), key.id))
 
     @guarded("write")
-    @operation("Delete a file.", told.FileDeleted, query=(SESSION,), errors=(404,))
+    @operation("Delete a file.", told.FileDeleted | told.AnthropicFileDeleted, query=(SESSION, HOUSE), errors=(404,))
     async def delete(self, id: str) -> None:
         """From the session named, or from all of the caller's that have it."""
         session = self.get_argument("session", None)
@@ -239,7 +253,8 @@ class FileHandler(FileAgentHandler):
             if session in (None, key.id) and await self.app.access.may_use(self.caller, key.id):
                 await self.registry.remove(key, id)
                 await self.app.sidecars.touch(key)
-        self.reply({"id": id, "object": "file", "deleted": True})
+        deleted = {"id": id, "object": "file", "deleted": True}
+        self.reply({"id": id, "type": "file_deleted"} if self.anthropic else deleted)
 
 
 class FileContentHandler(FileAgentHandler):
@@ -253,11 +268,11 @@ class ContainerFilesHandler(FileAgentHandler):
     """A container is a session."""
 
     @guarded("read")
-    @operation("List the files of a session.", told.ContainerFiles, errors=(404,))
+    @operation("List the files of a session.", told.ContainerFiles, query=PAGES, errors=(404,))
     async def get(self, session_id: str) -> None:
         key = (await self.app.access.session(self.caller, session_id)).key
-        files = [file_to_json(file, key.id, "container.file") for file in await self.registry.files(key)]
-        self.reply({"object": "list", "data": files})
+        limit = min(self.number("limit", LISTED) or LISTED, LISTED)
+        self.reply(self.listed([container_file(file, key.id) for file in await self.registry.files(key)], limit))
 
 
 class ContainerFileHandler(FileAgentHandler):
@@ -265,7 +280,7 @@ class ContainerFileHandler(FileAgentHandler):
     @operation("A file's facts, in a session.", told.ContainerFile, errors=(404,))
     async def get(self, session_id: str, id: str) -> None:
         key = (await self.app.access.session(self.caller, session_id)).key
-        self.reply(file_to_json(await self.registry.file(key, id), key.id, "container.file"))
+        self.reply(container_file(await self.registry.file(key, id), key.id))
 
 
 class ContainerFileContentHandler(FileAgentHandler):

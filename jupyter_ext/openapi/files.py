@@ -40,16 +40,48 @@ class File(Facts):
 
 class ContainerFile(Facts):
     object: Literal["container.file"]
+    container_id: str
+    path: str
 
 
-class Files(TypedDict):
+class Page(TypedDict):
     object: Literal["list"]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Files(Page):
     data: list[File]
 
 
-class ContainerFiles(TypedDict):
-    object: Literal["list"]
+class ContainerFiles(Page):
     data: list[ContainerFile]
+
+
+class AnthropicFile(TypedDict):
+    """As Anthropic's clients read it: with the header anthropic-version."""
+
+    id: str
+    type: Literal["file"]
+    filename: str
+    mime_type: str
+    size_bytes: int
+    created_at: str
+    downloadable: bool
+
+
+class AnthropicFiles(TypedDict):
+    data: list[AnthropicFile]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+    next_page: str | None
+
+
+class AnthropicFileDeleted(TypedDict):
+    id: str
+    type: Literal["file_deleted"]
 
 
 class FileDeleted(TypedDict):
