@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jupyter_ext.kernels import Kernel, Kernels
     from jupyter_ext.limits import Limits
     from jupyter_ext.mcp_endpoint import McpEndpoint
+    from jupyter_ext.message_threads import MessageThreads
     from jupyter_ext.metrics import Metrics
     from jupyter_ext.neighbours import Neighbours
     from jupyter_ext.news import News
@@ -70,6 +71,7 @@ class AgentKernel(ExtensionApp):
     private: PrivateSessions
     ephemeral: Ephemeral
     calls: Calls
+    message_threads: MessageThreads
     kernels: Kernels
     jobs: Jobs
     user_limits: Limits

@@ -25,6 +25,7 @@ from jupyter_ext.gauges import Gauges
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernels
 from jupyter_ext.limits import Limits
+from jupyter_ext.message_threads import MessageThreads
 from jupyter_ext.metrics import Metrics
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.news import News
@@ -77,6 +78,7 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
     app.ephemeral = Ephemeral(app.private)
     app.calls = Calls(app)
+    app.message_threads = MessageThreads()
     app.kernels = Kernels(
         managers, app.url, app.namespace_here, app.kernel_life_ended, app.kernel_gone, told=app.told_to_kernels()
     )
