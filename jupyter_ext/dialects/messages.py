@@ -54,7 +54,7 @@ class Container:
 
 class MessagesCodec:
     """``model`` is said back as it came. ``session`` is the one to tell, empty: none. ``refused`` gives the body of the
-    error that a failed turn ended with."""
+    error that a failed turn ended with. ``turn`` is the turn's id, from which that of the message is made."""
 
     def __init__(
         self,
@@ -62,12 +62,13 @@ class MessagesCodec:
         session: str,
         *,
         refused: Callable[[TurnFinished], Mapping[str, Any]],
+        turn: str = "",
         container: Container | None = None,
         thinking: Thinking = "shown",
     ) -> None:
-        self._id = secrets.token_hex(12)
+        self._id = hashlib.sha256(turn.encode()).hexdigest()[:24] if turn else secrets.token_hex(12)
         self._facts: dict[str, Any] = {
-            "id": f"msg_{self._id}",
+            "id": self.id,
             "type": "message",
             "role": "assistant",
             "model": model,
@@ -86,6 +87,11 @@ class MessagesCodec:
         self._web = {"web_search_requests": 0, "web_fetch_requests": 0}
         self._log = CallLog()
         self._end: Event | None = None
+
+    @property
+    def id(self) -> str:
+        """Of the message."""
+        return f"msg_{self._id}"
 
     # ------------------------------------------------------------------------------------------------ the answers
 

@@ -249,6 +249,20 @@ class WantedBody(Words):
 # ---------------------------------------------------------------------------------------------------- requests
 
 
+class ThreadBody(Words):
+    """``create``: the conversation is kept under the id of the answer; ``continue``: the messages follow that one, and
+    the instructions and tools are those of its thread."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: Id | None = None
+
+    @model_validator(mode="after")
+    def named(self) -> ThreadBody:
+        if self.type == "continue" and not self.previous_message_id:
+            raise ValueError("a thread that is continued has the previous_message_id")
+        return self
+
+
 class PromptBody(Words):
     """What both routes have: a conversation, and what may be called in it."""
 
@@ -274,8 +288,10 @@ def _ends(stops: list[str]) -> list[str]:
 
 class MessagesBody(PromptBody):
     """Anthropic's, and beside it what mistral.rs adds: ``session_id``, ``files`` that the turn is to make,
-    ``max_tool_rounds``, ``web_search_options``, ``enable_code_execution`` and ``agent_permission``."""
+    ``max_tool_rounds``, ``web_search_options``, ``enable_code_execution`` and ``agent_permission``. Without messages a
+    thread goes on where it was stopped."""
 
+    messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)]
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)]
     stream: bool = False
     stop_sequences: Annotated[
@@ -286,6 +302,7 @@ class MessagesBody(PromptBody):
     top_k: Annotated[int, Field(ge=0)] | None = None
     container: Id | ContainerBody | None = None
     mcp_servers: list[Any] | None = None
+    thread: ThreadBody | None = None
     output_format: FormatBody | None = None
     """As it was called before it was a part of ``output_config``."""
 
@@ -299,6 +316,8 @@ class MessagesBody(PromptBody):
 
     @model_validator(mode="after")
     def agrees(self) -> MessagesBody:
+        if not (self.messages or self.continues):
+            raise ValueError("messages: at least 1")
         if self.mcp_servers:
             raise ValueError("mcp_servers: servers of tools are named in the configuration of this server only")
         if {self.agent_permission, self.code_execution_permission} - {None, self.permission}:
@@ -323,6 +342,11 @@ class MessagesBody(PromptBody):
             raise ValueError("max_tokens is more than thinking.budget_tokens")
         if self.tool_choice is not None and self.tool_choice.type in ("any", "tool"):
             raise ValueError("thinking can not be enabled where tool_choice makes the model call a tool")
+
+    @property
+    def continues(self) -> str:
+        """The id of the answer that this request follows; empty: none."""
+        return (self.thread.previous_message_id or "") if self.thread and self.thread.type == "continue" else ""
 
     @property
     def permission(self) -> Permission:

@@ -125,7 +125,9 @@ class _Reading:
                 found += self._assistant(message, served=served)
             else:
                 found.append(system("\n".join(block.text for block in message.blocks)))
-        if body.messages[-1].role == "assistant":
+        if not body.messages:
+            found.append(Message("user", (Text(GO_ON),)))
+        elif body.messages[-1].role == "assistant":
             found.append(_gone_on(body.messages[-1]))
         _all_answered(found)
         return found

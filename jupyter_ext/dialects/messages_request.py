@@ -13,8 +13,9 @@ from jupyter_ext.dialects.messages_conversation import Conversation
 from jupyter_ext.dialects.messages_tools import tools_of
 
 
-def asked(body: MessagesBody, said: Conversation) -> Asked:
-    """Raises InvalidRequest for what contradicts itself."""
+def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: str = "") -> Asked:
+    """``session`` is the one of the request's thread, ``after`` the turn of it that the request follows. Raises
+    InvalidRequest for what contradicts itself."""
     tools = tools_of(body, agent=body.model.startswith(AGENT))
     groups = (*tools.groups, *(("files",) if said.files and not tools.silent else ()))
     whole = Asked(
@@ -31,9 +32,10 @@ def asked(body: MessagesBody, said: Conversation) -> Asked:
             web=tools.web,
             skills=tools.skills,
             functions=tools.functions,
+            after=after,
         ),
         groups=groups,
-        session=body.session_id or body.container_id,
+        session=session or body.session_id or body.container_id,
         files=said.files,
         streams=body.stream,
         spoken=said.spoken if said.spoken != said.messages else (),

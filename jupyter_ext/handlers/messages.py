@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import FileNotFound, FileTooLarge, InvalidRequest
+from agent_kernel.errors import FileNotFound, FileTooLarge, InvalidRequest, NotFound
 from agent_kernel.events import TurnFinished
 from agent_kernel.net.fetch import Bounds, Fetcher
 from agent_kernel.request import TurnRequest
 from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sessions.model import new_id
 from jupyter_ext.calls import Call
 from jupyter_ext.dialects import messages_errors, messages_request
 from jupyter_ext.dialects.asked import AGENT, Asked, Given
@@ -21,11 +22,12 @@ from jupyter_ext.dialects.messages_body import CountBody, MessagesBody, PromptBo
 from jupyter_ext.dialects.messages_conversation import Conversation, Source, conversation, sources
 from jupyter_ext.dialects.messages_count import counted
 from jupyter_ext.dialects.messages_tools import tools_of
-from jupyter_ext.ephemeral import IDLE_S, is_ephemeral
+from jupyter_ext.ephemeral import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import DialectHandler
+from jupyter_ext.message_threads import MessageThread
 from jupyter_ext.openapi.errors import AnthropicError
-from jupyter_ext.openapi.operation import operation
+from jupyter_ext.openapi.operation import FITS, operation
 from jupyter_ext.statuses import error_of, status_of
 
 FETCHED = Bounds(total_s=30.0, bytes=MAX_MEDIA)
@@ -93,22 +95,49 @@ class MessagesHandler(AnthropicHandler):
         "An answer to a conversation, as Anthropic's clients ask for it.",
         "anthropic.types:Message",
         body=MessagesBody,
+        conditions=FITS,
         errors=(404, 409, 410, 422, 502, 507),
         streams=True,
     )
     async def post(self) -> None:
         body = self.parse(MessagesBody)
-        asked = messages_request.asked(body, await self.said(body))
+        thread = await self._thread(body) if body.continues else None
+        if thread is not None:
+            body = body.model_copy(update={"system": thread.system, "tools": thread.tools})
+        asked = self._asked(body, await self.said(body), thread)
         self._answerable(body, asked)
         call = await self.begun(asked)
         codec = MessagesCodec(
             body.model,
             call.session,
             refused=self.refused,
+            turn=call.turn.id,
             container=self._container(call),
             thinking=messages_request.thinking(body),
         )
+        if body.thread is not None:
+            self._keep(codec.id, call, body)
         await self.answer(call, codec, streams=body.stream)
+
+    def _asked(self, body: MessagesBody, said: Conversation, thread: MessageThread | None) -> Asked:
+        """A thread has a session, of its own where the request names none."""
+        if thread is not None:
+            return messages_request.asked(body, said, session=thread.key.id, after=thread.turn)
+        named = body.session_id or body.container_id
+        session = NAMED + new_id("session") if body.thread is not None and not named else ""
+        return messages_request.asked(body, said, session=session)
+
+    async def _thread(self, body: MessagesBody) -> MessageThread:
+        """Raises NotFound in Anthropic's words, at which its clients send the conversation whole."""
+        thread = self.app.message_threads.get(self.caller.namespace, body.continues)
+        if thread is None or await self.app.runtime.store.info(thread.key) is None:
+            raise NotFound("There is no such thread (any more).", details={"error_code": "thread_not_found"})
+        return thread
+
+    def _keep(self, message: str, call: Call, body: MessagesBody) -> None:
+        chars = len(body.instructions) + sum(len(tool.model_dump_json()) for tool in body.tools or ())
+        thread = MessageThread(call.turn.order.key, call.turn.id, body.system, body.tools, chars)
+        self.app.message_threads.keep(message, thread)
 
     def _answerable(self, body: MessagesBody, asked: Asked) -> None:
         """Raises InvalidRequest where the server asks a person and nobody follows."""
@@ -132,6 +161,7 @@ class CountTokensHandler(AnthropicHandler):
         "How many tokens a conversation has.",
         "anthropic.types:MessageTokensCount",
         body=CountBody,
+        conditions=FITS,
         errors=(404, 409, 422, 502),
     )
     async def post(self) -> None:
