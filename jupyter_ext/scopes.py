@@ -45,6 +45,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "agent/approvals": TURNS,
         "agent/approvals/{id}": TURNS,
         "tools": TURNS,
+        "usage": ANY,
         "socket": OWN,
         "search": SESSIONS,
         "search/access": SESSIONS,
@@ -97,6 +98,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "engine/unload": ALL,
         "health": ANY,
         "metrics": METRICS,
+        "usage": OWN,
         "openapi.json": ANY,
         "docs": ANY,
         "unknown": ANY,
@@ -106,4 +108,5 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
 
 def scopes_of(verb: str, route: str) -> frozenset[str]:
     """Those of which one is enough; empty: no token may."""
+    verb = "GET" if verb == "HEAD" else verb
     return ROUTE_SCOPES.get(f"{verb} {route}", ROUTE_SCOPES.get(route, ALL))

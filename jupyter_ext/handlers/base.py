@@ -40,8 +40,13 @@ MAX_BODY = 32 << 20
 UNLIMITED = 1 << 50
 """For tornado, which would answer in words of its own: ``Gathered`` has the limit."""
 KEEP_ALIVE_S = 10.0
+LOOK_AGAIN_S = 2.0
+"""How often the stream of a lasting token asks whether it still counts."""
+EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
+"""Headers of answers that a page of an allowed origin may read."""
 NOBODY = "Log in, or send a token of this server."
 WORTH_WAITING_S = 60.0
+HEADER_NAMES = re.compile(r"[\w-]{1,64}(?: ?, ?[\w-]{1,64}){0,63}", re.ASCII)
 REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 
 Action: TypeAlias = Literal["read", "write", "execute"]
@@ -55,7 +60,7 @@ class AgentHandler(APIHandler):
     authorizer allows the action on ``agent``."""
 
     auth_resource = "agent"
-    error_shape: ClassVar[type[Any]] = Error
+    error_shape: ClassVar[Any] = Error
     """Of all its errors, for the document of the API."""
     max_body = MAX_BODY
     caller: Caller
@@ -139,9 +144,17 @@ class AgentHandler(APIHandler):
     @allow_unauthenticated
     def options(self, *args: Any, **kwargs: Any) -> None:
         super().options(*args, **kwargs)
+        asked = self.request.headers.get("Access-Control-Request-Headers", "")
+        if HEADER_NAMES.fullmatch(asked) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
+            self.set_header("Access-Control-Allow-Headers", asked)  # which origins may is said by another header
         self.set_header("Allow", allowed(type(self)))
         self.set_header("Access-Control-Allow-Methods", allowed(type(self)))
         self.set_status(204)
+
+    def set_cors_headers(self) -> None:
+        super().set_cors_headers()
+        if "Access-Control-Allow-Origin" in self._headers:
+            self.set_header("Access-Control-Expose-Headers", EXPOSED)
 
     def on_finish(self) -> None:
         super().on_finish()
@@ -315,7 +328,7 @@ class AgentHandler(APIHandler):
                 self._written, idle = time.monotonic(), 0.0
                 with contextlib.suppress(StreamClosedError):  # the writer hears of it by on_connection_close
                     await self.flush()
-            await asyncio.sleep(KEEP_ALIVE_S - idle)
+            await asyncio.sleep(KEEP_ALIVE_S - idle if token is None else min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S))
 
 
 def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:

@@ -1,0 +1,227 @@
+"""Programs with a lasting token, against a real server: what they reach, and when they do not any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import anthropic
+import httpx
+import openai
+import pytest
+from tornado.httpclient import HTTPClientError
+
+from agent_kernel.tokens import Tokens
+from tests.jupyter_ext.conftest import HANG, HELLO, SLOW
+from tests.page import connect
+from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
+
+ASK = {"text": "", "calls": [{"name": "python", "arguments": {"code": "6 * 7"}}], "when": "ask"}
+SCRIPT = [ASK, {"text": "It is 42.", "when": "ask"}, HANG, SLOW, HELLO]
+TRAITS = {"allow_urls": False}
+
+
+def made(server: AgentServer, *scopes: str, name: str = "", user: str = "") -> tuple[str, str]:
+    """Its public part and its text."""
+    token, text = Tokens(server.directory / "data" / "tokens").new(scopes, name=name, user=user)
+    return token.id, text
+
+
+def revoke(server: AgentServer, id: str) -> None:
+    Tokens(server.directory / "data" / "tokens").revoke(id)
+
+
+def program(server: AgentServer, *scopes: str, **options: str) -> httpx.AsyncClient:
+    return server.client(made(server, *scopes, **options)[1])
+
+
+def ids(body: Json) -> list[str]:
+    return [entry["id"] for entry in body["sessions"]]
+
+
+async def test_the_clients_of_other_houses_need_nothing_but_the_token(server: AgentServer) -> None:
+    _, text = made(server, "turns")
+    async with openai.AsyncOpenAI(base_url=server.agent_url, api_key=text, max_retries=0) as client:
+        said = await client.chat.completions.create(model="default", messages=[{"role": "user", "content": "hi"}])
+        assert said.choices[0].message.content == "Hello."
+        assert (await client.responses.create(model="default", input="hi")).output_text == "Hello."
+        with pytest.raises(openai.PermissionDeniedError):
+            await client.get("/sessions", cast_to=httpx.Response)
+    for key, bearer in ((text, None), (None, text)):
+        async with anthropic.AsyncAnthropic(base_url=server.url + "agent", api_key=key, auth_token=bearer) as claude:
+            message = await claude.messages.create(
+                model="default", max_tokens=9, messages=[{"role": "user", "content": "hi"}]
+            )
+            assert message.to_dict()["content"] == [{"type": "text", "text": "Hello."}]
+
+
+async def test_an_sdk_hears_that_its_token_is_not_valid_and_does_not_try_again(server: AgentServer) -> None:
+    id, text = made(server, "turns")
+    async with openai.AsyncOpenAI(base_url=server.agent_url, api_key=text, max_retries=2) as client:
+        revoke(server, id)
+        with pytest.raises(openai.AuthenticationError) as caught:
+            await client.chat.completions.create(model="default", messages=[{"role": "user", "content": "hi"}])
+    assert text[16:] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("Authorization", "Bearer {}"),
+        ("authorization", "token {}"),
+        ("Authorization", "bearer  {}"),
+        ("X-Api-Key", "{}"),
+    ],
+)
+async def test_a_token_comes_in_a_header(server: AgentServer, header: tuple[str, str]) -> None:
+    _, text = made(server, "turns")
+    async with server.client(None, {header[0]: header[1].format(text)}) as client:
+        assert (await client.get("agent/v1/health")).status_code == 200
+
+
+async def test_in_an_address_a_cookie_or_a_body_it_is_nothing_and_is_not_written_down(server: AgentServer) -> None:
+    _, text = made(server, "all")
+    async with server.client(None) as client:
+        assert (await client.get("agent/v1/health", params={"token": text})).status_code == 403
+        assert (await client.get("agent/v1/health", params={"access_token": text[:15]})).status_code == 403
+        assert (await client.get("agent/v1/health", headers={"Cookie": f"token={text}"})).status_code == 403
+        assert (await client.post("agent/v1/turns", json={"prompt": "hi", "token": text})).status_code == 403
+    assert text[16:] not in server.log.read_text()
+
+
+@pytest.mark.parametrize("path", ["api/contents", "api/kernels", "api/me", "api/status", "lab/api/settings", "files/a"])
+async def test_jupyters_own_routes_take_no_lasting_token(server: AgentServer, path: str) -> None:
+    async with program(server, "all") as client:
+        assert (await client.get(path)).status_code in (302, 403, 404)
+        assert (await client.get("agent/v1/health")).status_code == 200
+
+
+async def test_a_token_decides_also_where_a_login_or_another_credential_comes_with_it(server: AgentServer) -> None:
+    id, text = made(server, "turns")
+    async with server.client(None) as client:
+        await client.get("login")
+        await client.post("login", data={"password": TOKEN, "_xsrf": client.cookies["_xsrf"]})
+        assert (await client.get("agent/v1/sessions")).status_code == 200
+        mine = {"Authorization": f"Bearer {text}"}
+        assert (await client.get("agent/v1/sessions", headers=mine)).status_code == 403
+        assert (await client.post("agent/v1/turns", headers=mine, json={"prompt": "hi"})).status_code == 202
+        revoke(server, id)
+        assert (await client.get("agent/v1/health", headers=mine)).status_code == 401
+        both = mine | {KERNEL_HEADER: "wrong"}
+        assert (await client.get("agent/v1/health", headers=both)).status_code == 403
+
+
+async def test_with_the_scope_turns_a_program_has_its_own_conversations_and_nobody_elses(server: AgentServer) -> None:
+    async with server.client() as person, program(server, "turns", "files") as mine, program(server, "turns") as other:
+        theirs = await start_turn(person, "hello", session="of-a-person")
+        await followed(person, theirs["turn"])
+        turn = await start_turn(mine, "hello", session="of-a-program")
+        await followed(mine, turn["turn"])
+        file = await mine.post("agent/v1/files", files={"file": ("a.txt", b"mine")}, data={"purpose": "user_data"})
+        assert (await mine.get("agent/v1/sessions/of-a-program/items")).json()["items"][0]["message"][
+            "content"
+        ] == "hello"
+        for client in (person, other):
+            assert (await client.get("agent/v1/sessions/of-a-program")).status_code == 404
+            assert (await client.get(f"agent/v1/turns/{turn['turn']}")).status_code == 404
+            assert (await client.get(f"agent/v1/turns/{turn['turn']}/events")).status_code == 404
+            assert (await client.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})).status_code == 404
+            assert (await client.get(f"agent/v1/files/{file.json()['id']}/content")).status_code == 404
+        assert "of-a-program" not in ids((await person.get("agent/v1/sessions")).json())
+        assert (await mine.get("agent/v1/sessions/of-a-person")).status_code == 404
+        assert (await mine.get(f"agent/v1/turns/{theirs['turn']}")).status_code == 404
+        # The same name is another conversation.
+        again = await start_turn(mine, "hello", session="of-a-person")
+        await followed(mine, again["turn"])
+        assert len((await person.get("agent/v1/sessions/of-a-person/turns")).json()["turns"]) == 1
+
+
+async def test_a_token_of_the_same_name_goes_on_where_the_last_one_ended(server: AgentServer) -> None:
+    async with program(server, "turns", name="bot") as first:
+        await followed(first, (await start_turn(first, "hello", session="kept"))["turn"])
+    async with program(server, "turns", name="bot") as second, program(server, "turns", name="bot2") as other:
+        assert (await second.get("agent/v1/sessions/kept")).status_code == 200
+        assert (await other.get("agent/v1/sessions/kept")).status_code == 404
+
+
+async def test_with_the_scope_sessions_a_program_reads_what_its_user_said(server: AgentServer) -> None:
+    async with server.client() as person, program(server, "sessions") as archive:
+        await followed(person, (await start_turn(person, "hello", session="read-by-all"))["turn"])
+        assert "read-by-all" in ids((await archive.get("agent/v1/sessions")).json())
+        assert (await archive.get("agent/v1/sessions/read-by-all/items")).status_code == 200
+        assert (await archive.post("agent/v1/turns", json={"prompt": "hi"})).status_code == 403
+
+
+async def test_a_program_answers_what_its_own_turn_asks_and_no_others(server: AgentServer) -> None:
+    async with program(server, "turns", "sessions") as mine, program(server, "turns", "sessions") as other:
+        turn = await start_turn(mine, "ask", session="asks", answers=["*"], permission="ask")
+        asked = await wait_for_event(mine, turn["turn"], "approval.required")
+        path = f"agent/v1/agent/approvals/{asked['data']['approval']}"
+        assert (await other.get(f"agent/v1/turns/{turn['turn']}")).status_code == 200  # the same user's
+        assert (await other.post(path, json={"decision": "approve"})).status_code == 404
+        assert (await other.get("agent/v1/agent/approvals")).json() == {"approvals": []}
+        assert (await mine.post(path, json={"decision": "approve"})).json()["status"] == "resolved"
+        assert (await followed(mine, turn["turn"]))[-1]["data"]["state"] == "committed"
+
+
+async def test_a_program_reaches_no_notebook_no_kernel_and_no_engine_by_its_address(server: AgentServer) -> None:
+    kernel = await server.start_kernel("theirs.ipynb")
+    async with program(server, "turns", "sessions", "files", "skills", "metrics") as client:
+        requests: Sequence[tuple[str, str, Json | None]] = [
+            ("POST", "agent/v1/turns", {"prompt": "hi", "kernel": kernel}),
+            ("GET", "agent/v1/sessions?path=theirs.ipynb", None),
+            ("POST", "agent/v1/sessions?path=theirs.ipynb", {"bind": True}),
+            ("GET", f"agent/v1/models?kernel={kernel}", None),
+            ("GET", "agent/v1/search?path=theirs.ipynb&q=hello", None),
+            ("POST", "agent/v1/turns", {"prompt": "hi", "model": "http://127.0.0.1:1/v1#m"}),
+        ]
+        for verb, path, body in requests:
+            assert (await client.request(verb, path, json=body)).status_code == 403, path
+
+
+async def test_a_revoked_token_ends_its_open_streams_and_the_connection_of_its_page(server: AgentServer) -> None:
+    id, text = made(server, "turns")
+    async with server.client(text) as client, server.client() as person:
+        turn = await start_turn(client, "hang", session="to be cut")
+        async with asyncio.timeout(20):
+            await wait_for_event(client, turn["turn"], "text.delta")
+            following = asyncio.create_task(followed(client, turn["turn"]))
+            await asyncio.sleep(0.2)
+            revoke(server, id)
+            with pytest.raises(httpx.RemoteProtocolError):
+                await following
+        assert (await client.get(f"agent/v1/turns/{turn['turn']}")).status_code == 401
+        assert (await person.get("agent/v1/health")).status_code == 200
+
+
+async def test_a_live_connection_is_for_tokens_that_count(server: AgentServer) -> None:
+    id, text = made(server, "turns")
+    connection = await connect(server, {"Authorization": f"Bearer {text}"})
+    connection.socket.close()
+    revoke(server, id)
+    with pytest.raises(HTTPClientError) as refused:
+        await connect(server, {"Authorization": f"Bearer {text}"})
+    assert refused.value.code == 401
+
+
+async def test_the_log_names_who_asked_and_never_a_secret(server: AgentServer) -> None:
+    id, text = made(server, "turns", name="logged")
+    headers = {"Authorization": f"Bearer {text}", "X-Request-ID": "mine-1"}
+    async with server.client(None, headers) as client:
+        await start_turn(client, "hello")
+        assert (await client.get("agent/v1/sessions")).status_code == 403
+        assert (await client.post("agent/v1/turns", content=b"{")).status_code == 400
+    log = server.log.read_text()
+    assert "agent-kernel POST turns: 202 in " in log
+    assert f"for token {id} (logged), request mine-1" in log
+    assert "agent-kernel GET sessions: 403 in" in log
+    assert text[16:] not in log
+
+
+async def test_the_day_of_the_last_use_is_known(server: AgentServer) -> None:
+    id, text = made(server, "metrics")
+    tokens = Tokens(server.directory / "data" / "tokens")
+    assert [token.used for token in tokens.listed() if token.id == id] == [0]
+    async with server.client(text) as client:
+        assert (await client.get("agent/v1/health")).status_code == 200
+    assert [token.used > 0 for token in tokens.listed() if token.id == id] == [True]
