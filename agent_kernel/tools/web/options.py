@@ -35,12 +35,12 @@ class WebOptions:
     def of(cls, given: Mapping[str, Any]) -> WebOptions:
         """Keys that are not known are left alone. Raises InvalidRequest."""
         size = given.get("search_context_size") or "medium"
-        if size not in BUDGETS:
-            raise InvalidRequest(f"search_context_size is {', '.join(BUDGETS)}, not {size!r}.")
+        if not isinstance(size, str) or size not in BUDGETS:
+            raise InvalidRequest(f"search_context_size is {', '.join(BUDGETS)}, not {size!r:.40}.")
         budget = given.get("return_token_budget") or "default"
         if budget not in ("default", "unlimited"):
             raise InvalidRequest("return_token_budget is default or unlimited.")
-        if list(given.get("search_content_types") or ["text"]) != ["text"]:
+        if (given.get("search_content_types") or ["text"]) not in (["text"], ("text",)):
             raise InvalidRequest("search_content_types: only text is searched for here.")
         filters = _mapping(given, "filters")
         return cls(
