@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jupyter_ext.cleared import Cleared
     from jupyter_ext.contents import ContentsWatch
     from jupyter_ext.ephemeral import Ephemeral
+    from jupyter_ext.idempotency import Idempotency
     from jupyter_ext.jobs import Jobs
     from jupyter_ext.kernels import Kernel, Kernels
     from jupyter_ext.limits import Limits
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from jupyter_ext.private_sessions import PrivateSessions
     from jupyter_ext.pulls import Pulls
     from jupyter_ext.requests import Requests
+    from jupyter_ext.responses import Responses
     from jupyter_ext.reunion import Reunion
     from jupyter_ext.serving import Serving
     from jupyter_ext.sidecar import Sidecars
@@ -76,6 +78,7 @@ class AgentKernel(ExtensionApp):
     jobs: Jobs
     user_limits: Limits
     records: Database
+    idempotency: Idempotency
     neighbours: Neighbours
     news: News
     pages: Pages
@@ -84,6 +87,7 @@ class AgentKernel(ExtensionApp):
     tokens: Tokens
     notebooks: Notebooks
     sidecars: Sidecars
+    responses: Responses
     reunion: Reunion
     serving: Serving
     cleared: Cleared
@@ -196,7 +200,6 @@ class AgentKernel(ExtensionApp):
     functions = Unicode(None, allow_none=True, config=True, help="Functions that are tools: package.module:name.")
     dispatch_url = Unicode(None, allow_none=True, config=True, help="Runs the calls of tools that clients declare.")
     dispatch_key_env = Unicode(None, allow_none=True, config=True, help="The variable that holds its key.")
-
     turns_at_once = Int(
         None, allow_none=True, config=True, help="Model calls at a time, by turns of users; 0: no bound."
     )
@@ -250,10 +253,12 @@ class AgentKernel(ExtensionApp):
         self.watch.close()
         await self.neighbours.aclose()
         await self.turns.aclose()
+        await self.idempotency.aclose()
         self.pages.close()
         if "mcp" in vars(self):
             await self.mcp.aclose()
         await self.calls.aclose()
+        await self.responses.aclose()
         self.ephemeral.close()
         await self.jobs.aclose()
         await self.private.aclose()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.errors import SessionBusy
+from agent_kernel.errors import AgentKernelError, SessionBusy
 from agent_kernel.file_registry import FileRegistry
 from agent_kernel.files import clean_name
 from agent_kernel.incoming import Arrived
@@ -35,10 +36,12 @@ LOG_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``session`` is the id to tell the client; empty: one that it can not name."""
+    """``session`` is the id to tell the client; empty: one that it can not name. ``again``: the turn had begun before,
+    for the same request under the same key."""
 
     turn: LiveTurn
     session: str = ""
+    again: bool = False
 
 
 class Calls:
@@ -49,26 +52,30 @@ class Calls:
         self._ending: set[asyncio.Future[Any]] = set()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
 
-    async def begin(self, caller: Caller, asked: Asked) -> Call:
-        """Raises UnknownModel, Forbidden, SessionBusy, FileNotFound, FileTooLarge, InvalidRequest."""
+    async def begin(self, caller: Caller, asked: Asked, turn_id: str = "") -> Call:
+        """``turn_id`` is one that was made for it. Raises UnknownModel, Forbidden, SessionBusy, TooManyRequests,
+        EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
         app, request = self._app, _engaged(asked)
         app.turns.admit()
         if asked.name and app.access.may_choose(caller, asked.name):
             app.runtime.engines.get(asked.name)  # before a session is made for it
+        await app.turns.allow(caller.namespace, caller.token.id if caller.token else "")
         key, scope = await self._session(caller, asked)
-        if asked.spoken and (here := await app.runtime.store.info(key)) is not None and here.turns:
-            request = dataclasses.replace(request, messages=asked.spoken)
-        engine = await app.access.engine(caller, key, asked.name)
-        inputs = [*request.inputs, *[await self._file(caller, key, given) for given in asked.files]]
-        order = Order(
-            key,
-            dataclasses.replace(request, model=engine, inputs=tuple(inputs)),
-            by=caller.by,
-            token=caller.token.id if caller.token else "",
-            keep_s=LOG_S if is_ephemeral(key.id) else None,
-            route=asked.route,
-        )
-        turn = await self._started(order)
+        async with self._or_forgotten(key):
+            if asked.spoken and (here := await app.runtime.store.info(key)) is not None and here.turns:
+                request = dataclasses.replace(request, messages=asked.spoken)
+            engine = await app.access.engine(caller, key, asked.name)
+            inputs = [*request.inputs, *[await self._file(caller, key, given) for given in asked.files]]
+            order = Order(
+                key,
+                dataclasses.replace(request, model=engine, inputs=tuple(inputs)),
+                by=caller.by,
+                token=caller.token.id if caller.token else "",
+                keep_s=LOG_S if is_ephemeral(key.id) else None,
+                route=asked.route,
+                id=turn_id,
+            )
+            turn = await self._started(order)
         plain = not asked.session and asked.engaged == ()
         if is_ephemeral(turn.order.key.id):
             self._when_ended(turn, scope, keeps=not plain)
@@ -82,6 +89,16 @@ class Calls:
     async def aclose(self) -> None:
         if self._ending:
             await asyncio.wait(self._ending)
+
+    @asynccontextmanager
+    async def _or_forgotten(self, key: SessionKey) -> AsyncIterator[None]:
+        """A session that was made for a call that is refused after all goes again."""
+        try:
+            yield
+        except AgentKernelError:
+            if is_ephemeral(key.id) and not self._app.ephemeral.knows(key):
+                await self._app.ephemeral.forget(key)
+            raise
 
     async def _session(self, caller: Caller, asked: Asked) -> tuple[SessionKey, str]:
         """The one that was named; else, where tools of the server may run, the one that the conversation continues;

@@ -94,6 +94,11 @@ class EventLog:
         """The number of the newest event, 0 = none."""
         return self._stamp.seq
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return self._size
+
     def append(self, body: Body) -> None:
         if self.finished is not None:
             return

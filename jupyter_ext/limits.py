@@ -99,6 +99,14 @@ class Limits:
 
     # ------------------------------------------------------------------------------------------------ turns
 
+    async def check(self, namespace: str, token: str) -> None:
+        """Whether a turn could begin now; counts nothing. Raises TooManyRequests, StoreError."""
+        now = self._clock()
+        for account in accounts_of(namespace, token):
+            self._check_rate(account, now)
+            self._check_running(account)
+        await self.check_budget(namespace, token)
+
     def enter(self, namespace: str, token: str, engine: Engine) -> Entry:
         """Lets a turn in and counts it, or counts nothing. Raises TooManyRequests, EngineBusy."""
         accounts, now = accounts_of(namespace, token), self._clock()

@@ -28,7 +28,7 @@ CREATE TABLE answered (
     began REAL NOT NULL,
     PRIMARY KEY (user, subject, key)
 ) WITHOUT ROWID;
-CREATE INDEX answered_began ON answered (began);
+CREATE INDEX answered_began ON answered (user, began);
 """
 STEPS = (SPENT, ANSWERED)
 

@@ -99,6 +99,10 @@ class ResponseStore:
     async def get(self, owner: Owner, id: str) -> StoredResponse | None:
         return await self._first(partial(_get, owner=owner, id=id))
 
+    async def of_turn(self, owner: Owner, turn: str) -> StoredResponse | None:
+        """The first that was made of the turn."""
+        return await self._first(partial(_of_turn, owner=owner, turn=turn))
+
     async def frames(self, owner: Owner, id: str) -> list[bytes]:
         """The events of its stream; none where they were too many."""
         return await self._first(partial(_frames, owner=owner, id=id)) or []
@@ -185,6 +189,12 @@ def _get(connection: sqlite3.Connection, owner: Owner, id: str) -> StoredRespons
     facts, given, body = row[5:]
     ended = None if body is None else json.loads(body)
     return StoredResponse(owner, row[4], Facts.from_json(json.loads(facts)), json.loads(given), ended)
+
+
+def _of_turn(connection: sqlite3.Connection, owner: Owner, turn: str) -> StoredResponse | None:
+    named = "SELECT id FROM responses WHERE turn = ? AND namespace = ? AND subject = ? ORDER BY created"
+    row = connection.execute(named, (turn, owner.namespace, owner.subject)).fetchone()
+    return None if row is None else _get(connection, owner, row[0])
 
 
 def _frames(connection: sqlite3.Connection, owner: Owner, id: str) -> list[bytes] | None:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 STOPPED = "cancelled by the client"
 GONE = "The turn of this response is not in its session any more."
 ENDS_WITHIN_S = 10.0
+AGAIN_TRIES, AGAIN_PAUSE_S = 20, 0.1
 
 
 class LiveResponse:
@@ -93,6 +94,22 @@ class Responses:
             await self.store.forget(found.key)
             return None
         return found
+
+    async def again(self, owner: Owner, turn: str) -> StoredResponse | None:
+        """The response of a turn that is asked for again, under the key of its request; it is there a moment after the
+        turn has begun, unless it is not to be kept."""
+        for _ in range(AGAIN_TRIES):
+            if (found := await self.store.of_turn(owner, turn)) is not None:
+                return found
+            await asyncio.sleep(AGAIN_PAUSE_S)
+        return None
+
+    async def ended(self, stored: StoredResponse) -> Mapping[str, Any]:
+        """The resource once its turn has ended."""
+        if (live := self._live.get(stored.id)) is not None:
+            await live.ended.wait()
+            return live.codec.resource
+        return stored.body if stored.body is not None else (await self._made_again(stored, wait=True))[0].resource
 
     async def resource(self, stored: StoredResponse) -> Mapping[str, Any]:
         """As it stands now. One whose server was killed is made from what its turn has left."""

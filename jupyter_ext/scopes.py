@@ -98,7 +98,6 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "engine/unload": ALL,
         "health": ANY,
         "metrics": METRICS,
-        "usage": OWN,
         "openapi.json": ANY,
         "docs": ANY,
         "unknown": ANY,

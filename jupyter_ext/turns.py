@@ -136,6 +136,11 @@ class Turns:
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
             raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) says so.")
 
+    async def allow(self, namespace: str, token: str = "") -> None:
+        """Before anything is made for a turn. Raises TooManyRequests where the user has begun enough."""
+        if self._limits is not None:
+            await self._limits.check(namespace, token)
+
     def refuse(self, why: AgentKernelError) -> None:
         """No turn is begun any more; those that run go on."""
         self._refusal = why

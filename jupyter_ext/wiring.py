@@ -22,6 +22,7 @@ from jupyter_ext.cleared import Cleared
 from jupyter_ext.contents import ContentsWatch
 from jupyter_ext.ephemeral import Ephemeral
 from jupyter_ext.gauges import Gauges
+from jupyter_ext.idempotency import Idempotency
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernels
 from jupyter_ext.limits import Limits
@@ -35,6 +36,7 @@ from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.records import records
 from jupyter_ext.requests import Requests
+from jupyter_ext.responses import Responses
 from jupyter_ext.reunion import Reunion
 from jupyter_ext.serving import Serving
 from jupyter_ext.sidecar import Sidecars
@@ -75,10 +77,12 @@ def wire(app: AgentKernel, settings: Settings) -> None:
         on_end=each(app.metrics.ended, app.turn_ended),
         on_body=each(app.metrics.said, app.news.said),
     )
+    app.idempotency = Idempotency(runtime.store, app.turns, app.records)
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
     app.ephemeral = Ephemeral(app.private)
     app.calls = Calls(app)
     app.message_threads = MessageThreads()
+    app.responses = Responses(app, None if settings.store == "memory" else settings.data_dir / "responses.db")
     app.kernels = Kernels(
         managers, app.url, app.namespace_here, app.kernel_life_ended, app.kernel_gone, told=app.told_to_kernels()
     )

@@ -71,6 +71,7 @@ from jupyter_ext.handlers.turns import (
     TurnsHandler,
 )
 from jupyter_ext.handlers.unknown import UnknownHandler
+from jupyter_ext.handlers.usage import LimitsHandler
 from jupyter_ext.handlers.variables import RebuildHandler, VariableHandler, VariablesHandler
 
 PREFIX = "/agent/v1"
@@ -134,6 +135,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/skills/{ID}/versions", SkillVersionsHandler),
     (rf"{PREFIX}/trust", TrustHandler),
     (rf"{PREFIX}/tools", ToolsHandler),
+    (rf"{PREFIX}/usage", LimitsHandler),
     (rf"{PREFIX}/models", ModelsHandler),
     (rf"{PREFIX}/models/{ID}/pull", ModelPullHandler),
     (rf"{PREFIX}/models/(.+)", ModelHandler),

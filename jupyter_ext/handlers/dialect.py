@@ -12,6 +12,7 @@ from jupyter_ext.calls import Call
 from jupyter_ext.dialects.asked import Asked
 from jupyter_ext.dialects.codec import Codec
 from jupyter_ext.handlers.base import AgentHandler
+from jupyter_ext.idempotency import HEADER, REPLAYED, Begun, Entry, key_of
 from jupyter_ext.statuses import error_of
 from jupyter_ext.turns import LiveTurn
 
@@ -28,15 +29,46 @@ class DialectHandler(AgentHandler):
     detached = False
     nobody = 401
     _turn: LiveTurn | None = None
+    _entry: Entry | None = None
 
     async def begun(self, asked: Asked) -> Call:
-        call = await self.app.calls.begin(self.caller, dataclasses.replace(asked, route=self.route))
+        """The turn of the request; under a key that came before the one that it began then."""
+        call = await self._once(dataclasses.replace(asked, route=self.route))
         self._turn = call.turn
         if self._gone:
             self.on_connection_close()
         return call
 
     _gone = False
+
+    async def _once(self, asked: Asked) -> Call:
+        request = self.request
+        key = key_of(self.caller, request.headers.get(HEADER), request.path, request.body)
+        if key is None:
+            return await self.app.calls.begin(self.caller, asked)
+
+        async def begin(turn: str) -> Begun:
+            call = await self.app.calls.begin(self.caller, asked, turn)
+            return Begun(call.turn, {"session": call.session})
+
+        found = await self.app.idempotency.once(key, begin)
+        assert found is not None, "a dialect's request begins a turn or raises"
+        self._entry, begun = found
+        self.app.idempotency.joins(self._entry)
+        if begun.again:
+            self.set_header(REPLAYED, "true")
+        return Call(begun.turn, str(begun.facts.get("session", "")), again=begun.again)
+
+    def on_finish(self) -> None:
+        super().on_finish()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Once; a client that has a key may come back."""
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            self._turn = None
+            self.app.idempotency.leaves(entry, stops=not self.detached)
 
     async def answer(self, call: Call, codec: Codec, *, streams: bool) -> None:
         """Raises the error of a turn that failed before it said anything, and of one that is not streamed."""
@@ -56,6 +88,7 @@ class DialectHandler(AgentHandler):
     def on_connection_close(self) -> None:
         super().on_connection_close()
         self._gone = True
+        self._leave()
         turn = self._turn
         if turn is not None and turn.running and not self.detached:
             task = asyncio.ensure_future(self.app.turns.cancel(turn, LEFT))

@@ -85,6 +85,11 @@ class ResponsesHandler(ResponsesAgentHandler):
         brought = await self._brought(goes_on.items)
         asked = await self._asked(body, goes_on, brought)
         call = await self._begun(body, goes_on, asked)
+        if call.again and body.kept:
+            stored = await self.app.responses.again(owner_of(self.caller), call.turn.id)
+            if stored is not None:
+                await self._told_again(stored, body)
+                return
         live = await self._live(body, goes_on, brought, call)
         if body.background and not body.stream:
             self.reply(live.codec.resource)
@@ -94,6 +99,15 @@ class ResponsesHandler(ResponsesAgentHandler):
         except Exception:
             await self.app.responses.delete(live.stored)  # its id was told to nobody
             raise
+
+    async def _told_again(self, stored: StoredResponse, body: ResponsesBody) -> None:
+        """The same response, for the same request under its key."""
+        if body.stream:
+            await self.stream(self.app.responses.stream(stored))
+        elif body.background:
+            self.reply(await self.app.responses.resource(stored))
+        else:
+            self.reply(await self.app.responses.ended(stored))
 
     async def _told(self, live: LiveResponse, *, streams: bool) -> None:
         if streams:

@@ -27,6 +27,7 @@ from jupyter_ext.handlers.bodies import (
     TurnBody,
 )
 from jupyter_ext.history import window
+from jupyter_ext.idempotency import HEADER, REPLAYED, Begun, key_of
 from jupyter_ext.inputs import attach
 from jupyter_ext.notebooks import KERNEL, called
 from jupyter_ext.openapi import turns as told
@@ -37,6 +38,7 @@ from jupyter_ext.versions import fingerprint
 
 LISTED = 20
 MAX_LISTED = 200
+SPEAKS = "Something is said: a prompt, or messages that end with the user's or with results of tools."
 
 
 def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
@@ -67,14 +69,39 @@ class TurnsHandler(AgentHandler):
 
     @guarded("execute")
     @operation(
-        "Start a turn.", told.Started, status=202, body=TurnBody, also={200: told.Stored}, errors=(404, 409, 507)
+        "Start a turn.",
+        told.Started,
+        status=202,
+        body=TurnBody,
+        also={200: told.Stored},
+        errors=(404, 409, 507),
+        conditions=SPEAKS,
     )
     async def post(self, session_id: str | None = None) -> None:
-        body, caller = self.parse(TurnBody), self.caller
+        body, request = self.parse(TurnBody), self.request
         if session_id is not None:
             body = body.of_session(session_id)
+        key = key_of(self.caller, request.headers.get(HEADER), request.path, request.body)
+        if key is None:
+            begun = await self._begun(body, "")
+        else:
+            found = await self.app.idempotency.once(key, lambda turn: self._begun(body, turn))
+            begun = found[1] if found else None
+        if begun is None:
+            return
+        if begun.again:
+            self.set_header(REPLAYED, "true")
+        session = begun.turn.order.key
+        known = await self.app.runtime.store.info(session)
+        reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
+        self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
+
+    async def _begun(self, body: TurnBody, turn_id: str) -> Begun | None:
+        """A turn that has begun; None: a stored answer was shown instead."""
+        caller = self.caller
         if body.rerun != "show":
             self.app.turns.admit()  # before a session is made for it
+            await self.app.turns.allow(caller.namespace, caller.token.id if caller.token else "")
         if body.model and self.app.access.may_choose(caller, body.model):
             self.app.runtime.engines.get(body.model)  # before a session is made for it
         if caller.kernel and self.app.jobs.runs_in(caller.kernel.id):
@@ -92,7 +119,7 @@ class TurnsHandler(AgentHandler):
         if body.replaces:
             request = await asked_again(self.app.runtime.store, key, request, body.replaces)
         if body.rerun == "show" and body.page in ("", "none") and await self._shown(key, request, body.alive, notebook):
-            return
+            return None
         order = Order(
             key,
             request,
@@ -105,12 +132,10 @@ class TurnsHandler(AgentHandler):
             metadata={"client_tools": sorted(body.client_tools)},
             again=body.rerun != "append",
             replaces=body.replaces or "",
+            id=turn_id,
         )
-        found = await self.app.runtime.store.info(key)
-        title = found.title if found else ""
         turn = await self.app.turns.start(order, queue=body.queue)
-        reply = {"turn": turn.id, "session": key.id, "title": title, "created": created, "notebook": notebook}
-        self.reply({**reply, "private": is_private(key.id), "stored": False}, 202)
+        return Begun(turn, {"created": created, "notebook": notebook})
 
     async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
         """Answers with the stored turn, if it holds; no model is asked."""

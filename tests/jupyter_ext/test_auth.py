@@ -291,6 +291,7 @@ TABLE: list[Row] = [
     ("POST", "trust", {}, {"token": 400, "kernel": 202, "other kernel": 202}),
     ("DELETE", "trust", None, {"token": 400, "kernel": 200, "other kernel": 200}),
     ("POST", "tools", {}, {"token": 200}),
+    ("GET", "usage", None, {"token": 200}),
     ("POST", "tools", {"kernel": "{kernel}"}, {"token": 200, "other kernel": 403, **OF_A_KERNEL}),
     ("GET", "models", None, {"token": 200}),
     ("GET", "models/no-such-model", None, {"token": 404}),
