@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ANSWERED_S = 2.0
 """For answers that are under way when all turns have ended."""
 FORCED = 130
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 STOPPING = "the server was stopped"
 
 
@@ -46,9 +47,11 @@ class HeadlessServer(ServerApp):
         told: Callable[[AgentKernel], None],
         waits: Callable[[int], None],
         drain_s: float,
+        token: str,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self._token = token
         self._sockets = list(sockets)
         self._told = told
         self._waits = waits
@@ -62,6 +65,8 @@ class HeadlessServer(ServerApp):
         """Until a signal ends it: the exit status. Raises AgentKernelError, where the extension can not start."""
         self.initialize(argv=[], find_extensions=False)
         self.start_ioloop()
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # it ends anyway, and has saved everything
         if self._failure is not None:
             raise self._failure
         return 0
@@ -78,6 +83,11 @@ class HeadlessServer(ServerApp):
         """Whatever the person's own Jupyter loads."""
         self.jpserver_extensions = {"jupyter_ext": True}
         super().init_server_extensions()
+
+    def init_configurables(self) -> None:
+        """The token is in no configuration: that is logged where everything is."""
+        super().init_configurables()
+        self.identity_provider.token = self._token
 
     def init_webapp(self) -> None:
         self.cookie_secret = secrets.token_bytes(32)
@@ -104,7 +114,7 @@ class HeadlessServer(ServerApp):
         )
 
     def init_signal(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             signal.signal(number, self._signalled)
 
     async def _post_start(self) -> None:
@@ -172,10 +182,10 @@ def bound(host: str, port: int) -> list[socket.socket]:
 def serve(
     sockets: Sequence[socket.socket],
     config: Config,
+    token: str,
     *,
     told: Callable[[AgentKernel], None],
     waits: Callable[[int], None],
     drain_s: float,
 ) -> int:
-    server = HeadlessServer(sockets, told, waits, drain_s, config=config)
-    return server.run()
+    return HeadlessServer(sockets, told, waits, drain_s, token, config=config).run()

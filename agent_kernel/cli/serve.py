@@ -88,10 +88,11 @@ def _serve(args: argparse.Namespace) -> int:
         key = token(args.token_file, settings.data_dir, os.environ)
         port = int(sockets[0].getsockname()[1])
         _warn(args, key)
-        config = _config(args, private, settings, key, port)
+        config = _config(args, private, settings, port)
         return headless.serve(
             sockets,
             config,
+            key.value,
             told=lambda app: _tell(args, app, key, _url(args, port)),
             waits=_wait,
             drain_s=args.drain,
@@ -125,7 +126,7 @@ def _writable(directory: Path) -> bool:
         return False
 
 
-def _config(args: argparse.Namespace, private: Path, settings: Settings, key: Token, port: int) -> Any:
+def _config(args: argparse.Namespace, private: Path, settings: Settings, port: int) -> Any:
     from traitlets.config import Config
 
     if args.root is None:
@@ -149,7 +150,7 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, key: To
         server |= {"certfile": str(args.certfile), "keyfile": str(args.keyfile or "")}
     agent = {name: str(value) if isinstance(value, Path) else value for name, value in traits.items()}
     agent["log_level"] = server["log_level"]
-    return Config({"ServerApp": server, "IdentityProvider": {"token": key.value}, "AgentKernel": agent})
+    return Config({"ServerApp": server, "AgentKernel": agent})
 
 
 def _warn(args: argparse.Namespace, key: Token) -> None:

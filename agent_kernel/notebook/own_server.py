@@ -1,4 +1,4 @@
-"""``%agent start``: a server of ours for this kernel alone, where no Jupyter server has one: VS Code, plain IPython.
+"""``%agent start``: ``agent-kernel serve`` for this kernel alone, where no Jupyter server has it: VS Code, IPython.
 
 A child process on loopback, which ends with the kernel, however that ends: it holds the other end of a pipe.
 """
@@ -33,9 +33,7 @@ STOP_S = 20.0
 LOOK_S = 0.2
 TAIL = 1_500
 """Characters of the server's log that are shown when it does not come up."""
-OF_OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook", "notebook_shim")
-"""Extensions that nobody asks for here."""
-NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
 COSTS = (
     "Started a server for this kernel: {process}. It listens on this machine only ({address}), knows this kernel only, "
     "and ends with it. A model is loaded with the first turn. %agent stop server ends it."
@@ -158,16 +156,8 @@ class OwnServer:
 
 
 def _command(port: int, root: Path) -> list[str]:
-    extensions = {**dict.fromkeys(OF_OTHERS, False), "jupyter_ext": True}
-    return [
-        *(sys.executable, "-m", "jupyter_server", "--no-browser"),
-        *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
-        "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0",
-        f"--ServerApp.root_dir={root}",
-        f"--ServerApp.jpserver_extensions={extensions}",
-    ]
+    serve = (sys.executable, "-m", "agent_kernel", "serve")
+    return [*serve, "--port", str(port), "--root", str(root), "--drain", "0", "--log-level", "info"]
 
 
 def _free_port() -> int:

@@ -1,0 +1,63 @@
+"""The first process of a container, played by one that orphans come to."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PLAY = """
+import ctypes, os, signal, subprocess, sys, time
+from agent_kernel.cli import first_process
+ctypes.CDLL(None).prctl(36, 1)  # orphans come here
+def work():
+    {work}
+sys.exit(first_process.run(work))
+"""
+ORPHANS = """
+    for _ in range(5):
+        subprocess.run(["sh", "-c", "sleep 0.05 &"], check=True)
+    parent, until = os.getppid(), time.monotonic() + 20
+    while time.monotonic() < until:
+        children = open(f"/proc/{parent}/task/{parent}/children").read().split()
+        if time.monotonic() > until - 19 and children == [str(os.getpid())]:
+            return 7
+        time.sleep(0.05)
+    return 1
+"""
+WAITS = """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+    print("ready", flush=True)
+    time.sleep(30)
+    return 1
+"""
+DIES = """
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def play(work: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", PLAY.format(work=work)], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans go elsewhere")
+def test_orphans_are_ended_properly_and_the_status_is_that_of_the_work() -> None:
+    with play(ORPHANS) as process:
+        assert process.wait(30) == 7
+
+
+def test_a_signal_is_handed_on() -> None:
+    with play(WAITS) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 5
+
+
+def test_work_that_is_killed_is_told_as_a_shell_does() -> None:
+    with play(DIES) as process:
+        assert process.wait(30) == 128 + signal.SIGKILL

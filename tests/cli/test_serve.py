@@ -1,0 +1,352 @@
+"""``agent-kernel serve``: a process that OpenAI's and Anthropic's own clients talk to, and that stops without losing
+anything."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.served import Served, ended
+from tests.server import Json
+
+SLOW = {"text": "word " * 400, "deltas": 400, "delay": 0.05, "when": "slow", "loop": True}
+QUICK = {"text": "ready " * 20, "deltas": 20, "delay": 0.05, "when": "quick", "loop": True}
+SCRIPT: list[Json] = [SLOW, QUICK, {"text": "Hello.", "loop": True}]
+CLOSED = (
+    *("", "api", "api/contents", "api/kernels", "api/kernelspecs", "api/sessions", "api/terminals", "api/status"),
+    *("api/shutdown", "api/config/notebook", "api/me", "api/spec.yaml", "files/script.json", "view/script.json"),
+    *("nbconvert/html/a.ipynb", "lab", "tree", "terminals/1", "api/events/subscribe", "v1/no/such/thing", "v2/models"),
+)
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """``serve(*options, name=..., **fields of Served)``, not started."""
+    made: list[Served] = []
+
+    def make(*options: str, name: str = "served", **fields: Any) -> Served:
+        one = Served(tmp_path / name, fields.pop("script", SCRIPT), options, **fields)
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.sweep()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    one = Served(tmp_path_factory.mktemp("served"), SCRIPT)
+    try:
+        yield one.start()
+    finally:
+        one.sweep()
+
+
+def openai_client(served: Served) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{served.url}/v1", api_key=served.token, max_retries=0)
+
+
+def anthropic_client(served: Served) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=served.url, api_key=served.token, max_retries=0)
+
+
+def said(prompt: str) -> list[Any]:
+    return [{"role": "user", "content": prompt}]
+
+
+# ------------------------------------------------------------------------------------------------ what is on, and off
+
+
+def test_openais_client_asks_streams_and_lists_below_v1(served: Served) -> None:
+    with openai_client(served) as client:
+        whole = client.chat.completions.create(model="default", messages=said("hi"))
+        assert whole.choices[0].message.content == "Hello."
+        chunks = client.chat.completions.create(model="agent/default", messages=said("hi"), stream=True)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "Hello."
+        assert {"default", "agent/default", "scripted"} <= {model.id for model in client.models.list()}
+
+
+def test_anthropics_client_asks_and_streams_below_the_root(served: Served) -> None:
+    with anthropic_client(served) as client:
+        whole = client.messages.create(model="default", max_tokens=100, messages=said("hi"))
+        assert [block.text for block in whole.content if block.type == "text"] == ["Hello."]
+        with client.messages.stream(model="default", max_tokens=100, messages=said("hi")) as stream:
+            assert "".join(stream.text_stream) == "Hello."
+
+
+@pytest.mark.parametrize("path", CLOSED)
+def test_of_jupyter_nothing_else_is_reached_with_the_token(served: Served, path: str) -> None:
+    with served.client() as client, served.nobody() as nobody:
+        for verb in ("GET", "POST"):
+            answer = client.request(verb, f"/{path}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), (verb, answer.text)
+            assert nobody.request(verb, f"/{path}").status_code in (401, 403)
+
+
+def test_the_same_routes_are_there_by_both_names_with_the_same_lock(served: Served) -> None:
+    with served.client() as client, served.nobody() as nobody:
+        for path in ("models", "health", "metrics", "sessions", "openapi.json"):
+            assert client.get(f"/v1/{path}").status_code == client.get(f"/agent/v1/{path}").status_code == 200
+            assert nobody.get(f"/v1/{path}").status_code == nobody.get(f"/agent/v1/{path}").status_code
+            assert nobody.get(f"/v1/{path}").status_code in (401, 403)
+        for path in ("metrics", "openapi.json"):
+            assert client.get(f"/{path}").status_code == 200
+            assert nobody.get(f"/{path}").status_code in (401, 403)
+
+
+def test_a_probe_needs_no_token_and_learns_nothing(served: Served) -> None:
+    with served.nobody() as nobody:
+        assert nobody.get("/health").json() == {"status": "ok"}
+        assert nobody.head("/health").status_code == 200
+
+
+# ------------------------------------------------------------------------------------------------ the token
+
+
+def test_a_token_is_made_once_kept_for_its_owner_and_told_nowhere(serve: Serve) -> None:
+    first = serve("--log-level", "debug").start()
+    token, file = first.token, Path(first.started["token_file"])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with first.client() as client:
+        assert client.get("/v1/models").status_code == 200
+        assert client.get("/v1/models", params={"token": token}).status_code == 200
+        client.post("/v1/chat/completions", json={"model": "none", "messages": said("x")})
+    assert first.process is not None
+    assert token.encode() not in Path(f"/proc/{first.process.pid}/cmdline").read_bytes()
+    assert first.stop() == 0
+    assert token.encode() not in first.everything()
+    again = serve().start()
+    assert again.token == token
+    assert again.stop() == 0
+
+
+@pytest.mark.parametrize("variable", ["JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN"])
+def test_a_token_that_is_given_is_used_and_not_kept(serve: Serve, variable: str) -> None:
+    given = "a-token-of-the-operator"
+    served = serve(env={variable: given}).start()
+    assert served.started["token_file"] is None
+    assert variable in served.started["token_from"]
+    with served.client(given) as client, served.client("another") as stranger:
+        assert client.get("/v1/models").status_code == 200
+        assert stranger.get("/v1/models").status_code in (401, 403)
+    assert served.stop() == 0
+    assert given.encode() not in served.everything()
+
+
+def test_in_a_kernel_its_credential_is_no_token(serve: Serve) -> None:
+    served = serve(env={"AGENT_KERNEL_TOKEN": "the-kernels-own", "AGENT_KERNEL_ID": "k"}).start()
+    assert served.token != "the-kernels-own"
+
+
+def test_a_token_that_others_can_read_is_refused(serve: Serve) -> None:
+    served = serve()
+    file = served.directory / "data" / "serve-token"
+    file.parent.mkdir(parents=True)
+    file.write_text("known-to-all\n")
+    file.chmod(0o644)
+    status, out = ended(served.begin())
+    assert (status, out) == (1, "")
+    assert "Others may read the token" in served.log.read_text()
+    assert "known-to-all" not in served.log.read_text()
+
+
+# ------------------------------------------------------------------------------------------------ start and stop
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(serve: Serve) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        served = serve("--port", str(port))
+        status, out = ended(served.begin())
+    assert (status, out) == (1, "")
+    (line,) = served.log.read_text().splitlines()
+    assert str(port) in line
+    assert "--port" in line
+
+
+def test_a_setting_that_makes_no_sense_ends_it_with_a_word(serve: Serve) -> None:
+    served = serve(env={"AGENT_KERNEL_LIMITS": "perhaps"})
+    status, out = ended(served.begin())
+    assert (status, out) == (1, "")
+    assert "perhaps" in served.log.read_text().splitlines()[-1]
+
+
+def test_without_a_home_that_can_be_written_it_serves_and_says_what_is_lost(serve: Serve) -> None:
+    served = serve(env={"HOME": "/proc", "AGENT_KERNEL_DATA_DIR": "", "XDG_DATA_HOME": "", "JUPYTER_CONFIG_DIR": ""})
+    served.start()
+    sessions = Path(served.started["sessions"])
+    with served.client() as client, openai_client(served) as openais:
+        assert openais.models.list().data
+        assert client.post("/v1/sessions", json={}).status_code == 201
+    assert served.stop() == 0
+    assert "kept until this server ends" in served.log.read_text()
+    assert not sessions.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(serve: Serve, number: signal.Signals) -> None:
+    served = serve().start()
+    assert served.stop(number) == 0
+    assert "Traceback" not in served.log.read_text()
+
+
+class Reader(threading.Thread):
+    """Streams a turn of the session ``name``, keeping what came and how it ended."""
+
+    def __init__(self, served: Served, name: str, prompt: str) -> None:
+        super().__init__(daemon=True)
+        self._client, self._name, self._prompt = openai_client(served), name, prompt
+        self.text = ""
+        self.finish: str | None = None
+        self.problem: Exception | None = None
+        self.begun = threading.Event()
+
+    def run(self) -> None:
+        try:
+            stream = self._client.chat.completions.create(
+                model="default", messages=said(self._prompt), stream=True, extra_body={"session_id": self._name}
+            )
+            for chunk in stream:
+                for choice in chunk.choices:
+                    self.text += choice.delta.content or ""
+                    self.finish = choice.finish_reason or self.finish
+                if self.text:
+                    self.begun.set()
+        except Exception as error:  # noqa: BLE001  looked at by the test
+            self.problem = error
+        finally:
+            self._client.close()
+            self.begun.set()
+
+
+def reading(served: Served, prompt: str, count: int) -> list[Reader]:
+    readers = [Reader(served, f"{prompt} {number}", prompt) for number in range(count)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        assert reader.begun.wait(60)
+    return readers
+
+
+def stored(served: Served, session: str) -> str:
+    """The answers of the session."""
+    with served.client() as client:
+        items = client.get(f"/v1/sessions/{session}/items").raise_for_status().json()["items"]
+    messages = [item["message"] for item in items]
+    return "".join(message["content"] for message in messages if message["role"] == "assistant")
+
+
+def test_what_was_said_before_a_stop_is_saved_and_every_stream_ends(serve: Serve) -> None:
+    served = serve("--drain", "0").start()
+    readers = reading(served, "slow", 8)
+    assert served.stop() == 0
+    for reader in readers:
+        reader.join(30)
+        assert reader.text
+        assert type(reader.problem) is openai.APIError, reader.problem  # told in the stream, not a broken connection
+    assert "Traceback" not in served.log.read_text()
+    served.start()
+    for number, reader in enumerate(readers):
+        kept = stored(served, f"slow {number}")
+        assert kept.startswith(reader.text.rstrip())
+        assert len(kept) < len(str(SLOW["text"]))
+
+
+def test_turns_may_end_meanwhile_and_no_other_begins(serve: Serve) -> None:
+    served = serve("--drain", "30").start()
+    with served.client() as client:
+        assert client.get("/health").json() == {"status": "ok"}
+        (reader,) = reading(served, "quick", 1)
+        assert served.process is not None
+        served.process.send_signal(signal.SIGTERM)
+        served.until_logged("1 turn is running")
+        probe = client.get("/health")
+        refused = client.post("/v1/chat/completions", json={"model": "default", "messages": said("hi")})
+    assert (probe.status_code, probe.json()) == (503, {"status": "stopping"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_stopping")
+    assert served.process.wait(60) == 0
+    reader.join(30)
+    assert (reader.text, reader.finish) == (QUICK["text"], "stop")
+
+
+def test_a_second_signal_does_not_wait_for_turns_and_saves_them_all_the_same(serve: Serve) -> None:
+    served = serve("--drain", "60").start()
+    (reader,) = reading(served, "slow", 1)
+    assert served.process is not None
+    served.process.send_signal(signal.SIGINT)
+    served.until_logged("1 turn is running")
+    assert served.stop(signal.SIGINT) == 0
+    reader.join(30)
+    served.start()
+    assert stored(served, "slow 0").startswith(reader.text.rstrip())
+
+
+def test_a_third_signal_waits_for_nothing(serve: Serve) -> None:
+    served = serve("--drain", "60").start()
+    reading(served, "slow", 1)
+    process = served.process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)  # so that all three are there when it looks
+    for _ in range(3):
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGCONT)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    assert process.returncode in (0, 130)
+
+
+# ------------------------------------------------------------------------------------------------ elsewhere
+
+
+def test_another_name_of_the_machine_is_answered_once_it_is_allowed(serve: Serve) -> None:
+    served = serve("--allow-host", "models.example.com").start()
+    with served.client() as client:
+        assert client.get("/v1/models", headers={"Host": "models.example.com"}).status_code == 200
+        assert client.get("/v1/models", headers={"Host": "evil.example.com"}).status_code == 403
+
+
+def test_below_a_path_all_routes_move(serve: Serve) -> None:
+    served = serve("--base-url", "/team/a/").start()
+    assert served.url.endswith("/team/a")
+    with openai_client(served) as client:
+        assert client.models.retrieve("agent/default").id == "agent/default"
+    with served.nobody() as nobody:
+        assert nobody.get(f"{served.url}/health").json() == {"status": "ok"}
+        assert nobody.get(served.url.removesuffix("/team/a") + "/v1/models").status_code in (401, 403, 404)
+
+
+def can_be_first() -> bool:
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not can_be_first(), reason="no namespace of processes can be made here")
+def test_as_the_first_process_of_a_container_it_answers_and_stops(serve: Serve) -> None:
+    served = serve().start(command=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
+    with openai_client(served) as client:
+        assert client.chat.completions.create(model="default", messages=said("hi")).choices
+    assert served.process is not None
+    children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGTERM)
+    assert served.process.wait(30) == 0
