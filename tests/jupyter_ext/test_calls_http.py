@@ -1,0 +1,104 @@
+"""Calls of a dialect find their conversation: by its id, by what is said in it, or none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.server import AgentServer, Json
+
+SCRIPT = [
+    {"when": "slowly", "text": "word " * 20, "deltas": 20, "delay": 0.05, "loop": True},
+    {"when": "set x", "text": "", "calls": [{"name": "python", "arguments": {"code": "x = 41"}}]},
+    {"when": "set x", "text": "It is set.", "loop": True},
+    {"when": "read x", "text": "", "calls": [{"name": "python", "arguments": {"code": "x + 1"}}]},
+    {"when": "read x", "text": "It is 42.", "loop": True},
+    {"text": "Hello.", "loop": True},
+]
+
+
+def user(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> Json:
+    return {"role": "assistant", "content": text}
+
+
+async def ask(server: AgentServer, *messages: Json, model: str = "agent/default", **fields: Any) -> Json:
+    async with server.client() as client:
+        body = {"model": model, "messages": list(messages), **fields}
+        answer = await client.post("agent/v1/chat/completions", json=body)
+        found: Json = answer.raise_for_status().json()
+        return found
+
+
+async def listed(server: AgentServer) -> set[str]:
+    async with server.client() as client:
+        sessions = (await client.get("agent/v1/sessions")).raise_for_status().json()["sessions"]
+        return {session["id"] for session in sessions}
+
+
+async def test_a_conversation_that_its_client_carries_goes_on_with_its_variables(server: AgentServer) -> None:
+    first = await ask(server, user("set x"))
+    said = first["choices"][0]["message"]["content"]
+    second = await ask(server, user("set x"), assistant(said), user("read x"))
+    assert second["session_id"] == first["session_id"]
+    [call] = second["agentic_tool_calls"]
+    assert "42" in call["result_content"]
+    assert first["session_id"] not in await listed(server), "nobody asked for it to be kept"
+
+
+async def test_another_conversation_or_model_or_instruction_is_another_session(server: AgentServer) -> None:
+    said = (user("one"), assistant("Hello."), user("two"))
+    first = await ask(server, user("one"))
+    sessions = [
+        (await ask(server, *said))["session_id"],
+        (await ask(server, {"role": "system", "content": "Be brief."}, *said))["session_id"],
+        (await ask(server, *said, model="agent/scripted"))["session_id"],
+        (await ask(server, user("other"), assistant("Hello."), user("two")))["session_id"],
+    ]
+    assert sessions[0] == first["session_id"]
+    assert len(set(sessions)) >= 3
+
+
+async def test_a_plain_completion_leaves_no_session(server: AgentServer) -> None:
+    before = await listed(server)
+    answer = await ask(server, user("one"), model="default")
+    assert not answer.get("session_id")
+    assert await listed(server) == before
+
+
+async def test_who_names_a_session_has_it_in_the_list_and_sends_only_what_is_new(server: AgentServer) -> None:
+    await ask(server, user("one"), session_id="named")
+    await ask(server, user("two"), session_id="named")
+    assert "named" in await listed(server)
+    async with server.client() as client:
+        items = (await client.get("agent/v1/sessions/named/items")).raise_for_status().json()["items"]
+    assert [item["message"]["content"] for item in items] == ["one", "Hello.", "two", "Hello."]
+
+
+async def test_an_unlisted_session_may_be_named_as_long_as_it_is_there(server: AgentServer) -> None:
+    first = await ask(server, user("begin"))
+    second = await ask(server, user("more"), session_id=first["session_id"])
+    assert second["session_id"] == first["session_id"]
+    assert first["session_id"] not in await listed(server)
+
+
+async def test_two_that_continue_the_same_conversation_at_once_both_get_answers(server: AgentServer) -> None:
+    first = await ask(server, user("begin twice"))
+    said = first["choices"][0]["message"]["content"]
+    asked = (user("begin twice"), assistant(said), user("slowly"))
+    both = await asyncio.gather(ask(server, *asked), ask(server, *asked))
+    assert len({answer["session_id"] for answer in both}) == 2
+    assert all(answer["choices"][0]["message"]["content"].startswith("word") for answer in both)
+
+
+async def test_a_named_session_that_is_busy_is_told(server: AgentServer) -> None:
+    running = asyncio.create_task(ask(server, user("slowly"), session_id="busy"))
+    await asyncio.sleep(0.4)
+    async with server.client() as client:
+        body = {"model": "agent/default", "messages": [user("now")], "session_id": "busy"}
+        refused = await client.post("agent/v1/chat/completions", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
+    await running
