@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_server.auth.identity import User
 
-from agent_kernel.tokens import OWN, Token
+from agent_kernel.tokens import Token
 
 if TYPE_CHECKING:
     from jupyter_ext.kernels import Kernel
@@ -40,11 +40,6 @@ class Caller:
         if self.kernel is not None:
             return self.kernel.id
         return f"token {self.token.id}" if self.token is not None and self.confined else ""
-
-    @property
-    def account(self) -> str:
-        """Whose limits and budgets count: the namespace of the user, also where a token has one of its own."""
-        return self.namespace.partition(OWN)[0] if self.token is not None else self.namespace
 
 
 def subject(caller: Caller) -> str:

@@ -40,7 +40,8 @@ Json = dict[str, Any]
 class AgentServer:
     """``directory`` holds everything of it; ``traits`` are of AgentKernel, ``server`` of ServerApp and others by full
     name. Servers that share ``data_dir`` share one session store. ``lab``: with JupyterLab (a second slower).
-    ``extensions`` are loaded after ours, ``input`` is its stdin as Popen wants it."""
+    ``extensions`` are loaded after ours, ``input`` is its stdin as Popen wants it. ``login``: a credential by which it
+    is seen to be up."""
 
     directory: Path
     script: Sequence[Json] = ()
@@ -51,6 +52,7 @@ class AgentServer:
     lab: bool = False
     extensions: Sequence[str] = ()
     input: int | None = None
+    login: str = TOKEN
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
 
@@ -174,7 +176,7 @@ class AgentServer:
 
     async def _until_up(self) -> None:
         until = time.monotonic() + START_S
-        async with self.client() as client:
+        async with self.client(self.login) as client:
             while time.monotonic() < until:
                 assert self.process is not None
                 if self.process.poll() is not None:
