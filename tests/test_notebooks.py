@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -37,7 +38,9 @@ def test_no_two_cells_share_an_id(notebook: NotebookNode) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_live_code_is_allowed_with_a_reason_before_the_first_turn(notebook: NotebookNode) -> None:
+@pytest.mark.parametrize("path", [path for path in PATHS if '"%%agent' in path.read_text()], ids=lambda path: path.name)
+def test_live_code_is_allowed_with_a_reason_before_the_first_turn(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
     sources = [cell.source for cell in notebook.cells]
     allow = sources.index("%agent allow live")
     assert notebook.cells[allow - 1].cell_type == "markdown"

@@ -1,0 +1,109 @@
+"""The guides of ``notebooks/`` that need a server and no person: each runs from top to bottom against a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from agent_kernel.tokens import Tokens
+from tests.server import TOKEN, AgentServer
+from tests.test_layers import ROOT
+from tests.tools.mcp.conftest import SERVERS
+
+CELL_S = 100
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": tool, "arguments": arguments}
+
+
+def python(code: str) -> dict[str, Any]:
+    return call("python", code=code)
+
+
+def rounds(when: str, *calls: dict[str, Any], then: str) -> list[dict[str, Any]]:
+    return [*({"calls": [one], "when": when} for one in calls), {"text": then, "when": when}]
+
+
+COMPUTED = python("import statistics\nstatistics.stdev([3, 5, 8, 13])")
+RATES = python("import glob\nprint(open(glob.glob('skills/*/rates.csv')[0]).read())")
+DEVIATION = rounds("standard deviation", COMPUTED, then="It is 4.35.")
+WEATHER = rounds("weather in Oslo", call("weather", city="Oslo"), then="Four degrees and rain.")
+SCRIPT = [
+    *DEVIATION * 3,
+    *WEATHER * 2,
+    *rounds("sample or the population", then="The sample."),
+    *rounds("squares", python("open('squares.csv', 'w').write('1\\n4\\n9\\n16\\n25\\n')"), then="Written."),
+    *rounds("bolts", call("count", article="bolts"), call("order", article="bolts", number=10), then="Ordered 10."),
+    *rounds("tickets are open", call("tickets_unasked", n=7), then="One is."),
+    *rounds("report for 100 USD", RATES, then="92 euros."),
+    *rounds("Read sales.csv", python("print(open('sales.csv').read(), open('notes.txt').read())"), then="March."),
+    *rounds("total.json", python("open('total.json', 'w').write('360')"), then="Done."),
+    *rounds("Look around", python("open('/etc/shadow').read()"), then="Nothing to see."),
+    {"text": "March.", "when": "Which month", "loop": True},
+    {"text": '{"name": "Ada", "age": 36}', "when": "36 years old", "loop": True},
+    {"text": "Hello.", "loop": True},
+]
+TOLD: dict[str, list[str]] = {
+    "openai_chat.ipynb": ["agent/default", "Hello.", "tool_calls -> Four", "4.349", "guide-chat The sample.", "404"],
+    "openai_responses.ipynb": ["Hello. | Hello.", "completed Hello.", "squares.csv 1\n4\n9"],
+    "anthropic_messages.ipynb": ["Hello. end_turn", "tool_use -> Four degrees", "It is 4.35.", "404 not_found_error"],
+    "python_client.ipynb": ["Hello. | Hello.", "finished 4.349", "Ordered 10. {'bolts': 50}", "Person(name='Ada'"],
+    "mcp.ipynb": ["tickets_unasked", "mcp tickets_unasked", "One is.", "'list_sessions'", "Hello."],
+    "skills.ipynb": ["Monthly report 1", "currency,rate", "92 euros.", "[]"],
+    "file_inputs.ipynb": ["Mar,150", "short month", "total.json json 3 False 360", "plot.png", "March."],
+    "untrusted_users.ipynb": ["'read the session': 'session_not_found'", "file_not_found", "forbidden", "error"],
+}
+"""Words that its cells show, by its name."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+    directory = tmp_path_factory.mktemp("guides")
+    config = directory / "mcp.json"
+    entry = {"command": sys.executable, "args": [str(SERVERS / "plain.py"), str(directory / "mcp.log")]}
+    config.write_text(json.dumps({"mcpServers": {"tickets": entry}}))
+    server = AgentServer(directory, SCRIPT, {"tools": "agent", "mcp_config": str(config)})
+    try:
+        yield asyncio.run(server.start())
+    finally:
+        server.sweep()
+
+
+def run(path: Path, where: Path, environment: dict[str, str]) -> str:
+    """All that its cells show. Raises for a cell that fails."""
+    notebook = nbformat.read(path, as_version=4)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_KERNEL_")}
+    client = NotebookClient(
+        notebook, timeout=CELL_S, kernel_name="python3", resources={"metadata": {"path": str(where)}}
+    )
+    client.execute(env={**inherited, "PYTHONPATH": str(ROOT), **environment})
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return "\n".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs)
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_guide_runs_and_shows_what_it_says(server: AgentServer, name: str, tmp_path: Path) -> None:
+    tokens = Tokens(server.directory / "data" / "tokens")
+    users = {
+        f"GUIDE_TOKEN_{user.upper()}": tokens.new(["turns", "files"], user=user)[1]
+        for user in ("ada", "bob")
+        if name == "untrusted_users.ipynb"
+    }
+    told = run(
+        ROOT / "notebooks" / name,
+        tmp_path,
+        {"AGENT_KERNEL_URL": server.url, "AGENT_KERNEL_TOKEN": TOKEN, "IPYTHONDIR": str(tmp_path / "ipython"), **users},
+    )
+    assert not [words for words in TOLD[name] if words not in told], told
+    assert "NOT REFUSED" not in told
+    assert TOKEN not in told
