@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, Event
+from agent_kernel.files import INLINE_BYTES
 
 PROGRESS = "agentic_tool_call_progress"
 APPROVAL = "agentic_tool_approval_required"
 FILE = "file_produced"
 MAX_FILES = 64
 """In one answer; all can be fetched."""
+BODIES = ("text", "data_base64")
 OUTPUT_CHARS = 20_000
 """Of each stream of a call; the end of a longer one stays."""
 PYTHON, SHELL, WEB, CUSTOM = "code_execution", "shell", "web_search", "custom"
@@ -69,12 +71,14 @@ class _Call:
 
 
 class CallLog:
-    """``records`` are ``agentic_tool_calls`` so far, ``files`` what was produced."""
+    """``records`` are ``agentic_tool_calls`` so far, ``files`` what was produced. Pictures and bodies of files are in
+    them while they have INLINE_BYTES together; what comes later is without, and is fetched by its id."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
         self.files: dict[str, Mapping[str, Any]] = {}
         self._running: dict[str, _Call] = {}
+        self._room = INLINE_BYTES
 
     def started(self, event: Event, body: CallStarted) -> dict[str, Any]:
         """The progress ``calling``."""
@@ -90,11 +94,20 @@ class CallLog:
         began = CallStarted(body.call, body.name, {}, "server")
         call = self._running.pop(body.call, None) or _Call(began, rounds_from_0(event))
         data = _done(call, body)
-        self.records.append(_record(call, body, data))
+        record = _record(call, body, data)
+        if (pictures := _pictures(body)) and self._fits(sum(map(len, pictures))):
+            record["result_images_base64"] = pictures
+        self.records.append(record)
         return _progress(call, "complete", data)
 
     def produced(self, file: Mapping[str, Any]) -> None:
-        self.files[str(file.get("id", len(self.files)))] = file
+        bodies = [str(file[key]) for key in BODIES if key in file]
+        kept = file if self._fits(sum(map(len, bodies))) else {key: file[key] for key in file if key not in BODIES}
+        self.files[str(file.get("id", len(self.files)))] = kept
+
+    def _fits(self, size: int) -> bool:
+        self._room -= size if (fits := size <= self._room) else 0
+        return fits
 
 
 def approval(event: Event, body: ApprovalRequired) -> dict[str, Any]:
@@ -173,8 +186,6 @@ def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[st
         "result_content": _content(call, body, data),
         "call_id": body.call,
     }
-    if pictures := _pictures(body):
-        record["result_images_base64"] = pictures
     if body.files:
         record["file_ids"] = list(body.files)
     return record

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -502,14 +504,28 @@ def test_a_session_that_is_busy_says_so_and_a_turn_that_is_stopped_too(
             list(chunks)
 
 
+async def test_an_answer_that_was_stopped_is_not_asked_for_again_by_itself(server: AgentServer) -> None:
+    async with openai.AsyncOpenAI(base_url=server.agent_url, api_key=TOKEN) as client, server.client() as http:
+        waiting = asyncio.ensure_future(
+            client.chat.completions.create(model="default", messages=said("hang"), extra_body={"session_id": "stopped"})
+        )
+        while not (turns := (await http.get("agent/v1/sessions/stopped/turns")).json().get("turns")):
+            await asyncio.sleep(0.05)
+        await http.post(f"agent/v1/turns/{turns[0]['turn']}/cancel", json={"reason": "enough"})
+        with pytest.raises(openai.ConflictError, match="enough") as raised:
+            await waiting
+        assert raised.value.code == "turn_stopped"
+        assert len((await http.get("agent/v1/sessions/stopped/turns")).json()["turns"]) == 1
+
+
 def test_a_client_that_leaves_stops_its_turn(client: openai.OpenAI, http: httpx.Client) -> None:
     with client.chat.completions.create(
         model="default", messages=said("hang"), stream=True, extra_body={"session_id": "left"}
     ) as chunks:
         next(chunk for chunk in chunks if chunk.choices[0].delta.content)
-    for _ in range(200):
-        if (turn := turn_of(http, "left"))["state"] != "open":
-            break
+    until = time.monotonic() + 30
+    while (turn := turn_of(http, "left"))["state"] == "open" and time.monotonic() < until:
+        time.sleep(0.05)
     assert turn["state"] == "cancelled"
 
 

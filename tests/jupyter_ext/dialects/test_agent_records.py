@@ -172,3 +172,18 @@ def test_a_question_names_what_kind_of_tool_it_is_about(
     asked = ApprovalRequired("appr_1", "c1", name, kind, "sandbox", "", {}, source, label)
     tool = agent_records.approval(Stamp("t", "s")(asked), asked)["tool"]
     assert (tool["source"], tool["kind"], tool["label"]) == (source, *expected)
+
+
+def test_what_an_answer_holds_is_bounded_and_later_files_are_named_only() -> None:
+    log, large = CallLog(), "x" * (5 << 20)
+    for number in range(3):
+        log.produced({"id": f"file_{number}", "name": "a.txt", "text": large})
+    assert [(file["id"], "text" in file) for file in log.files.values()] == [
+        ("file_0", True),
+        ("file_1", False),
+        ("file_2", False),
+    ]
+    end = CallFinished("c1", "python", "success", "", 0.5, ({"mime": "image/png", "data": large},))
+    done = log.finished(Stamp("t", "s")(end), end)
+    assert done["data"]["images_base64"] == [large]
+    assert "result_images_base64" not in log.records[0]
