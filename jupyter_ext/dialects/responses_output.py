@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from agent_kernel.events import CallFinished, CallOutput, CallReturned, CallStarted
+from jupyter_ext.dialects.agent_records import arguments_text
 
 Body: TypeAlias = dict[str, Any]
 Said: TypeAlias = tuple[str, Body]
@@ -260,7 +261,7 @@ RUNS: Mapping[str, type[CodeRun] | type[ShellRun] | type[WebRun]] = {
 def handed(output: Output, call: CallReturned, namespaces: Mapping[str, Sequence[str]]) -> Iterator[Said]:
     """A call that the caller runs, whole. ``namespaces``: by the name of a function, that of its namespace and its own
     there."""
-    arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+    arguments = arguments_text(call.arguments)
     name = call.name
     item: Body = {"type": "function_call", "call_id": call.call, "name": name, "arguments": "", "status": "in_progress"}
     if call.name in namespaces:

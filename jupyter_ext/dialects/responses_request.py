@@ -71,7 +71,7 @@ class WantedFile(Words):
 
 
 def _choosable(said: Any) -> Any:
-    choice_of(_flat(said))
+    choice_of(_flat(said) or "auto")
     return said
 
 

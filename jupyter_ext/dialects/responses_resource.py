@@ -63,7 +63,8 @@ class Facts:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Facts:
         known = {item.name for item in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in body.items() if key in known})
+        facts = {key: value for key, value in body.items() if key in known}
+        return cls(**{**facts, "include": tuple(facts.get("include", ()))})
 
     def resource(
         self,

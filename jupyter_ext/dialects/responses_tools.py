@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from agent_kernel.errors import InvalidRequest
 from agent_kernel.protocols import ToolSpec
 from agent_kernel.tools.web.options import WebOptions
 from jupyter_ext.dialects.functions import MAX_TOOLS, Function, Words, specs_of
@@ -105,7 +106,10 @@ class WebTool(Words):
         """The preview has no filters and no budget, and is never without the web."""
         if self.preview and (self.filters or self.return_token_budget):
             raise ValueError("web_search_preview has no filters and no return_token_budget: use web_search")
-        WebOptions.of(self.options)
+        try:
+            WebOptions.of(self.options)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
         return self
 
     @property
