@@ -3,11 +3,13 @@ a day; and how long the line before an engine gets."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -89,6 +91,8 @@ class Limits:
         self._clock = clock
         self._began: dict[Account, deque[float]] = {}
         self._queues: dict[int, FairQueue] = {}
+        self._taken: Counter[Account] = Counter()
+        self._call_ended = asyncio.Event()
         self.expected: Counter[int] = Counter()
         self.running: Counter[Account] = Counter()
         self.numbers: Iterator[int] = itertools.count(1)
@@ -168,8 +172,9 @@ class Limits:
 
     # ------------------------------------------------------------------------------------------------ tokens
 
-    async def check_budget(self, namespace: str, token: str) -> None:
-        """Raises BudgetSpent, StoreError."""
+    async def check_budget(self, namespace: str, token: str) -> dict[Account, int]:
+        """How many tokens are left to each account that has a budget. Raises BudgetSpent, StoreError."""
+        left: dict[Account, int] = {}
         for account in accounts_of(namespace, token):
             allowed = self.allowance(account)
             if not allowed.budgets:
@@ -177,6 +182,31 @@ class Limits:
             spent = await self._spending.of(account)
             await self._check_spent(account, "hour", spent.hour, allowed.tokens_per_hour, HOUR)
             await self._check_spent(account, "day", spent.day, allowed.tokens_per_day, DAY)
+            windows = ((allowed.tokens_per_hour, spent.hour), (allowed.tokens_per_day, spent.day))
+            left[account] = min(limit - used for limit, used in windows if limit)
+        return left
+
+    @asynccontextmanager
+    async def within_budget(self, namespace: str, token: str, tokens: int) -> AsyncGenerator[None, None]:
+        """For one model call that may take about so many ``tokens``. Where those that run already may use up what is
+        left, it waits for their end, so that no more than the last one goes over. Raises BudgetSpent, StoreError."""
+        while True:
+            changed = self._call_ended
+            left = await self.check_budget(namespace, token)
+            if changed is not self._call_ended:
+                continue  # what was read is not so any more
+            taken = self._taken
+            if all(not taken[account] or taken[account] + tokens <= rest for account, rest in left.items()):
+                break
+            await changed.wait()
+        self._taken.update(dict.fromkeys(left, tokens))
+        try:
+            yield
+        finally:
+            self._taken.subtract(dict.fromkeys(left, tokens))
+            self._taken = +self._taken
+            ended, self._call_ended = self._call_ended, asyncio.Event()
+            ended.set()
 
     async def _check_spent(self, account: Account, window: str, spent: int, limit: int, minutes: int) -> None:
         if not limit or spent < limit:
@@ -206,7 +236,7 @@ class Limits:
             engine,
             lambda: self.queue(engine).ticket(user_of(namespace), number),
             arrived=arrived,
-            may=lambda: self.check_budget(namespace, token),
+            budget=lambda tokens: self.within_budget(namespace, token, tokens),
             spent=lambda tokens: self.charge(namespace, token, tokens),
         )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing
 
 from agent_kernel.lengths import CHARS_PER_TOKEN, total
 from agent_kernel.protocols import (
@@ -21,6 +21,8 @@ from agent_kernel.protocols import (
 from jupyter_ext.fair import Ticket
 
 TURN_OF_OTHERS = "others use the engine"
+ANSWER_TOKENS = 512
+"""Of an answer whose length nobody bounds, while it is not known."""
 
 
 class Metered:
@@ -34,13 +36,13 @@ class Metered:
         ticket: Callable[[], AbstractContextManager[Ticket]],
         *,
         arrived: Callable[[], None],
-        may: Callable[[], Awaitable[None]],
+        budget: Callable[[int], AbstractAsyncContextManager[None]],
         spent: Callable[[int], None],
     ) -> None:
         self._engine = engine
         self._ticket = ticket
         self._arrived = arrived
-        self._may = may
+        self._budget = budget
         self._spent = spent
 
     def info(self) -> EngineInfo:
@@ -48,20 +50,25 @@ class Metered:
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         """Raises EngineError, BudgetSpent."""
-        with self._ticket() as ticket:
-            self._arrived()
-            async with aclosing(ticket.positions()) as positions:
-                async for position in positions:
-                    yield WaitChunk(TURN_OF_OTHERS, position=position)
-            await self._may()
-            cost = Cost(request)
-            try:
-                async with aclosing(self._engine.stream(request)) as chunks:
+        cost = Cost(request)
+        async with self._budget(cost.expected):
+            with self._ticket() as ticket:
+                self._arrived()
+                async with aclosing(ticket.positions()) as positions:
+                    async for position in positions:
+                        yield WaitChunk(TURN_OF_OTHERS, position=position)
+                async with aclosing(self._charged(request, cost)) as chunks:
                     async for chunk in chunks:
-                        cost.add(chunk)
                         yield chunk
-            finally:
-                self._spent(cost.tokens)
+
+    async def _charged(self, request: EngineRequest, cost: Cost) -> AsyncGenerator[Chunk, None]:
+        try:
+            async with aclosing(self._engine.stream(request)) as chunks:
+                async for chunk in chunks:
+                    cost.add(chunk)
+                    yield chunk
+        finally:
+            self._spent(cost.tokens)
 
     async def aclose(self) -> None:
         """The engine is others' too."""
@@ -74,6 +81,12 @@ class Cost:
         self._request = request
         self._chars = 0
         self._end: EndChunk | None = None
+
+    @property
+    def expected(self) -> int:
+        """Before it begins."""
+        answer = self._request.sampling.max_tokens or ANSWER_TOKENS
+        return math.ceil(total(self._request.messages) / CHARS_PER_TOKEN) + answer
 
     def add(self, chunk: Chunk) -> None:
         match chunk:

@@ -171,6 +171,21 @@ async def test_a_budget_is_spent_by_exactly_what_the_model_calls_cost(tmp_path: 
         assert (await server.state("bob"))["tokens_per_hour"]["used"] < 40
 
 
+@pytest.mark.parametrize("slots", [0, 2])
+async def test_calls_that_run_at_once_do_not_go_over_a_budget_by_more_than_the_last_one(
+    tmp_path: Path, slots: int
+) -> None:
+    slow = {"text": "one two three", "deltas": 3, "delay": 0.001, "loop": True}
+    async with Server(tmp_path, [slow], user_tokens_per_hour=60, turns_at_once=slots) as server:
+        turns = [await server.start() for _ in range(30)]
+        ends = [await ended(turn) for turn in turns]
+        costs = {spent(end) for end in ends if end.state == "committed"}
+        assert len(costs) == 1
+        cost = costs.pop()
+        assert sum(end.state == "committed" for end in ends) == -(-60 // cost)
+        assert {(end.error or {}).get("code") for end in ends if end.state == "failed"} == {"budget_spent"}
+
+
 async def test_a_budget_comes_back_when_its_window_is_over_and_it_is_said_when(tmp_path: Path) -> None:
     async with Server(tmp_path, user_tokens_per_hour=5, user_tokens_per_day=1_000) as server:
         await server.end()
