@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from nbclient import NotebookClient
 
 from agent_kernel.tokens import Tokens
+from jupyter_ext.app import AgentKernel
 from tests.server import TOKEN, AgentServer
 from tests.test_layers import ROOT
 from tests.tools.mcp.conftest import SERVERS
@@ -107,3 +109,17 @@ def test_a_guide_runs_and_shows_what_it_says(server: AgentServer, name: str, tmp
     assert not [words for words in TOLD[name] if words not in told], told
     assert "NOT REFUSED" not in told
     assert TOKEN not in told
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_setting_that_a_guide_names_is_one(name: str) -> None:
+    text = (ROOT / "notebooks" / name).read_text()
+    named = set(re.findall(r"c\.AgentKernel\.(\w+)", text))
+    assert named <= set(AgentKernel.class_trait_names())
+
+
+def test_the_guides_are_all_there() -> None:
+    """One for each dialect, the client, MCP, skills, files, and users that nobody trusts; those of the magic are tested
+    elsewhere."""
+    of_the_magic = {"quickstart.ipynb", "remote_engines.ipynb"}
+    assert {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} - of_the_magic == set(TOLD)
