@@ -349,8 +349,8 @@ class Agent:
             turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
         if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
-        finish = turn.finish if state == "committed" else ""
-        turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault, finish))
+        finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")
+        turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault, finish, stopped))
         await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 

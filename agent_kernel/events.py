@@ -243,7 +243,8 @@ class AnswerChecked:
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
     """The last event of every turn. ``error`` is ``{code, message, hint, details}`` when the state is failed.
-    ``finish`` is why the last model call of a committed turn ended: stop, length, or calls (the caller runs them)."""
+    ``finish`` is why the last model call of a committed turn ended: stop, length, or calls (the caller runs them).
+    ``stopped`` is the stop sequence that its text ended before, if one did and the engine knows it."""
 
     type: ClassVar[str] = "turn.finished"
     state: TurnState
@@ -252,6 +253,7 @@ class TurnFinished:
     usage: Mapping[str, float]
     error: Mapping[str, Any] | None = None
     finish: str = ""
+    stopped: str = ""
 
 
 Body: TypeAlias = (

@@ -38,6 +38,7 @@ async def model_call(
         if reply.worth_saving and (handed is None or reply.calls):
             await turn.save(reply.message)
     turn.finish = "length" if reply.end is not None and reply.end.reason == "length" else "stop"
+    turn.stopped = reply.end.stopped if reply.end is not None and turn.finish == "stop" else ""
     _tell_logprobs(turn, reply, redactor)
     return reply.calls, handed
 

@@ -138,10 +138,12 @@ class WaitChunk:
 
 @dataclass(frozen=True, slots=True)
 class EndChunk:
-    """The last chunk. ``reason``: stop, length, calls or cancelled."""
+    """The last chunk. ``reason``: stop, length, calls or cancelled. ``stopped`` is the one of ``Sampling.stop`` that
+    the text ended before, where the engine knows it."""
 
     reason: str
     usage: Usage
+    stopped: str = ""
 
 
 Chunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | WaitChunk | EndChunk

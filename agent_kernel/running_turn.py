@@ -40,6 +40,7 @@ class Running:
     tools: tuple[str, ...] = ()
     earlier: Sequence[Message] = ()
     finish: str = ""
+    stopped: str = ""
     returned: list[str] = field(default_factory=list)
     numbers: tuple[Number, ...] | None = None
 
@@ -50,6 +51,7 @@ class Running:
             "tools": list(self.tools),
             "context": self.context,
             "finish": self.finish,
+            **({"stopped": self.stopped} if self.stopped else {}),
             **({"returned": self.returned} if self.returned else {}),
             **self.calls.record,
             **self.changes.record,

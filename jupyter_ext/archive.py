@@ -202,7 +202,7 @@ def finished(turn: Turn, rounds: int) -> TurnFinished:
     error = turn.record.get("error") or {"code": "engine_error", "message": turn.reason, "hint": "", "details": {}}
     fault = error if turn.state == "failed" else None
     finish = str(turn.record.get("finish", "")) if turn.state == "committed" else ""
-    return TurnFinished(turn.state, turn.reason, rounds, turn.usage, fault, finish)
+    return TurnFinished(turn.state, turn.reason, rounds, turn.usage, fault, finish, str(turn.record.get("stopped", "")))
 
 
 def _medium(medium: Media) -> dict[str, str | int]:

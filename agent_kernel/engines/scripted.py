@@ -11,7 +11,8 @@ rounds; each model call plays one:
      "finish": "length",      the answer is said to be cut at the limit of tokens
      "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
 
-The first round that fits is played. Calls are left out when the request has no tools. Tokens are words.
+The first round that fits is played. Calls are left out when the request has no tools. A text ends before a stop
+sequence of the request. Tokens are words.
 """
 
 from __future__ import annotations
@@ -70,17 +71,19 @@ class ScriptedEngine:
         first = 0.0
         if reasoning := script.get("reasoning"):
             yield ReasoningChunk(reasoning)
-        pieces = _pieces(script.get("text", ""), script.get("deltas", 1))
+        text, stopped = _cut(script.get("text", ""), request.sampling.stop)
+        pieces = _pieces(text, script.get("deltas", 1))
         for piece in pieces:
             await asyncio.sleep(script.get("delay", 0))
             first = first or time.monotonic() - started
             yield TextChunk(piece, (TokenLogprob(piece, LOGPROB),) if request.sampling.logprobs else ())
         await self._fault(script.get("fault", ""))
-        calls = script.get("calls", ()) if request.tools else ()
+        calls = script.get("calls", ()) if request.tools and not stopped else ()
         for call in calls:
             yield CallChunk(self._call(call))
-        usage = self._usage(request, script.get("text", ""), first, time.monotonic() - started)
-        yield EndChunk("calls" if calls else script.get("finish", "stop"), usage)
+        usage = self._usage(request, text, first, time.monotonic() - started)
+        reason = "stop" if stopped else script.get("finish", "stop")
+        yield EndChunk("calls" if calls else reason, usage, stopped)
 
     async def aclose(self) -> None:
         """Nothing is held."""
@@ -134,6 +137,12 @@ def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]
 
 def _last_user_text(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role == "user"), "")
+
+
+def _cut(text: str, stops: Sequence[str]) -> tuple[str, str]:
+    """The text before the first of the stop sequences, and that one; the text and nothing where it has none."""
+    found = min(((at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0), default=None)
+    return (text, "") if found is None else (text[: found[0]], found[1])
 
 
 def _pieces(text: str, count: int) -> list[str]:

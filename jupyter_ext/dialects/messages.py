@@ -220,7 +220,11 @@ class MessagesCodec:
         assert self._end is not None, "the last event was fed"
         end = self._end.body
         assert isinstance(end, TurnFinished)
-        ending: dict[str, Any] = {"stop_reason": _reason(end), "stop_sequence": None, "usage": _usage(end.usage)}
+        ending: dict[str, Any] = {
+            "stop_reason": _reason(end),
+            "stop_sequence": end.stopped or None,
+            "usage": _usage(end.usage),
+        }
         if self._in_container and self._container is not None:
             ending["container"] = self._container.to_json(self._end.time)
         if any(self._web.values()):
@@ -237,7 +241,9 @@ class MessagesCodec:
 
 def _reason(end: TurnFinished) -> str:
     """A turn that somebody stopped is one that can go on: what it said so far may be sent back."""
-    return STOPPED.get(end.finish, "end_turn") if end.state == "committed" else "pause_turn"
+    if end.state != "committed":
+        return "pause_turn"
+    return "stop_sequence" if end.stopped else STOPPED.get(end.finish, "end_turn")
 
 
 def _usage(spent: Mapping[str, float]) -> dict[str, Any]:

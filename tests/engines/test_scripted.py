@@ -9,7 +9,16 @@ import pytest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.errors import EngineCrashed, EngineError, InvalidRequest
 from agent_kernel.messages import user
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, ReasoningChunk, TextChunk, ToolSpec
+from agent_kernel.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    EngineRequest,
+    ReasoningChunk,
+    Sampling,
+    TextChunk,
+    ToolSpec,
+)
 
 TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
 
@@ -42,6 +51,21 @@ async def test_when_chooses_the_round_by_what_the_person_said() -> None:
 async def test_a_script_that_is_used_up_says_so() -> None:
     with pytest.raises(EngineError, match="no round left"):
         await played(ScriptedEngine([]))
+
+
+@pytest.mark.parametrize(
+    ("stops", "text", "stopped"), [(("d", "lo"), "Hel", "lo"), (("x",), "Hello world", ""), ((), "Hello world", "")]
+)
+async def test_a_text_ends_before_the_first_stop_sequence_and_the_end_names_it(
+    stops: tuple[str, ...], text: str, stopped: str
+) -> None:
+    engine = ScriptedEngine([{"text": "Hello world", "calls": [{"name": "python"}]}])
+    request = EngineRequest((user("hi"),), (TOOL,), Sampling(stop=stops))
+    chunks = [chunk async for chunk in engine.stream(request)]
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == text
+    end = chunks[-1]
+    assert isinstance(end, EndChunk)
+    assert (end.stopped, end.reason) == (stopped, "stop" if stopped else "calls")
 
 
 async def test_without_tools_there_are_no_calls() -> None:

@@ -119,6 +119,17 @@ def test_an_answer_that_was_cut_says_so(client: anthropic.Anthropic) -> None:
     assert asks(client, "cut").stop_reason == "max_tokens"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_ends_before_a_stop_sequence_and_names_it(client: anthropic.Anthropic, stream: bool) -> None:
+    given: Any = {"model": "default", "max_tokens": 10, "messages": said("count"), "stop_sequences": ["zzz", "two"]}
+    if stream:
+        with client.messages.stream(**given) as followed:
+            message: Any = followed.get_final_message()
+    else:
+        message = client.messages.create(**given)
+    assert (text(message), message.stop_reason, message.stop_sequence) == ("one ", "stop_sequence", "two")
+
+
 def test_parsed_answers(client: anthropic.Anthropic) -> None:
     parsed = client.messages.parse(model="default", max_tokens=50, messages=said("as JSON"), output_format=Place)
     assert parsed.parsed_output == Place(city="Ulm", people=3)

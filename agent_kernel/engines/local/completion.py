@@ -53,6 +53,10 @@ class Completion:
     logprobs: list[float] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
 
+    def stopped_by(self, stops: Sequence[str]) -> str:
+        """The one of these that it ended before; empty: none of them."""
+        return self.stopped if self.stopped in stops else ""
+
 
 class Completer:
     """Decodes prompts on one loaded model and remembers their ids. ``context_length`` 0: no limit is known."""

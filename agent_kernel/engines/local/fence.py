@@ -119,7 +119,7 @@ class Fence:
         async with aclosing(reasoning.apart(deltas, prompt)) as parts:
             async for part in parts:
                 yield part
-        yield EndChunk(completion.finish, completion.usage)
+        yield EndChunk(completion.finish, completion.usage, completion.stopped_by(request.sampling.stop))
 
 
 def _has_python(tools: Sequence[ToolSpec]) -> bool:

@@ -87,8 +87,8 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
             return {"call": {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}}
         case WaitChunk(stage, fraction, position):
             return {"wait": stage, "fraction": fraction, "position": position}
-        case EndChunk(reason, usage):
-            return {"end": reason, "usage": usage.to_json()}
+        case EndChunk(reason, usage, stopped):
+            return {"end": reason, "usage": usage.to_json()} | ({"stopped": stopped} if stopped else {})
 
 
 def chunk_from_json(body: dict[str, Any]) -> Chunk:
@@ -110,6 +110,6 @@ def _chunk(body: dict[str, Any]) -> Chunk:
         case {"wait": stage, "fraction": fraction, "position": position}:
             return WaitChunk(stage, fraction, position)
         case {"end": reason, "usage": usage}:
-            return EndChunk(reason, Usage.from_json(usage))
+            return EndChunk(reason, Usage.from_json(usage), str(body.get("stopped", "")))
         case _:
             raise from_json(body["error"])

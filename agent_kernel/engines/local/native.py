@@ -119,14 +119,14 @@ class Native:
                     completion.text, completion.finish = completion.text.removesuffix(reader.rest), "stop"
                     break
         if not reader.done:
-            cut = completion.finish == "length" or completion.stopped in sampling.stop
+            cut = completion.finish == "length" or bool(completion.stopped_by(sampling.stop))
             for part in reader.finish(cut=cut):
                 yield part
         # Not with thinking in it: that is in no later prompt, and the prefix ends there.
         if reader.calls and reader.whole and reader.answer.startswith(completion.text):
             await answer.keep(completion.text, assistant(reader.text, reader.calls))
         reason = "calls" if reader.calls and completion.finish != "length" else completion.finish
-        yield EndChunk(reason, completion.usage)
+        yield EndChunk(reason, completion.usage, completion.stopped_by(sampling.stop))
 
     async def _forced(self, answer: Answer, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
         """One call of one of these tools; the model chooses among several."""
@@ -192,7 +192,7 @@ class Native:
             spent = _sum(spent, completion.usage)
             if reader.text or not reader.calls:
                 break
-        yield EndChunk(completion.finish, spent)
+        yield EndChunk(completion.finish, spent, completion.stopped_by(sampling.stop))
 
     def _reader(self, answer: Answer, tools: Sequence[ToolSpec], *, parallel: bool) -> AnswerReader:
         calls = CallParser([tool.name for tool in tools], fences=self._fences)

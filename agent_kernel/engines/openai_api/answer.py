@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,8 @@ class Answer:
         self._taken = {wire_id(call.id) for message in request.messages for call in message.calls}
         self._finish = ""
         self._ended = False
+        self.stopped = ""
+        """The stop sequence that it ended before, where the server says it (vLLM and SGLang do)."""
         self.text: list[str] = []
         self.characters = 0
         self.prompt_tokens: int | None = None
@@ -67,6 +69,7 @@ class Answer:
             return []
         if isinstance(finish := choice.get("finish_reason"), str) and finish:
             self._finish = finish
+            self.stopped = _stopped(choice, self._request.sampling.stop)
         delta = choice.get("delta") or choice.get("message")
         return self._delta(delta, choice) if isinstance(delta, Mapping) else []
 
@@ -180,6 +183,11 @@ class Answer:
 
 def estimated_tokens(characters: int) -> int:
     return max(1, round(characters / CHARS_PER_TOKEN))
+
+
+def _stopped(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
+    named = [choice.get(key) for key in ("stop_reason", "matched_stop")]
+    return next((stop for stop in stops if stop in named), "")
 
 
 def _arguments(raw: str) -> Mapping[str, Any]:

@@ -117,7 +117,8 @@ class OpenAIEngine:
                     yield chunk
         for chunk in self._closing(request, answer):
             yield chunk
-        yield EndChunk(answer.reason, clock.usage(answer, len(json.dumps([body["messages"], body.get("tools")]))))
+        usage = clock.usage(answer, len(json.dumps([body["messages"], body.get("tools")])))
+        yield EndChunk(answer.reason, usage, answer.stopped)
 
     def seeing(self) -> OpenAIEngine:
         """The same server, sent pictures whatever the configuration says: to find out whether it takes them."""

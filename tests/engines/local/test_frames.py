@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from agent_kernel.engines.local import frames
 from agent_kernel.engines.local.frames import request_from_json, request_to_json
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Media, Message, Text, user
-from agent_kernel.protocols import EngineRequest
+from agent_kernel.messages import Media, Message, Text, Usage, user
+from agent_kernel.protocols import EndChunk, EngineRequest
 
 PARTS = st.one_of(
     st.builds(Text, st.text(min_size=1)), st.builds(Media.of, st.just("image/png"), st.binary(min_size=1))
@@ -46,6 +46,12 @@ def test_pictures_travel_to_models_that_see_and_only_their_names_to_others(messa
 
     assert arrived == request
     assert data_of(arrived) == (data_of(request) if sees else [None] * len(data_of(request)))
+
+
+@pytest.mark.parametrize("stopped", ["", "END"])
+def test_the_end_of_an_answer_travels_with_the_stop_sequence_it_ended_before(stopped: str) -> None:
+    end = EndChunk("stop", Usage(3, 2), stopped)
+    assert frames.chunk_from_json(json.loads(json.dumps(frames.chunk_to_json(end)))) == end
 
 
 def test_a_picture_that_is_shown_twice_travels_once() -> None:

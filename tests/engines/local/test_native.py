@@ -53,7 +53,7 @@ class Round:
         self.reasoning = "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningChunk))
         self.calls = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
         assert isinstance(chunks[-1], EndChunk)
-        self.reason, self.usage = chunks[-1].reason, chunks[-1].usage
+        self.reason, self.usage, self.stopped = chunks[-1].reason, chunks[-1].usage, chunks[-1].stopped
 
     @property
     def made(self) -> list[tuple[str, dict[str, Any]]]:
@@ -247,7 +247,7 @@ async def test_a_call_cut_by_max_tokens_is_shown_and_not_made() -> None:
 async def test_a_stop_string_inside_a_call_ends_it_unmade() -> None:
     done = await one(backend(CALL), sampling=Sampling(stop=("Oslo",)))
 
-    assert (done.calls, done.reason) == ([], "stop")
+    assert (done.calls, done.reason, done.stopped) == ([], "stop", "Oslo")
     assert done.text == CALL[: CALL.index("Oslo")]
 
 

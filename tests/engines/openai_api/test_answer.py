@@ -160,6 +160,17 @@ async def test_an_answer_that_is_not_streamed_is_taken_too() -> None:
     assert end_of(chunks).usage.prompt_tokens == 9
 
 
+@pytest.mark.parametrize("name", ["stop_reason", "matched_stop"])
+@pytest.mark.parametrize(("told", "stopped"), [("END", "END"), (128009, ""), (None, ""), ("other", "")])
+async def test_the_stop_sequence_that_a_server_names_is_told_if_it_is_one_of_ours(
+    name: str, told: object, stopped: str
+) -> None:
+    last = delta("stop")
+    last["choices"][0][name] = told
+    chunks = await answered(sse(delta(content="Hi"), last), sampling=Sampling(stop=("END",)))
+    assert end_of(chunks).stopped == stopped
+
+
 async def test_counts_are_the_servers() -> None:
     used = end_of(await answered(sse(delta(content="Hi"), delta("stop"), usage(100, 7, 64)))).usage
     assert (used.prompt_tokens, used.completion_tokens, used.reused_tokens, used.estimated) == (100, 7, 64, False)

@@ -177,6 +177,12 @@ def test_why_the_answer_ended_is_told_in_anthropics_words(state: Any, finish: st
     assert same([*BEGIN, TurnFinished(state, "", 0, USAGE, finish=finish)])["stop_reason"] == reason
 
 
+def test_a_stop_sequence_is_named() -> None:
+    end = TurnFinished("committed", "", 0, USAGE, finish="stop", stopped="END")
+    message = same([*BEGIN, TextDelta("a"), end])
+    assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", "END")
+
+
 def test_calls_of_the_clients_tools_are_blocks_with_their_ids() -> None:
     end = TurnFinished("committed", "", 0, USAGE, finish="calls")
     calls: list[Body] = [CallReturned("c1", "weather", {"city": "Zürich\u2028"}), CallReturned("c2", "time", {})]
