@@ -65,6 +65,7 @@ from jupyter_ext.handlers.trust import TrustHandler
 from jupyter_ext.handlers.turns import (
     ClaimHandler,
     ClaimsHandler,
+    SessionTurnsHandler,
     TurnCancelHandler,
     TurnEventsHandler,
     TurnHandler,
@@ -102,7 +103,7 @@ ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
     (rf"{PREFIX}/sessions/{ID}/export", ExportHandler),
     (rf"{PREFIX}/sessions/{ID}/clear-outputs", ClearOutputsHandler),
     (rf"{PREFIX}/sessions/{ID}", SessionHandler),
-    (rf"{PREFIX}/sessions/{ID}/turns", TurnsHandler),
+    (rf"{PREFIX}/sessions/{ID}/turns", SessionTurnsHandler),
     (rf"{PREFIX}/sessions/{ID}/meanwhile", MeanwhileHandler),
     (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
     (rf"{PREFIX}/sessions/{ID}/compact", CompactHandler),

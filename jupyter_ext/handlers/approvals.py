@@ -13,6 +13,7 @@ from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import ApprovalBody
 from jupyter_ext.openapi import sessions, turns
+from jupyter_ext.openapi.errors import ApprovalError
 from jupyter_ext.openapi.operation import Parameter, operation
 
 
@@ -52,6 +53,8 @@ class ApprovalsHandler(QuestionHandler):
 
 
 class ApprovalHandler(QuestionHandler):
+    error_shape = ApprovalError
+
     @guarded("read")
     @operation("A question and what became of it.", turns.Question, errors=(404,))
     async def get(self, approval: str) -> None:

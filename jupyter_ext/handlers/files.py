@@ -39,6 +39,7 @@ LISTING = (
     Parameter("purpose", "Of this purpose only."),
     Parameter("order", "asc: the oldest first, where no session is named."),
 )
+WITHIN = "The range, if one is asked for, lies in the file."
 BODY = Raw(("*/*",))
 PARTS = {206: BODY, 304: None}
 CONDITIONS = (
@@ -259,7 +260,14 @@ class FileHandler(FileAgentHandler):
 
 class FileContentHandler(FileAgentHandler):
     @guarded("read")
-    @operation("A file's bytes.", BODY, query=(SESSION, *CONDITIONS), also=PARTS, errors=(404, 410, 416, 422))
+    @operation(
+        "A file's bytes.",
+        BODY,
+        query=(SESSION, *CONDITIONS),
+        also=PARTS,
+        errors=(404, 410, 416, 422),
+        conditions=WITHIN,
+    )
     async def get(self, id: str) -> None:
         await self.send(await self.owner(id, self.get_argument("session", None)), id)
 
@@ -285,6 +293,13 @@ class ContainerFileHandler(FileAgentHandler):
 
 class ContainerFileContentHandler(FileAgentHandler):
     @guarded("read")
-    @operation("A file's bytes, in a session.", BODY, query=CONDITIONS, also=PARTS, errors=(404, 410, 416, 422))
+    @operation(
+        "A file's bytes, in a session.",
+        BODY,
+        query=CONDITIONS,
+        also=PARTS,
+        errors=(404, 410, 416, 422),
+        conditions=WITHIN,
+    )
     async def get(self, session_id: str, id: str) -> None:
         await self.send((await self.app.access.session(self.caller, session_id)).key, id)

@@ -34,6 +34,7 @@ from jupyter_ext.dialects.openai_errors import openai_error
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody, EngineBody, PullBody
 from jupyter_ext.openapi import server as told
+from jupyter_ext.openapi.errors import AnthropicError, ModelError
 from jupyter_ext.openapi.operation import EVENTS, PLACE, SESSION, operation
 from jupyter_ext.sse import encode
 
@@ -82,6 +83,8 @@ class ModelHandlers(AgentHandler):
     @property
     def anthropic(self) -> bool:
         return "anthropic-version" in self.request.headers
+
+    error_shape = ModelError | AnthropicError
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.anthropic:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import Any
 
-from agent_kernel.errors import Conflict, InvalidRequest, TurnNotFound
+from agent_kernel.errors import Conflict, TurnNotFound
 from agent_kernel.events import TurnVersion
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.model import SessionKey, new_id
@@ -47,25 +47,7 @@ def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
 
 
 class TurnsHandler(AgentHandler):
-    """``turns``, for the session of the caller's notebook, and ``sessions/{id}/turns``."""
-
-    @guarded("read")
-    @operation(
-        "List the turns of a session, with their events.",
-        told.Turns,
-        query=(limit(LISTED, MAX_LISTED), Parameter("before", "The turn before which they lie.")),
-        errors=(404,),
-    )
-    async def get(self, session_id: str | None = None) -> None:
-        """``limit`` of them, before the turn ``before``."""
-        if session_id is None:
-            raise InvalidRequest("Turns are listed by session.", hint="GET sessions/{id}/turns")
-        session = await self.app.access.session(self.caller, session_id)
-        limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
-        runs = {turn.id for turn in self.app.turns.running}
-        before = self.get_argument("before", "")
-        store = self.app.runtime.store
-        self.reply(await window(store, session.key, limit, before, running=runs.__contains__))
+    """``turns``, for the session of the caller's notebook."""
 
     @guarded("execute")
     @operation(
@@ -166,6 +148,26 @@ class TurnsHandler(AgentHandler):
         elif body.session:
             await store.forget(key)
         return key, created
+
+
+class SessionTurnsHandler(TurnsHandler):
+    """``sessions/{id}/turns``."""
+
+    @guarded("read")
+    @operation(
+        "List the turns of a session, with their events.",
+        told.Turns,
+        query=(limit(LISTED, MAX_LISTED), Parameter("before", "The turn before which they lie.")),
+        errors=(404,),
+    )
+    async def get(self, session_id: str) -> None:
+        """``limit`` of them, before the turn ``before``."""
+        session = await self.app.access.session(self.caller, session_id)
+        limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        runs = {turn.id for turn in self.app.turns.running}
+        before = self.get_argument("before", "")
+        store = self.app.runtime.store
+        self.reply(await window(store, session.key, limit, before, running=runs.__contains__))
 
 
 class TurnHandler(AgentHandler):

@@ -18,6 +18,8 @@ from jupyter_ext.openapi import turns as told
 from jupyter_ext.openapi.operation import Raw, operation
 from jupyter_ext.turns import busy
 
+NAMED = "The name is one that a variable of Python can have."
+
 
 class RebuildBody(Body):
     """``dry_run``: only says what would run."""
@@ -49,7 +51,7 @@ class VariablesHandler(AgentHandler):
 
 class VariableHandler(AgentHandler):
     @guarded("read")
-    @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503))
+    @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503), conditions=NAMED)
     async def get(self, session_id: str, name: str) -> None:
         """A copy as bytes: ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` say what they are. The
         sandbox's code made them: read them as data only."""

@@ -23,12 +23,34 @@ class Error(TypedDict):
     error: ErrorFacts
 
 
+class ModelErrorFacts(ErrorFacts):
+    """With what OpenAI's clients look for beside."""
+
+    type: str
+    param: str | None
+
+
+class ModelError(TypedDict):
+    """Of ``models``, for clients of every house."""
+
+    error: ModelErrorFacts
+
+
+class ApprovalError(Error):
+    """``status`` where there is no such question, as mistral.rs says it."""
+
+    status: NotRequired[Literal["not_found"]]
+
+
 class OpenAIErrorFacts(TypedDict):
+    """``message`` ends with the ``hint``, which is told by itself too. ``param`` is the field with the mistake."""
+
     message: str
     type: str
     param: str | None
     code: str | None
-    request_id: NotRequired[str]
+    hint: NotRequired[str]
+    request_id: str
 
 
 class OpenAIError(TypedDict):
@@ -52,8 +74,13 @@ class RpcError(TypedDict):
 
 
 class AnthropicErrorFacts(TypedDict):
+    """``code`` and ``details`` are ours, for programs that know them."""
+
     type: str
     message: str
+    code: str
+    request_id: str
+    details: NotRequired[dict[str, Any]]
 
 
 class AnthropicError(TypedDict):
@@ -61,4 +88,4 @@ class AnthropicError(TypedDict):
 
     type: Literal["error"]
     error: AnthropicErrorFacts
-    request_id: NotRequired[str | None]
+    request_id: str

@@ -12,7 +12,7 @@ from agent_kernel.sessions.model import MAX_ID
 
 V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 MARK = "__operation__"
-ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+$"
+ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
 """What ``valid_id`` takes, beside its length."""
 SessionId = Annotated[str, Field(max_length=MAX_ID, json_schema_extra={"pattern": f"^$|{ID_PATTERN}"})]
 """Of a query: empty is as good as none."""
@@ -91,7 +91,8 @@ FITS = (
 )
 EVENTS = Raw(("text/event-stream",))
 KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
-NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": r"^[^\x00\\]*$"})]
+FOLDER = r"[^/\x00\\]*[^/\x00\\.][^/\x00\\]*/"
+NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": rf"^(({FOLDER})*[^/\x00\\]*\.ipynb)?$"})]
 PATH = Parameter("path", "The notebook that is meant, by its path below the server's root.", NOTEBOOK)
 PLACE = (KERNEL, PATH)
 SESSION = Parameter("session", "The session in which to look; without it all of the caller's.", SessionId)

@@ -160,7 +160,6 @@ MCP_HELLO = {
 # without XSRF 403 for all but GET.
 Row: TypeAlias = tuple[str, str, Any, dict[str, int]]
 TABLE: list[Row] = [
-    ("GET", "turns", None, {"token": 400}),
     ("GET", "turns/{turn}", None, {"token": 200, "other kernel": 404}),
     ("GET", "turns/{done}/events", None, {"token": 200, "other kernel": 404}),
     ("GET", "turns/{done}/outputs", None, {"token": 200, "other kernel": 404}),
