@@ -12,7 +12,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_server.serverapp import ServerApp
@@ -181,11 +181,11 @@ def bound(host: str, port: int) -> list[socket.socket]:
 
 def serve(
     sockets: Sequence[socket.socket],
-    config: Config,
+    config: Mapping[str, Mapping[str, Any]],
     token: str,
     *,
     told: Callable[[AgentKernel], None],
     waits: Callable[[int], None],
     drain_s: float,
 ) -> int:
-    return HeadlessServer(sockets, told, waits, drain_s, token, config=config).run()
+    return HeadlessServer(sockets, told, waits, drain_s, token, config=Config(config)).run()

@@ -22,6 +22,7 @@ from agent_kernel.events import (
     CallFinished,
     CallReturned,
     CallStarted,
+    ContextBuilt,
     Notice,
     Queued,
     ReasoningDelta,
@@ -51,7 +52,7 @@ LEFT = "left"
 SHORT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 LONG = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
-ROUNDS = (1, 2, 3, 5, 8, 13, 21, 34)
+ROUNDS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
 _SAID = (TextDelta, ReasoningDelta, CallStarted, CallReturned)
 
 
@@ -63,10 +64,19 @@ class Watched:
     waits: float | None = None
     waited: float = 0.0
     said: bool = False
+    speaks: tuple[float, float] | None = None
+    """When the model began with what it says now, and when it was heard last."""
+    spoke: float = 0.0
     kinds: dict[str, str] = field(default_factory=dict)
     """Of the tools that it was offered, by name."""
     calls: dict[str, str] = field(default_factory=dict)
     """Their kinds, of the calls that run."""
+
+    def paused(self) -> None:
+        """The model says no more in this round."""
+        if self.speaks:
+            self.spoke += self.speaks[1] - self.speaks[0]
+            self.speaks = None
 
 
 class Metrics:
@@ -82,7 +92,7 @@ class Metrics:
         Info("agent_kernel_build", "The version of this server.", registry=registry).info({"version": __version__})
         self._ended = _counter(registry, "turns", "Turns that ended.", "state", "route")
         self._seconds = _histogram(registry, "turn_seconds", "From the request of a turn to its end.", LONG)
-        self._rounds = _histogram(registry, "turn_rounds", "Model calls of a turn.", ROUNDS)
+        self._rounds = _histogram(registry, "turn_rounds", "Rounds of calls of tools in a turn.", ROUNDS)
         self._waited = _histogram(registry, "turn_wait_seconds", "What a turn waited in lines.", SHORT)
         self._first = _histogram(
             registry, "time_to_first_token_seconds", "From the request of a turn to the first of its answer.", SHORT
@@ -121,6 +131,11 @@ class Metrics:
             if not turn.running:
                 return
             watched = self._turns[turn.id] = Watched(self._clock())
+        if isinstance(body, TurnFinished) and turn.log.finished is not body:
+            return  # a task that was cancelled may tell it again
+        if isinstance(body, TextDelta | ReasoningDelta):
+            now = self._clock()
+            watched.speaks = (watched.speaks[0], now) if watched.speaks else (now, now)
         if not isinstance(body, TextDelta) or not watched.said or watched.waits is not None:
             self._follow(watched, body)
 
@@ -157,17 +172,20 @@ class Metrics:
                 self._asked.labels("asked").inc()
             case ApprovalResolved():
                 self._asked.labels(body.decision if body.decision in DECISIONS else OTHER).inc()
+            case ContextBuilt():
+                watched.paused()
             case TurnFinished():
-                self._cost(body.rounds, body.usage)
+                watched.paused()
+                self._cost(body.rounds, body.usage, watched.spoke)
 
-    def _cost(self, rounds: int, usage: Mapping[str, float]) -> None:
-        if rounds:
-            self._rounds.observe(rounds)
+    def _cost(self, rounds: int, usage: Mapping[str, float], spoke: float) -> None:
+        """The tokens of each model call, of which there is one more than rounds, come one after the other."""
+        self._rounds.observe(rounds)
         for kind in ("prompt", "completion", "reused"):
             self._tokens.labels(kind).inc(max(0.0, usage.get(f"{kind}_tokens", 0)))
-        gaps = usage.get("completion_tokens", 0) - rounds
-        if gaps > 0 and usage.get("decode_s", 0) > 0:
-            self._between.observe(usage["decode_s"] / gaps)
+        gaps = usage.get("completion_tokens", 0) - rounds - 1
+        if gaps > 0 and (decoded := usage.get("decode_s") or spoke):
+            self._between.observe(decoded / gaps)
 
     def _offered(self, turn: str, tools: Iterable[Tool]) -> None:
         watched = self._turns.get(turn)

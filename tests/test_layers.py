@@ -176,6 +176,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         (*PARTS, "agent_kernel", "agent_kernel.assembly", "agent_kernel.places", "agent_kernel.replay"),
         set(),
     ),
+    # The server that it is: loaded when it is asked to be one.
+    "agent_kernel.cli.serve": ((*PARTS, "agent_kernel", "agent_kernel.cli", "jupyter_ext"), set()),
     "agent_kernel.replay": (PARTS, set()),
     # Runs in a person's kernel: the standard library, IPython, and values that need nothing else.
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
@@ -223,6 +225,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/tool_sources.py": {"agent_kernel"},
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
+    "agent_kernel/cli/serve.py": {"jupyter_ext"},
     "agent_kernel/cli/table.py": {"rich"},
     "agent_kernel/client/connection.py": {"httpx"},
     "agent_kernel/client/place.py": {"jupyter_core"},

@@ -126,9 +126,7 @@ def _writable(directory: Path) -> bool:
         return False
 
 
-def _config(args: argparse.Namespace, private: Path, settings: Settings, port: int) -> Any:
-    from traitlets.config import Config
-
+def _config(args: argparse.Namespace, private: Path, settings: Settings, port: int) -> dict[str, dict[str, Any]]:
     if args.root is None:
         (private / "root").mkdir()
     traits = {name: getattr(args, name) for name in TRAITS if getattr(args, name, None) is not None}
@@ -150,7 +148,7 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, port: i
         server |= {"certfile": str(args.certfile), "keyfile": str(args.keyfile or "")}
     agent = {name: str(value) if isinstance(value, Path) else value for name, value in traits.items()}
     agent["log_level"] = server["log_level"]
-    return Config({"ServerApp": server, "AgentKernel": agent})
+    return {"ServerApp": server, "AgentKernel": agent}
 
 
 def _warn(args: argparse.Namespace, key: Token) -> None:

@@ -1,0 +1,91 @@
+"""Which models there are, as the official clients of OpenAI and Anthropic list and fetch them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import anthropic
+import openai
+import pytest
+
+from tests.server import TOKEN, AgentServer
+
+ENGINES = {"far": {"url": "https://models.example.com/v1", "model": "big", "vision": True}}
+TRAITS = {"engines": ENGINES}
+SCRIPT = [{"text": "Hello.", "loop": True}]
+
+
+@pytest.fixture(scope="module")
+def openais(server: AgentServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def anthropics(server: AgentServer) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=f"{server.url}agent", api_key=TOKEN, max_retries=0) as client:
+        yield client
+
+
+def test_the_servers_own_engine_and_those_of_the_configuration_are_listed(openais: openai.OpenAI) -> None:
+    found = {model.id: model.to_dict() for model in openais.models.list()}
+    assert {"default", "scripted", "far", "agent/default", "agent/scripted", "agent/far"} <= set(found)
+    assert (found["far"]["owned_by"], found["far"]["local"]) == ("models.example.com", False)
+    assert (found["default"]["status"], found["default"]["context_length"]) == ("loaded", 32768)
+    assert found["default"]["capabilities"] == {"vision": False, "tools": True, "reasoning": None, "logprobs": True}
+    assert [found[name]["tools_available"] for name in ("default", "agent/default")] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["default", "agent/default", "far", "agent/far"])
+def test_one_is_fetched_by_its_name_also_with_a_slash_in_it(
+    openais: openai.OpenAI, anthropics: anthropic.Anthropic, name: str
+) -> None:
+    assert openais.models.retrieve(name).id == name
+    assert anthropics.models.retrieve(name).id == name
+
+
+async def test_a_slash_may_come_as_it_is_or_by_its_number(server: AgentServer) -> None:
+    async with server.client() as client:
+        for path in ("agent/far", "agent%2Ffar", "agent%2ffar"):
+            answer = await client.get(f"agent/v1/models/{path}")
+            assert (answer.status_code, answer.json()["id"]) == (200, "agent/far")
+
+
+@pytest.mark.parametrize("name", ["gpt-none", "agent/gpt-none"])
+def test_what_there_is_not_is_a_404_that_both_clients_know(
+    openais: openai.OpenAI, anthropics: anthropic.Anthropic, name: str
+) -> None:
+    with pytest.raises(openai.NotFoundError) as refused:
+        openais.models.retrieve(name)
+    error = refused.value
+    assert (error.code, error.type, error.param) == ("unknown_model", "invalid_request_error", None)
+    with pytest.raises(anthropic.NotFoundError) as unknown:
+        anthropics.models.retrieve(name)
+    assert unknown.value.type == "not_found_error"
+
+
+def test_anthropics_list_is_of_its_own_shape(anthropics: anthropic.Anthropic) -> None:
+    found = [*anthropics.models.list()]
+    assert {"default", "agent/default", "far"} <= {model.id for model in found}
+    assert {model.type for model in found} == {"model"}
+
+
+async def test_what_the_panel_and_the_magic_read_is_there_too(server: AgentServer) -> None:
+    async with server.client() as client:
+        told = (await client.get("agent/v1/models")).json()
+        assert {"models", "engines", "engine", "current"} <= set(told)
+        assert told["engines"][0]["name"] == "far"
+        one = (await client.get(f"agent/v1/models/{told['models'][0]['name']}")).json()
+        assert {"name", "title", "licence", "state"} <= set(one)
+
+
+async def test_engines_that_would_leave_a_machine_that_keeps_all_here_are_not_listed(server: AgentServer) -> None:
+    other = AgentServer(server.directory / "here", SCRIPT, {**TRAITS, "local_only": True})
+    other.directory.mkdir()
+    try:
+        await other.start()
+        async with other.client() as client:
+            assert "far" not in {one["id"] for one in (await client.get("agent/v1/models")).json()["data"]}
+            assert (await client.get("agent/v1/models/agent/far")).status_code == 404
+    finally:
+        other.sweep()
