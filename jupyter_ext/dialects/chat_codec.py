@@ -45,14 +45,20 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChatCodec:
-    """``model`` is the name as the client said it, ``session`` is told at the end. ``include_usage`` None: the last
-    chunk has the usage; True: a chunk of its own, as OpenAI does; False: none. ``alternatives``: with the logprob of
-    a token it is told as its own alternative."""
+    """``model`` is the name as the client said it, ``id`` that of the completion, ``session`` is told at the end.
+    ``include_usage`` None: the last chunk has the usage; True: a chunk of its own, as OpenAI does; False: none.
+    ``alternatives``: with the logprob of a token it is told as its own alternative."""
 
     def __init__(
-        self, model: str, session: str = "", *, include_usage: bool | None = None, alternatives: bool = False
+        self,
+        model: str,
+        session: str = "",
+        *,
+        id: str = "",
+        include_usage: bool | None = None,
+        alternatives: bool = False,
     ) -> None:
-        self._facts = {"id": new_id("chatcmpl"), "created": int(time.time()), "model": model or "default"}
+        self._facts = {"id": id or new_id("chatcmpl"), "created": int(time.time()), "model": model or "default"}
         self._session = {"session_id": session} if session else {}
         self._include_usage = include_usage
         self._alternatives = alternatives

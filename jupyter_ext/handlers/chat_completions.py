@@ -26,7 +26,11 @@ class ChatCompletionsHandler(OpenAIHandler):
         asked = await self._asked(body)
         call = await self.begun(asked)
         codec = ChatCodec(
-            body.model, call.session, include_usage=body.include_usage, alternatives=bool(body.top_logprobs)
+            body.model,
+            call.session,
+            id=f"chatcmpl-{call.turn.id.removeprefix('turn-')}",  # the same for a request that comes again
+            include_usage=body.include_usage,
+            alternatives=bool(body.top_logprobs),
         )
         await self.answer(call, codec, streams=body.streams)
 
