@@ -187,7 +187,7 @@ class Client:
             body["inputs"] = [await self._file(file, session) for file in given]
         path = f"sessions/{quoted(session)}/turns" if session else "turns"
         key = {"Idempotency-Key": f"turn-{secrets.token_hex(16)}"}
-        told = await self._connection.call("POST", path, body, headers=key)
+        told = await self._connection.call("POST", path, body, headers=key, kept=True)
         return Started(str(told["turn"]), str(told["session"]))
 
     def _session(self, options: TurnOptions) -> str:

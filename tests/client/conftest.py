@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.jupyter_ext.conftest import agent_server, server
+from tests.jupyter_ext.conftest import server
 
-__all__ = ["agent_server", "server"]
+__all__ = ["server"]

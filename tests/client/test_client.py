@@ -612,3 +612,18 @@ async def test_files_are_values_that_can_be_compared(client: Client) -> None:
     file = await client.files.upload(InputFile.from_text("x", "same.txt"))
     assert isinstance(file, File)
     assert await client.files.get(file.id) == file
+
+
+async def test_a_session_of_a_given_id_is_replaced_by_what_was_exported(client: Client) -> None:
+    """As mistral.rs's SDK does; also with what mistral.rs wrote."""
+    document = await client.export_session((await client.run("a whale and hello")).session)
+    assert document is not None
+    for _ in range(2):
+        await client.import_session("given-id", document)
+        said = [line.message.text for line in await client.sessions.items("given-id")]
+        assert said == ["a whale and hello", "Hello."]
+    theirs = '{"messages": [{"role": {"Left": "user"}, "content": {"Left": "from mistral.rs"}}]}'
+    await client.import_session("given-id", theirs)
+    assert [line.message.text for line in await client.sessions.items("given-id")] == ["from mistral.rs"]
+    with pytest.raises(InvalidRequest):
+        await client.import_session("given-id", "{}")

@@ -12,7 +12,6 @@ import pytest
 from agent_kernel import Client
 from agent_kernel.errors import ServerUnreachable
 from agent_kernel.events import CallFinished, CallStarted, Event, TextDelta, TurnFinished
-from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import TOKEN, AgentServer
 
 SLOW = "".join(f"word{number} " for number in range(60))
@@ -110,22 +109,51 @@ async def test_a_server_that_never_comes_back_is_an_error_in_the_end(relay: Rela
             await turn.result()
 
 
-async def test_a_turn_that_was_asked_for_is_not_asked_twice_when_its_answer_is_lost(relay: Relay) -> None:
-    """Whoever does not know whether a turn began is told so, or the server has answered the same key once."""
+class Deaf(Relay):
+    """Loses the answers to ``lose`` requests that begin a turn, after the server has taken them."""
+
+    lose = 0
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        head = await reader.readuntil(b"\r\n\r\n")
+        far_writer.write(head)
+        if head.startswith(b"POST") and b"/turns HTTP" in head and self.lose:
+            self.lose -= 1
+            body = int(head.lower().partition(b"content-length:")[2].split()[0])
+            far_writer.write(await reader.readexactly(body))
+            await far_reader.readuntil(b"\r\n\r\n")
+            writer.transport.abort()
+            far_writer.transport.abort()
+            return
+        self._writers |= {writer, far_writer}
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
+
+
+async def test_a_turn_whose_answer_was_lost_is_the_same_turn_when_it_is_asked_for_again(server: AgentServer) -> None:
+    relay = Deaf(server.port)
+    await relay.open()
+    for lost in (1, 2):
+        async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
+            relay.lose = lost
+            result = await client.run("hello", session=f"lost-{lost}")
+        async with Client(server.url, token=TOKEN) as client:
+            assert (result.text, relay.lose) == ("Hello.", 0)
+            assert [turn["turn"] for turn in await client.sessions.turns(result.session)] == [result.turn]
+    await relay.close()
+
+
+async def test_a_connection_that_is_cut_at_any_moment_makes_no_second_turn(relay: Relay) -> None:
     async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
         session = (await client.sessions.create()).id
-        for delay in (0.0, 0.002, 0.005, 0.01, 0.02):
+        for count, delay in enumerate((0.0, 0.002, 0.005, 0.01, 0.02), start=1):
             asyncio.get_running_loop().call_later(delay, relay.cut)
-            asked = len(await client.sessions.turns(session))
-            with contextlib.suppress(ServerUnreachable):
-                await client.run("hello", session=session)
-            assert len(await client.sessions.turns(session)) <= asked + 1
+            assert (await client.run("hello", session=session)).text == "Hello."
+            assert len(await client.sessions.turns(session)) == count
 
 
-async def test_what_was_kept_when_the_server_was_killed_is_told_without_a_word_twice(
-    agent_server: ServerFactory,
-) -> None:
-    server = await agent_server(SCRIPT)
+async def test_what_was_kept_when_the_server_was_killed_is_told_without_a_word_twice(server: AgentServer) -> None:
     events: list[Event] = []
     async with Client(server.url, token=TOKEN) as client:
         async with asyncio.timeout(120):
@@ -144,8 +172,7 @@ async def test_what_was_kept_when_the_server_was_killed_is_told_without_a_word_t
     assert end.state == "interrupted"
 
 
-async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(agent_server: ServerFactory) -> None:
-    server = await agent_server(SCRIPT)
+async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(server: AgentServer) -> None:
     events: list[Event] = []
     async with Client(server.url, token=TOKEN) as client:
         async with asyncio.timeout(120):
