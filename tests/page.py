@@ -73,7 +73,7 @@ class Page:
 
 async def connect(server: AgentServer, headers: Mapping[str, str] | None = None) -> Page:
     """Raises HTTPClientError when the server refuses."""
-    url = f"ws://127.0.0.1:{server.port}/agent/v1/socket"
+    url = f"{server.agent_url}socket".replace("http", "ws", 1)
     login = {"Authorization": f"token {TOKEN}"} if headers is None else dict(headers)
     return Page(await websocket_connect(HTTPRequest(url, headers=login, connect_timeout=WITHIN_S)))
 

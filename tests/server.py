@@ -40,8 +40,8 @@ Json = dict[str, Any]
 class AgentServer:
     """``directory`` holds everything of it; ``traits`` are of AgentKernel, ``server`` of ServerApp and others by full
     name. Servers that share ``data_dir`` share one session store. ``lab``: with JupyterLab (a second slower).
-    ``extensions`` are loaded after ours, ``input`` is its stdin as Popen wants it. ``login``: a credential by which it
-    is seen to be up."""
+    ``extensions`` are loaded after ours, ``input`` is its stdin as Popen wants it. ``login`` is its token;
+    empty: whoever reaches it is let in."""
 
     directory: Path
     script: Sequence[Json] = ()
@@ -154,7 +154,7 @@ class AgentServer:
             "--ServerApp.port_retries=0",
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.root_dir={self.root}",
-            f"--IdentityProvider.token={TOKEN}",
+            f"--IdentityProvider.token={self.login}",
             f"--ServerApp.jpserver_extensions={extensions}",
             *(f"--AgentKernel.{name}={value}" for name, value in {**traits, **self.traits}.items()),
             *([f"--LabApp.extra_labextensions_path={LABEXTENSIONS}"] if self.lab else []),

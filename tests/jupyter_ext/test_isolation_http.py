@@ -18,7 +18,7 @@ from tests.server import AgentServer, Json, followed, start_turn, wait_for_event
 
 ADA, BOB = "adalove17", "bobross23"
 MARK = "zebrafish-of-ada"
-SCRIPT = [
+SCRIPT: list[Json] = [
     {"text": "", "calls": [{"name": "python", "arguments": {"code": "1"}}], "when": "ask me"},
     {"text": f"I heard {MARK}.", "loop": True},
 ]

@@ -1,0 +1,54 @@
+"""A reverse proxy, as one stands before a server in the open: ``python -m ...reverse_proxy PORT BEHIND``.
+
+One request a connection; upgrades are passed on, answers not gathered. It adds X-Forwarded-For, -Proto, -Host and
+X-Real-IP, and does not trust what a client says of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+
+FORWARDED = re.compile(rb"(?i)^(?:x-forwarded-\w+|x-real-ip|forwarded):")
+CONNECTION = re.compile(rb"(?i)^connection:")
+UPGRADE = re.compile(rb"(?im)^upgrade: *websocket\r?$")
+PIECE = 1 << 16
+
+
+def told(head: bytes, address: str) -> bytes:
+    """The head of a request as the server behind gets it."""
+    first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    host = next((line.split(b":", 1)[1].strip() for line in lines if line.lower().startswith(b"host:")), b"")
+    kept = [line for line in lines if not FORWARDED.match(line)]
+    if not UPGRADE.search(head):
+        kept = [*(line for line in kept if not CONNECTION.match(line)), b"Connection: close"]
+    client = address.encode()
+    added = [b"X-Forwarded-For: " + client, b"X-Real-IP: " + client, b"X-Forwarded-Proto: http"]
+    return b"\r\n".join([first, *kept, *added, b"X-Forwarded-Host: " + host]) + b"\r\n\r\n"
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while piece := await reader.read(PIECE):
+            writer.write(piece)
+            await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.close()
+
+
+async def serve(port: int, behind: int) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", behind)
+            inner_writer.write(told(head, writer.get_extra_info("peername")[0]))
+            await asyncio.gather(pass_on(reader, inner_writer), pass_on(inner_reader, writer))
+
+    async with await asyncio.start_server(connected, "127.0.0.1", port, limit=1 << 20) as server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))
