@@ -44,7 +44,7 @@ async def test_every_way_to_a_turn_counts_once_and_is_refused_as_its_clients_rea
         hello = [{"role": "user", "content": "hello"}]
         replies: list[object] = [native]
         for call in (
-            openais.chat.completions.create(model="default", messages=hello),  # type: ignore[call-overload]
+            openais.chat.completions.create(model="default", messages=hello),  # type: ignore[arg-type]
             openais.responses.create(model="default", input="hello"),
             anthropics.messages.create(model="default", max_tokens=9, messages=hello),  # type: ignore[arg-type]
         ):
