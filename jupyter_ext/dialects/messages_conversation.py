@@ -91,7 +91,8 @@ def conversation(body: PromptBody, fetched: Mapping[Source, Given]) -> Conversat
     try:
         messages = reading.messages(body, served=True)
         files = tuple(dict.fromkeys(reading.files))
-        spoken = _Reading(fetched).messages(body, served=False)
+        repeats = any(isinstance(block, ServerToolUseBlock) for message in body.messages for block in message.blocks)
+        spoken = _Reading(fetched).messages(body, served=False) if repeats else messages
         _within_limits(messages, files)
     except ValueError as error:
         raise InvalidRequest(f"messages: {error}") from None

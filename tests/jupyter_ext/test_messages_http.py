@@ -12,6 +12,7 @@ import anthropic
 import httpx
 import pytest
 from anthropic import beta_tool
+from anthropic.resources.beta.messages import Messages
 from pydantic import BaseModel
 
 from tests.server import TOKEN, AgentServer, Json
@@ -42,6 +43,9 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 WEATHER: Any = {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA}
 CODE: Any = {"type": "code_execution_20250825", "name": "code_execution"}
 PNG = base64.b64encode(b"png").decode()
+
+
+THREADS = pytest.mark.skipif(not hasattr(Messages, "thread"), reason="this version of the client has no threads")
 
 
 class Place(BaseModel):
@@ -210,6 +214,7 @@ def test_the_tool_runner_runs_to_the_end(client: anthropic.Anthropic, number: in
     assert (text(last), last.stop_reason) == ("Sun and rain.", "end_turn")
 
 
+@THREADS
 def test_a_thread_sends_only_what_is_new_and_keeps_its_tools(client: anthropic.Anthropic, server: AgentServer) -> None:
     thread = client.beta.messages.thread(model="default", max_tokens=100, system="Be brief.", tools=[WEATHER])
     first = thread.send({"role": "user", "content": "hi"})
@@ -226,6 +231,7 @@ def test_a_thread_sends_only_what_is_new_and_keeps_its_tools(client: anthropic.A
     assert roles == ["user", "assistant", "user", "assistant", "tool", "tool", "assistant"]
 
 
+@THREADS
 def test_a_thread_that_is_lost_is_sent_whole_again(client: anthropic.Anthropic) -> None:
     follows = {"thread": {"type": "continue", "previous_message_id": "msg_unknown"}}
     with pytest.raises(anthropic.NotFoundError) as lost:
@@ -237,6 +243,7 @@ def test_a_thread_that_is_lost_is_sent_whole_again(client: anthropic.Anthropic) 
     assert text(thread.send({"role": "user", "content": "count"})) == "one two three"
 
 
+@THREADS
 async def test_a_thread_of_the_async_client_streams(server: AgentServer) -> None:
     async with anthropic.AsyncAnthropic(base_url=f"{server.url}agent", api_key=TOKEN, max_retries=0) as client:
         thread = client.beta.messages.thread(model="default", max_tokens=100)
