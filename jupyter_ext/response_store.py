@@ -99,10 +99,6 @@ class ResponseStore:
     async def get(self, owner: Owner, id: str) -> StoredResponse | None:
         return await self._first(partial(_get, owner=owner, id=id))
 
-    async def of_turn(self, owner: Owner, turn: str) -> StoredResponse | None:
-        """The first that was made of the turn."""
-        return await self._first(partial(_of_turn, owner=owner, turn=turn))
-
     async def frames(self, owner: Owner, id: str) -> list[bytes]:
         """The events of its stream; none where they were too many."""
         return await self._first(partial(_frames, owner=owner, id=id)) or []
@@ -110,6 +106,11 @@ class ResponseStore:
     async def delete(self, owner: Owner, id: str) -> bool:
         work = partial(_delete, owner=owner, id=id)
         return any([await database.write(work) for database in self._databases])
+
+    async def sessions(self) -> list[SessionKey]:
+        """Those that any response here belongs to."""
+        found = [key for database in self._databases for key in await database.read(_sessions)]
+        return [SessionKey(namespace, session) for namespace, session in found]
 
     async def forget(self, key: SessionKey) -> None:
         """All that belong to the session, which is gone."""
@@ -147,7 +148,7 @@ def _add(connection: sqlite3.Connection, response: StoredResponse, most: int, mo
     facts, given = _json(response.facts.to_json()), _json(list(response.input))
     owner, key = response.owner, response.key
     connection.execute(
-        f"INSERT INTO responses ({COLUMNS}, created, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR IGNORE INTO responses ({COLUMNS}, created, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(response.id, owner.namespace, owner.subject, key.id, response.turn, facts, given),
             *(_json(response.body) if response.body else None, response.facts.created, len(facts) + len(given)),
@@ -191,12 +192,6 @@ def _get(connection: sqlite3.Connection, owner: Owner, id: str) -> StoredRespons
     return StoredResponse(owner, row[4], Facts.from_json(json.loads(facts)), json.loads(given), ended)
 
 
-def _of_turn(connection: sqlite3.Connection, owner: Owner, turn: str) -> StoredResponse | None:
-    named = "SELECT id FROM responses WHERE turn = ? AND namespace = ? AND subject = ? ORDER BY created"
-    row = connection.execute(named, (turn, owner.namespace, owner.subject)).fetchone()
-    return None if row is None else _get(connection, owner, row[0])
-
-
 def _frames(connection: sqlite3.Connection, owner: Owner, id: str) -> list[bytes] | None:
     row = _row(connection, "frames", owner, id)
     if row is None:
@@ -212,6 +207,10 @@ def _row(connection: sqlite3.Connection, columns: str, owner: Owner, id: str) ->
 def _delete(connection: sqlite3.Connection, owner: Owner, id: str) -> bool:
     gone = "DELETE FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
     return connection.execute(gone, (id, owner.namespace, owner.subject)).rowcount > 0
+
+
+def _sessions(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return list(connection.execute("SELECT DISTINCT namespace, session FROM responses"))
 
 
 def _forget(connection: sqlite3.Connection, key: SessionKey) -> None:

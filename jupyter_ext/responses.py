@@ -4,7 +4,9 @@ are kept."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -14,7 +16,7 @@ from agent_kernel.errors import Conflict, StoreError, TurnNotFound
 from agent_kernel.events import Event, TurnFinished
 from jupyter_ext.archive import find_turn, replay
 from jupyter_ext.dialects.responses_codec import DONE, ResponsesCodec
-from jupyter_ext.dialects.responses_resource import ENDED
+from jupyter_ext.dialects.responses_resource import ENDED, response_id
 from jupyter_ext.response_store import Owner, ResponseStore, StoredResponse
 from jupyter_ext.turns import LiveTurn
 
@@ -25,6 +27,9 @@ log = logging.getLogger(__name__)
 STOPPED = "cancelled by the client"
 GONE = "The turn of this response is not in its session any more."
 ENDS_WITHIN_S = 10.0
+LAST = 2
+"""Frames: the terminal event, and that nothing follows."""
+SWEEP_S = 3600.0
 AGAIN_TRIES, AGAIN_PAUSE_S = 20, 0.1
 
 
@@ -40,10 +45,12 @@ class LiveResponse:
         self._changed = asyncio.Event()
 
     async def follow(self, after: int = -1) -> AsyncIterator[bytes]:
-        """The events behind number ``after`` as they come, to the last one."""
+        """The events behind number ``after`` as they come; the terminal one comes in any case."""
         at = after + 1
         while True:
             changed = self._changed
+            if self.ended.is_set():
+                at = min(at, len(self.frames) - LAST) if at == after + 1 else at
             while at < len(self.frames):
                 yield self.frames[at]
                 at += 1
@@ -70,6 +77,7 @@ class Responses:
         self._app = app
         self.store = ResponseStore(path)
         self._live: dict[str, LiveResponse] = {}
+        self._swept = float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool) -> LiveResponse:
@@ -82,10 +90,20 @@ class Responses:
                 await self._app.turns.cancel(turn, "its response could not be kept")
                 raise
             self._live[stored.id] = live
-        task = asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._also(asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}"))
+        if time.monotonic() - self._swept > SWEEP_S:
+            self._swept = time.monotonic()
+            self._also(asyncio.create_task(self.sweep(), name="responses of sessions that are gone"))
         return live
+
+    async def sweep(self) -> None:
+        """Those whose session is gone: deleted, or removed by a policy."""
+        try:
+            for key in await self.store.sessions():
+                if await self._app.runtime.store.info(key) is None:
+                    await self.store.forget(key)
+        except StoreError as error:
+            log.warning("responses of sessions that are gone could not be removed: %s", error)
 
     async def find(self, owner: Owner, id: str) -> StoredResponse | None:
         """What the owner may fetch and continue. With a session go its responses."""
@@ -98,8 +116,9 @@ class Responses:
     async def again(self, owner: Owner, turn: str) -> StoredResponse | None:
         """The response of a turn that is asked for again, under the key of its request; it is there a moment after the
         turn has begun, unless it is not to be kept."""
+        id = response_id(owner.namespace, turn)
         for _ in range(AGAIN_TRIES):
-            if (found := await self.store.of_turn(owner, turn)) is not None:
+            if (found := await self.store.get(owner, id)) is not None:
                 return found
             await asyncio.sleep(AGAIN_PAUSE_S)
         return None
@@ -123,7 +142,7 @@ class Responses:
     async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncIterator[bytes]:
         """The events behind number ``after``; the terminal one comes in any case."""
         if (live := self._live.get(stored.id)) is not None:
-            frames = live.follow(min(after, len(live.frames) - 1) if live.ended.is_set() else after)
+            frames = live.follow(after)
             async with aclosing(frames):  # type: ignore[type-var]  # an async generator
                 async for frame in frames:
                     yield frame
@@ -131,7 +150,7 @@ class Responses:
         told = await self.store.frames(stored.owner, stored.id)
         if not told:
             _, told = await self._made_again(stored, wait=True)
-        for frame in told[min(after + 1, max(0, len(told) - 2)) :]:
+        for frame in told[min(after + 1, max(0, len(told) - LAST)) :]:
             yield frame
 
     async def cancel(self, stored: StoredResponse) -> Mapping[str, Any]:
@@ -139,11 +158,13 @@ class Responses:
         live = self._live.get(stored.id)
         if live is not None:
             await self._app.turns.cancel(live.turn, STOPPED)
-            async with asyncio.timeout(ENDS_WITHIN_S):
-                await live.ended.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDS_WITHIN_S):
+                    await live.ended.wait()
         found = await self.resource(stored)
         if found["status"] not in ENDED:
-            raise Conflict("Another server runs this response; it can be cancelled there.")
+            why = "It is being stopped." if live is not None else "Another server runs it; it can be cancelled there."
+            raise Conflict(f"This response has not ended. {why}")
         return found
 
     async def delete(self, stored: StoredResponse) -> None:
@@ -158,6 +179,11 @@ class Responses:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.store.aclose()
+
+    def _also(self, task: asyncio.Task[None]) -> None:
+        """Is awaited when the server stops."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, live: LiveResponse, *, kept: bool) -> None:
         await live.run()

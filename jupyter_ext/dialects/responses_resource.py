@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
 import secrets
 import time
@@ -25,6 +26,11 @@ def new_response_id() -> str:
     return PREFIX + secrets.token_hex(24)
 
 
+def response_id(namespace: str, turn: str) -> str:
+    """Of the one response of a turn. It is no secret: only who asked for the response may use it."""
+    return PREFIX + hashlib.sha256(f"{namespace}\n{turn}".encode()).hexdigest()[:48]
+
+
 def stem_of(item: str) -> str:
     """The id of the response that an item with this id is of; empty for a foreign id."""
     stem = item.partition("_")[2].rpartition("_")[0]
@@ -35,8 +41,8 @@ def stem_of(item: str) -> str:
 class Facts:
     """What is fixed when a response begins. ``model`` is the name as the client said it; ``echo`` are the fields of the
     request that a resource repeats. ``background``: it was answered at once. ``namespaces``: by the name of a function
-    here, the namespace and the name in which the client declared it. ``include``: what was asked for beside. ``shell``: it
-    declared that tool; clients that did not take a call of it for their own to answer."""
+    here, the namespace and the name in which the client declared it. ``include``: what was asked for beside.
+    ``shell``: it declared that tool; clients that did not take a call of it for one of their own."""
 
     id: str
     model: str

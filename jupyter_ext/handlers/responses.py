@@ -32,7 +32,7 @@ from jupyter_ext.dialects.responses_input import (
     with_files,
 )
 from jupyter_ext.dialects.responses_request import ResponsesBody
-from jupyter_ext.dialects.responses_resource import Facts, new_response_id
+from jupyter_ext.dialects.responses_resource import Facts, response_id
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import raise_failed
 from jupyter_ext.handlers.openai import OpenAIHandler
@@ -157,7 +157,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         return await self.begun(dataclasses.replace(asked, session=""))
 
     async def _live(self, body: ResponsesBody, goes_on: Continued, brought: Brought, call: Call) -> LiveResponse:
-        redactor, id = self.app.runtime.ledger.redactor, new_response_id()
+        redactor, id = self.app.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
         facts = Facts(
             id,
             body.model,

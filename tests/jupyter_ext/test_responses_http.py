@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+import threading
+from collections.abc import AsyncIterator, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import httpx
 import openai
@@ -27,6 +29,7 @@ SCRIPT: list[Json] = [
     {"text": "", "calls": [ASK], "when": "weather three"},
     {"text": "", "calls": [{"name": "travel.book", "arguments": {}}], "when": "travel"},
     {"text": "Sunny.", "when": "weather", "loop": True},
+    {"text": "I compute. ", "calls": [RUN], "when": "permitted"},
     {"text": "I compute. ", "calls": [RUN], "when": "compute"},
     {"text": "It is 42, in out.csv.", "when": "compute", "loop": True},
     {"text": "", "calls": [LIST], "when": "list"},
@@ -40,7 +43,7 @@ SCRIPT: list[Json] = [
     {"text": json.dumps({"city": "Ulm", "degrees": 20}), "when": "object", "loop": True},
     {"text": "Hello.", "reasoning": "They greet.", "loop": True},
 ]
-TRAITS = {"web": "off"}
+TRAITS = {"web_hosts": "127.0.0.2"}
 WEATHER: Any = {
     "type": "function",
     "name": "weather",
@@ -532,3 +535,100 @@ async def test_the_stream_ends_as_mistral_rs_ends_it(server: AgentServer) -> Non
     frames = reply.text.strip().split("\n\n")
     assert frames[-1] == "data: [DONE]"
     assert all(frame.startswith("event: ") for frame in frames[:-1])
+
+
+# ---------------------------------------------------------------------------------------------------- asked again
+
+
+@pytest.mark.parametrize("how", ["whole", "streamed", "in the background"])
+async def test_the_same_request_under_its_key_is_the_same_response(client: AsyncOpenAI, how: str) -> None:
+    options: Any = {"extra_headers": {"Idempotency-Key": f"key of one {how}"}, "background": how == "in the background"}
+
+    async def ask() -> str:
+        if how != "streamed":
+            return str((await client.responses.create(model="default", input="once", **options)).id)
+        stream = await client.responses.create(model="default", input="once", stream=True, **options)
+        events = [event async for event in stream]
+        assert events[-1].type == "response.completed"
+        return str(events[-1].response.id)
+
+    assert await ask() == await ask()
+
+
+# ---------------------------------------------------------------------------------------------------- questions
+
+
+async def test_a_person_may_be_asked_while_the_answer_is_streamed(client: AsyncOpenAI, server: AgentServer) -> None:
+    with pytest.raises(openai.UnprocessableEntityError):
+        await client.responses.create(
+            model="agent/default", input="permitted", extra_body={"agent_permission": "ask"}
+        )
+    stream = await client.responses.create(
+        model="agent/default", input="permitted", stream=True, extra_body={"agent_permission": "ask"}
+    )
+    kinds: list[str] = []
+    async for event in stream:
+        kinds.append(event.type)
+        if event.type == "agentic_tool_approval_required":  # type: ignore[comparison-overlap]
+            approval = event.to_dict()["approval_id"]  # type: ignore[unreachable]
+            async with server.client() as http:
+                reply = await http.post(f"agent/v1/agent/approvals/{approval}", json={"decision": "approve"})
+                assert reply.status_code == 200
+    assert kinds.count("agentic_tool_approval_required") == 1
+    assert "response.code_interpreter_call.completed" in kinds
+
+
+# ---------------------------------------------------------------------------------------------------- fetched
+
+
+class Served(SimpleHTTPRequestHandler):
+    BODIES: ClassVar = {"/dot.png": ("image/png", DOT), "/data.csv": ("text/csv", b"a,b\n1,2\n")}
+
+    def do_GET(self) -> None:
+        mime, body = self.BODIES[self.path]
+        self.send_response(200)
+        self.send_header("Content-Type", mime)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """An address that the configuration allows."""
+    with ThreadingHTTPServer(("127.0.0.2", 0), Served) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.2:{served.server_port}"
+        served.shutdown()
+
+
+async def test_pictures_and_files_are_fetched_where_the_guard_allows(
+    client: AsyncOpenAI, server: AgentServer, elsewhere: str
+) -> None:
+    content: Any = [
+        {"type": "input_text", "text": "look"},
+        {"type": "input_image", "image_url": f"{elsewhere}/dot.png", "detail": "auto"},
+        {"type": "input_file", "file_url": f"{elsewhere}/data.csv"},
+    ]
+    made = await client.responses.create(model="agent/default", input=[{"role": "user", "content": content}])
+    async with server.client() as http:
+        files = (await http.get(f"agent/v1/containers/{session(made)}/files")).json()["data"]
+    assert [(file["filename"], file["bytes"]) for file in files] == [("data.csv", 8)]
+    listed: Any = (await client.responses.input_items.list(made.id)).to_dict()
+    _, image, file = listed["data"][0]["content"]
+    assert (image["image_url"], file["file_id"]) == (f"{elsewhere}/dot.png", files[0]["id"])
+    content[1] = {"type": "input_image", "image_url": f"{elsewhere.replace('127.0.0.2', '127.0.0.3')}/dot.png"}
+    with pytest.raises(openai.PermissionDeniedError):
+        await client.responses.create(model="default", input=[{"role": "user", "content": content}])
+
+
+async def test_a_picture_may_be_a_file_that_is_here(client: AsyncOpenAI) -> None:
+    file = await client.files.create(file=("dot.png", DOT, "image/png"), purpose="vision")
+    content: Any = [{"type": "input_image", "file_id": file.id, "detail": "auto"}]
+    made = await client.responses.create(model="default", input=[{"role": "user", "content": content}])
+    assert made.output_text == "Hello."
+    content = [{"type": "input_image", "file_id": "file-none", "detail": "auto"}]
+    with pytest.raises(openai.BadRequestError):
+        await client.responses.create(model="default", input=[{"role": "user", "content": content}])
