@@ -43,9 +43,10 @@ class Caller:
 
 
 def subject(caller: Caller) -> str:
-    """Whose credential it is, within the namespace: a kernel's, a scoped token, or the user's own."""
+    """Whose credential it is, within the namespace: a kernel's, a program's by the name of its tokens, of which one
+    follows another, or the user's own."""
     if caller.token is not None:
-        return f"token {caller.token.id}"
+        return f"token {caller.token.name}"
     return f"kernel {caller.kernel.id}" if caller.kernel else "user"
 
 

@@ -25,7 +25,7 @@ def tell(handler: AgentHandler, status: int) -> None:
     verb, took = handler.request.method or "", handler.request.request_time()
     handler.log.log(
         level(verb, status, caller),
-        "agent-kernel %s %s: %s in %.0f ms, for %s, request %s",
+        "agent-kernel %s %s: %s in %.0f ms for %s, request %s",
         verb,
         handler.route or "?",
         f"{status} (the client left)" if status == LEFT else status,

@@ -139,9 +139,13 @@ async def test_with_the_scope_turns_a_program_has_its_own_conversations_and_nobo
 async def test_a_token_of_the_same_name_goes_on_where_the_last_one_ended(server: AgentServer) -> None:
     async with program(server, "turns", name="bot") as first:
         await followed(first, (await start_turn(first, "hello", session="kept"))["turn"])
+        response = (await first.post("agent/v1/responses", json={"input": "hi"})).json()["id"]
     async with program(server, "turns", name="bot") as second, program(server, "turns", name="bot2") as other:
         assert (await second.get("agent/v1/sessions/kept")).status_code == 200
         assert (await other.get("agent/v1/sessions/kept")).status_code == 404
+        goes_on = {"input": "more", "previous_response_id": response}
+        assert (await second.post("agent/v1/responses", json=goes_on)).status_code == 200
+        assert (await other.post("agent/v1/responses", json=goes_on)).status_code == 400
 
 
 async def test_with_the_scope_sessions_a_program_reads_what_its_user_said(server: AgentServer) -> None:
