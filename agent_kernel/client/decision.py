@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from agent_kernel.client.connection import Connection
-from agent_kernel.errors import AgentKernelError, InvalidRequest, NotFound
+from agent_kernel.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.events import ApprovalRequired
 from agent_kernel.notebook.client import quoted
 from agent_kernel.threads import in_own_thread
@@ -53,32 +53,37 @@ def decision_of(said: object) -> Decision:
 
 
 async def decide(connection: Connection, asked: ApprovalRequired, decision: Decision) -> bool:
-    """Tells the server; it counts for what was shown and nothing else. False: somebody else was faster."""
+    """Tells the server; it counts for what was shown and nothing else. False: nothing waits for it any more."""
     body: dict[str, Any] = {
         "decision": decision.decision,
         "remember": decision.remember,
         "message": decision.message,
         "shown": asked.shown,
     }
-    try:
-        await connection.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)
+    try:  # what was said first counts, so it may be said again
+        await connection.call("POST", f"agent/approvals/{quoted(asked.approval)}", body, kept=True)
     except NotFound:
         return False
     return True
 
 
 async def ask(connection: Connection, asked: ApprovalRequired, approve: Approve) -> None:
-    """Asks ``approve``, sync (in a thread of its own) or async. Who fails to decide denies."""
+    """Asks ``approve``, sync (in a thread of its own) or async. Who fails to decide denies. A yes that may not be
+    remembered counts once; a decision that the server does not take is a no, so that nothing waits for ever."""
     try:
-        said = await _said(approve, asked)
-        decision = decision_of(said)
+        decision = decision_of(await _said(approve, asked))
     except Exception:
         log.exception("a callback for approvals failed")
         decision = Decision.deny(FAILED)
-    try:
-        await decide(connection, asked, decision)
-    except AgentKernelError as error:
-        log.warning("a decision was not taken: %s", error)
+    for said in dict.fromkeys((decision, replace(decision, remember="once"), Decision.deny(FAILED))):
+        try:
+            await decide(connection, asked, said)
+            return
+        except ServerUnreachable as error:
+            log.warning("a decision could not be told: %s", error)
+            return
+        except AgentKernelError as error:
+            log.warning("a decision was not taken: %s", error)
 
 
 async def _said(approve: Approve, asked: ApprovalRequired) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,18 +57,21 @@ def find(url: str | None, token: str | None) -> Place:
         return Place.of(url, _token_for(url) if token is None else token)
     if os.environ.get(KERNEL) and token is None and (server := server_of_this_kernel()) is not None:
         return Place(_routes(server.url), {"X-Agent-Kernel-Token": server.token}, kernel=True)
-    if os.environ.get(URL):
-        return Place.of(os.environ[URL], os.environ.get(TOKEN, "") if token is None else token)
-    running = _running()
+    if named := os.environ.get(URL):
+        return Place.of(named, _token_for(named) if token is None else token)
+    running = next(_running(), None)
     if running is None:
         raise NO_SERVER
     return Place.of(str(running["url"]), str(running.get("token", "")) if token is None else token)
 
 
 def _token_for(url: str) -> str:
-    """That of the environment, unless it belongs to another server there."""
-    named = os.environ.get(URL, "")
-    return os.environ.get(TOKEN, "") if not named or _routes(named) == _routes(url) else ""
+    """That of the environment, unless it belongs to another server there; else what the server itself has written for
+    programs of its user, where it runs here."""
+    named, given = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
+    if given and (not named or _routes(named) == _routes(url)):
+        return given
+    return next((str(told.get("token", "")) for told in _running() if _routes(str(told["url"])) == _routes(url)), "")
 
 
 def _routes(url: str) -> str:
@@ -80,19 +83,19 @@ def _routes(url: str) -> str:
     return whole + SUFFIX
 
 
-def _running() -> dict[str, Any] | None:
-    """What the newest server of this user wrote of itself, of those that live; only its owner can read it."""
+def _running() -> Iterator[dict[str, Any]]:
+    """What servers of this user that live wrote of themselves, the newest first; only their owner can read it."""
     import jupyter_core.paths
 
     folder = Path(jupyter_core.paths.jupyter_runtime_dir())
     for file in sorted(folder.glob("jpserver-*.json"), key=_changed, reverse=True):
         try:
             told = json.loads(file.read_text(encoding="utf-8"))
-            if _lives(int(told["pid"])) and told["url"]:
-                return dict(told)
+            lives = _lives(int(told["pid"])) and bool(told["url"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return None
+        if lives:
+            yield dict(told)
 
 
 def _changed(file: Path) -> float:

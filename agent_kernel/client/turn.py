@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent_kernel.client.connection import Connection
 from agent_kernel.client.decision import Approve, Decision, Said, ask, decide, decision_of
@@ -143,7 +143,7 @@ class Turn:
         return self._gathered.result()
 
     async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
-        """Answers an approval of this turn. False: somebody else was faster."""
+        """Answers an approval of this turn. False: nothing waits for it any more."""
         return await decide(self._connection, asked, decision_of(said))
 
     async def approve(self, asked: ApprovalRequired, remember: str = "once") -> bool:
@@ -217,8 +217,8 @@ class Answering:
                 return
         await ask(self._connection, asked, approve)
 
-    def _do(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(_awaited(lambda: work))
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task

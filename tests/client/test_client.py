@@ -83,6 +83,12 @@ SCRIPT = [
     {"text": "Once.", "when": "remember it"},
     {"calls": [call("danger", what="s")], "when": "remembered now"},
     {"text": "Twice.", "when": "remembered now"},
+    {"calls": [call("danger", what="w")], "when": "not like that"},
+    {"text": "Decided.", "when": "not like that"},
+    {"calls": [call("danger", what="v")], "when": "no decision"},
+    {"text": "Decided.", "when": "no decision"},
+    {"calls": [call("danger", what="t")], "when": "two see it"},
+    {"text": "Seen.", "when": "two see it"},
     {"calls": [call("danger", what="e")], "when": "reader decides"},
     {"text": "Read.", "when": "reader decides"},
     {"calls": [python("print(open('in.txt').read()); open('out.csv','w').write('a,b\\n1,2\\n')")], "when": "files"},
@@ -171,6 +177,18 @@ async def test_who_leaves_it_running_can_come_back_for_the_rest(client: Client) 
     assert text == "word " * 40
     assert isinstance(rest[-1].body, TurnFinished)
     assert rest[-1].body.state == "committed"
+
+
+async def test_streams_that_are_left_leave_no_task_behind(client: Client) -> None:
+    async def look(number: int) -> None:
+        async with client.stream("slow" if number % 2 else "hang") as turn:
+            async for event in turn:
+                if isinstance(event.body, TextDelta):
+                    return
+
+    before = len(asyncio.all_tasks())
+    await asyncio.gather(*[look(number) for number in range(12)])
+    assert len(asyncio.all_tasks()) == before
 
 
 async def test_a_cancelled_task_stops_its_turn(client: Client) -> None:
@@ -357,6 +375,30 @@ async def test_a_decision_may_hold_for_the_session(client: Client) -> None:
     assert len(asked) == 1
     assert [grant["tool"] for grant in (await client.sessions.permissions(first.session))["grants"]] == ["danger"]
     assert await client.sessions.revoke(first.session) == 1
+
+
+async def test_a_decision_that_the_server_does_not_take_is_a_no(client: Client) -> None:
+    decision = Decision("approve", remember="for ever")
+    result = await client.run("not like that", functions=[danger], approve=lambda approval: decision)
+    assert result.calls[0].text == "did w"  # the yes counts, once
+    wrong = Decision("perhaps")  # type: ignore[arg-type]
+    result = await client.run("no decision", functions=[danger], approve=lambda approval: wrong)
+    assert result.calls[0].status == "denied"
+
+
+async def test_who_comes_to_a_turn_later_may_decide_too_and_is_not_asked_what_was_answered(client: Client) -> None:
+    asked: list[str] = []
+
+    def approve(approval: ApprovalRequired) -> bool:
+        asked.append(approval.approval)
+        return True
+
+    async with client.stream("two see it", functions=[danger], answers=True) as turn:
+        while not await client.approvals():
+            await asyncio.sleep(0.02)
+        seen = await client.follow(turn.id, approve=approve).result()
+        again = await client.follow(turn.id, approve=approve).result()
+    assert (seen.text, again.text, len(asked)) == ("Seen.", "Seen.", 1)
 
 
 async def test_a_reader_of_the_stream_may_decide_itself(client: Client) -> None:

@@ -55,6 +55,18 @@ def test_the_token_of_one_server_is_not_sent_to_another(runtime: Path, monkeypat
     assert find("https://hub.example/user/me", None).headers["Authorization"] == "token said"
 
 
+def test_a_program_that_a_kernel_starts_has_the_token_that_the_server_wrote(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel keeps its own credential to itself."""
+    wrote(runtime, "1", 1, url="http://127.0.0.1:1/", token="one", pid=os.getpid())
+    wrote(runtime, "2", 2, url="http://127.0.0.1:2/", token="two", pid=os.getpid())
+    monkeypatch.setenv("AGENT_KERNEL_URL", "http://127.0.0.1:1/")
+    assert find(None, None).headers["Authorization"] == "token one"
+    assert find("http://127.0.0.1:2/", None).headers["Authorization"] == "token two"
+    assert find("http://127.0.0.1:3/", None).headers == {}
+
+
 def test_no_server_at_all_is_told_with_what_to_do(runtime: Path) -> None:
     with pytest.raises(ServerUnreachable, match="AGENT_KERNEL_URL"):
         find(None, None)
