@@ -28,6 +28,7 @@ from jupyter_ext.callers import Caller, namespace_of
 from jupyter_ext.gathered import Gathered, read_form
 from jupyter_ext.kernels import Kernel
 from jupyter_ext.openapi.errors import Error
+from jupyter_ext.openapi.operation import takes_json
 from jupyter_ext.scopes import scopes_of
 from jupyter_ext.statuses import CODES, status_of
 from jupyter_ext.verbs import GUARD, allowed
@@ -273,6 +274,8 @@ class AgentHandler(APIHandler):
         self.set_header("X-Request-ID", self.request_id)
         if status_code == 405:
             self.set_header("Allow", allowed(type(self)))
+        if self.gathered is None and not hasattr(self, "caller"):
+            self.set_header("Connection", "close")  # tornado does not read on behind an answer that comes so early
         self.reply(self.error_body(status_code, body), status_code)
 
     async def stream(self, frames: AsyncIterator[bytes]) -> None:
@@ -335,6 +338,8 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
     """A verb of a handler, for callers who may; errors of ours become answers here, and only here."""
 
     def decorate(method: V) -> V:
+        wants_json = takes_json(method)
+
         @allow_unauthenticated  # decided below: Jupyter knows users only
         @functools.wraps(method)
         async def admitted(self: AgentHandler, *args: str) -> None:
@@ -343,6 +348,8 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
                     raise self.refusal
                 self.caller = await self.admit(action, kernels=kernels)
                 self.receive()
+                if wants_json:
+                    self.json_body()
                 await method(self, *args)
             except AgentKernelError as error:
                 status = self.status(status_of(error))

@@ -142,7 +142,7 @@ class SessionHandler(AgentHandler):
     @operation(
         "Replace a session, or make it, from a document.",
         told.Replaced,
-        body=Raw(("application/json",), {"type": "object"}),
+        body=Raw(("application/json",), {"type": ["object", "array"]}),
         query=(IF_MATCH,),
         errors=(404, 409, 507),
         conditions="The body is a document of one of the formats that GET gives.",

@@ -89,6 +89,14 @@ FITS = (
     "What is said fits together: roles and their fields, calls and their results, tools and the choice of them; what a "
     "field holds beyond its type, such as base64, is what it says."
 )
+
+
+def takes_json(method: Any) -> bool:
+    """Whether the body of this verb is JSON of a model."""
+    told = operation_of(method)
+    return told is not None and told.body is not None and not isinstance(told.body, Raw)
+
+
 EVENTS = Raw(("text/event-stream",))
 KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
 FOLDER = r"[^/\x00\\]*[^/\x00\\.][^/\x00\\]*/"
