@@ -124,6 +124,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.request": ((*CORE, "agent_kernel.sessions.reconcile"), set()),
     "agent_kernel.conversation": ((*CORE, "agent_kernel.request", "agent_kernel.sessions"), set()),
     "agent_kernel.toolbox": (CORE, {"jsonschema", "referencing"}),
+    "agent_kernel.tools.declared_schema": (VALUES, {"jsonschema"}),
     "agent_kernel.reply": (CORE, set()),
     "agent_kernel.running_turn": (
         (
@@ -207,6 +208,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             # Sent into kernels as they are.
             "agent_kernel.notebook.inspection",
             "agent_kernel.notebook.variables",
+            # Which names a piece of code changes where they are.
+            "agent_kernel.notebook.changed_names",
             # What a cell would show of a turn that ended without one.
             "agent_kernel.notebook.left_outputs",
             "agent_kernel.notebook.render",

@@ -3,24 +3,19 @@ Pure; a mistake of the client is a ValueError."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import jsonschema
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import too_deep
 from agent_kernel.protocols import OutputFormat, ToolSpec
+from agent_kernel.tools.declared_schema import check_schema
 from agent_kernel.tools.web.options import WebOptions
 
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 MAX_TOOLS = 128
-SCHEMA_CHARS = 256 << 10
-"""Of one schema, as JSON."""
-SCHEMA_DEPTH = 64
 Name = Annotated[str, Field(pattern=NAME)]
 
 
@@ -31,13 +26,10 @@ class Words(BaseModel):
 
 
 def _a_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    if too_deep(schema, SCHEMA_DEPTH) or len(json.dumps(schema)) > SCHEMA_CHARS:
-        raise ValueError(f"a schema has at most {SCHEMA_DEPTH} levels and {SCHEMA_CHARS >> 10} KiB")
     try:
-        jsonschema.Draft202012Validator.check_schema(schema)
-    except (jsonschema.SchemaError, RecursionError) as error:
-        where = "/".join(map(str, error.absolute_path)) if isinstance(error, jsonschema.SchemaError) else ""
-        raise ValueError(f"this is no JSON schema{f', at {where[:200]}' if where else ''}") from None
+        check_schema(schema)
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from None
     return schema
 
 

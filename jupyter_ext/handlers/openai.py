@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from agent_kernel.errors import AgentKernelError, ContextOverflow, FetchFailed, InvalidRequest
 from agent_kernel.messages import SEEN, Media
@@ -77,7 +76,7 @@ def mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[
     return "; ".join(f"{path}: {said}" if path else said for path, said in told) + more, field if known else None
 
 
-def _path(body: Any, error: ErrorDetails) -> str:
+def _path(body: Any, error: Mapping[str, Any]) -> str:
     """Without the names of alternatives, which only the validation knows."""
     path, here = "", body
     for place in error["loc"]:

@@ -314,6 +314,16 @@ def test_a_file_of_a_message_can_be_read(client: openai.OpenAI) -> None:
     assert told.choices[0].message.content == "I read it."
 
 
+def test_a_conversation_that_is_repeated_repeats_no_file(client: openai.OpenAI, http: httpx.Client) -> None:
+    part = {"type": "file", "file": {"filename": "b.txt", "file_data": base64.b64encode(b"twice").decode()}}
+    first: Any = {"role": "user", "content": [{"type": "text", "text": "hi"}, part]}
+    for more in ([], [{"role": "assistant", "content": "Hello."}, *said("again")]):
+        messages: Any = [first, *more]
+        client.chat.completions.create(model="default", messages=messages, extra_body={"session_id": "repeated"})
+    files = http.get("agent/v1/files", params={"session": "repeated"}).json()["data"]
+    assert [(file["filename"], file["bytes"]) for file in files] == [("b.txt", 5)]
+
+
 def test_an_uploaded_file_can_be_named(client: openai.OpenAI) -> None:
     uploaded = client.files.create(file=("b.txt", b"bytes"), purpose="user_data")
     content: Any = [{"type": "text", "text": "hi"}, {"type": "file", "file": {"file_id": uploaded.id}}]
