@@ -17,7 +17,7 @@ from agent_kernel import __version__
 from agent_kernel.cli import first_process
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import Token, token
-from agent_kernel.settings import Settings
+from agent_kernel.settings import LIMITS, SHARED, Settings
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
@@ -40,6 +40,7 @@ agent-kernel {version} serves {url}
   model names  default: its plain answers; agent/default: the agent, with the tools of this server
   token        {where}
   sessions     {sessions}
+  each user    {limits}
   stop         Ctrl-C, or SIGTERM to process {pid}
 """
 
@@ -61,6 +62,8 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-host", action="append", default=[], metavar="NAME", help="a name that a proxy is called by"
     )
     parser.add_argument("--trust-proxy", action="store_true", help="believe X-Forwarded-For and X-Scheme")
+    what = "limits for each user; on by itself where others reach this server (docs/http-serve.md)"
+    parser.add_argument("--shared", action=argparse.BooleanOptionalAction, default=None, help=what)
     parser.add_argument("--certfile", type=Path, help="TLS: a certificate, with --keyfile")
     parser.add_argument("--keyfile", type=Path)
     parser.add_argument("--root", type=Path, help="below it notebooks are looked for; an empty directory if not given")
@@ -102,6 +105,9 @@ def _serve(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace, private: Path) -> Settings:
     """Where nothing can be kept at home, sessions are kept until this ends. Raises InvalidRequest."""
     os.environ.setdefault("JUPYTER_RUNTIME_DIR", str(private))
+    if _shared(args):
+        for name, limit in SHARED.items():
+            os.environ.setdefault(f"AGENT_KERNEL_{name.upper()}", str(limit))
     given: dict[str, Any] = {name: str(value) for name in TRAITS if (value := getattr(args, name, None)) is not None}
     settings = Settings.from_env(**given)
     if "data_dir" in given or os.environ.get("AGENT_KERNEL_DATA_DIR") or _writable(settings.data_dir):
@@ -113,6 +119,12 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
     )
     os.environ["AGENT_KERNEL_DATA_DIR"] = str(private / "data")
     return Settings.from_env(**given)
+
+
+def _shared(args: argparse.Namespace) -> bool:
+    if args.shared is not None:
+        return bool(args.shared)
+    return args.host not in LOOPBACK or args.trust_proxy or bool(args.allow_host)
 
 
 def _writable(directory: Path) -> bool:
@@ -190,12 +202,32 @@ def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> N
             "token_file": str(key.file) if key.file else None,
             "token_from": key.where,
             "sessions": sessions,
+            "limits": {name: getattr(settings, name) for name in LIMITS},
         }
         print(json.dumps(body), flush=True)
         return
     model = info.model + ("" if info.local else f", at {info.host}")
-    told = TOLD.format(version=__version__, url=url, model=model, where=key.where, sessions=sessions, pid=os.getpid())
+    told = TOLD.format(
+        version=__version__,
+        url=url,
+        model=model,
+        where=key.where,
+        sessions=sessions,
+        limits=_limits(settings),
+        pid=os.getpid(),
+    )
     print(told, end="", flush=True)
+
+
+def _limits(settings: Settings) -> str:
+    words = {
+        "user_requests_per_minute": "turns a minute",
+        "user_turns_at_once": "turns at once",
+        "user_tokens_per_hour": "tokens an hour",
+        "user_tokens_per_day": "tokens a day",
+    }
+    found = [f"{getattr(settings, name):,} {unit}" for name, unit in words.items() if getattr(settings, name)]
+    return ", ".join(found) or "no limits (--shared sets some)"
 
 
 def _wait(turns: int) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,9 @@ import anthropic
 import openai
 import pytest
 
+from agent_kernel.settings import SHARED
 from tests.served import Served, ended
-from tests.server import Json
+from tests.server import AgentServer, Json, followed, start_turn, text_of
 
 SLOW = {"text": "word " * 400, "deltas": 400, "delay": 0.05, "when": "slow", "loop": True}
 QUICK = {"text": "ready " * 20, "deltas": 20, "delay": 0.05, "when": "quick", "loop": True}
@@ -316,6 +318,23 @@ def test_a_third_signal_waits_for_nothing(serve: Serve) -> None:
 # ------------------------------------------------------------------------------------------------ elsewhere
 
 
+def test_where_others_reach_it_each_user_has_limits_and_else_where_they_are_wished_for(serve: Serve) -> None:
+    alone = serve(name="alone").start()
+    assert {alone.started["limits"][name] for name in SHARED} == {0}
+    env = {"AGENT_KERNEL_USER_REQUESTS_PER_MINUTE": "2"}
+    shared = serve("--host", "0.0.0.0", name="shared", env=env).start()
+    limits = shared.started["limits"]
+    assert (limits["user_requests_per_minute"], limits["turns_at_once"]) == (2, SHARED["turns_at_once"])
+    assert "in the clear" in shared.log.read_text()
+    with openai_client(shared) as client:
+        for _ in range(2):
+            client.chat.completions.create(model="default", messages=said("hi"))
+        with pytest.raises(openai.RateLimitError):
+            client.chat.completions.create(model="default", messages=said("hi"))
+    open_to_all = serve("--host", "0.0.0.0", "--no-shared", name="open").start()
+    assert {open_to_all.started["limits"][name] for name in SHARED} == {0}
+
+
 def test_another_name_of_the_machine_is_answered_once_it_is_allowed(serve: Serve) -> None:
     served = serve("--allow-host", "models.example.com").start()
     with served.client() as client:
@@ -331,6 +350,40 @@ def test_below_a_path_all_routes_move(serve: Serve) -> None:
     with served.nobody() as nobody:
         assert nobody.get(f"{served.url}/health").json() == {"status": "ok"}
         assert nobody.get(served.url.removesuffix("/team/a") + "/v1/models").status_code in (401, 403, 404)
+
+
+async def test_a_persons_own_server_uses_it_as_its_engine_and_keeps_the_conversation_and_the_tools(
+    serve: Serve, tmp_path: Path
+) -> None:
+    call = {"name": "python", "arguments": {"code": "print(6 * 7)"}}
+    hub = serve(script=[{"text": "", "calls": [call]}, {"text": "It is 42.", "loop": True}], name="hub").start()
+    made = subprocess.run(
+        [sys.executable, "-m", "agent_kernel", "token", "new", "--user", "anna"],
+        env={**os.environ, "AGENT_KERNEL_DATA_DIR": str(hub.directory / "data")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    engines = {"hub": {"url": f"{hub.url}/v1", "model": "default", "api_key_env": "HUB_TOKEN"}}
+    own = AgentServer(
+        tmp_path / "own", [], {"engine": "hub", "engines": engines}, env={"HUB_TOKEN": made.stdout.strip()}
+    )
+    own.directory.mkdir()
+    try:
+        await own.start()
+        async with own.client() as client:
+            events = await followed(client, (await start_turn(client, "six times seven"))["turn"])
+    finally:
+        own.sweep()
+    assert text_of(events) == "It is 42."
+    (result,) = [event["data"]["text"] for event in events if event["type"] == "call.finished"]
+    assert "42" in result
+    with hub.client(made.stdout.strip()) as client:
+        assert client.get("/v1/chat/completions").status_code == 405
+    with hub.client() as client:
+        figures = client.get("/metrics").text
+    assert 'agent_kernel_turns_total{route="chat/completions",state="committed"} 2.0' in figures
+    assert "agent_kernel_stored_sessions 0.0" in figures
 
 
 def can_be_first() -> bool:
