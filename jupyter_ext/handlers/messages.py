@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import FileNotFound, FileTooLarge, InvalidRequest, NotFound
+from agent_kernel.errors import (
+    AgentKernelError,
+    ContextOverflow,
+    FetchFailed,
+    FileNotFound,
+    FileTooLarge,
+    InvalidRequest,
+    NotFound,
+)
 from agent_kernel.events import TurnFinished
 from agent_kernel.net.fetch import Bounds, Fetcher
 from agent_kernel.request import TurnRequest
@@ -47,14 +55,19 @@ class AnthropicHandler(DialectHandler):
         self.set_header("request-id", self.request_id)
         return messages_errors.body(status, error, self.request_id)
 
+    def refuse(self, error: AgentKernelError, status: int) -> None:
+        """A prompt that is too long is a mistake of the request there."""
+        super().refuse(error, 400 if isinstance(error, ContextOverflow) else status)
+
     def refused(self, end: TurnFinished) -> Mapping[str, Any]:
         error = error_of(end.error or {})
-        return messages_errors.body(status_of(error), error.to_json(), self.request_id)
+        status = 400 if isinstance(error, ContextOverflow) else status_of(error)
+        return messages_errors.body(status, error.to_json(), self.request_id)
 
     # ------------------------------------------------------------------------------------------------ what was sent
 
     async def said(self, body: PromptBody) -> Conversation:
-        """Raises InvalidRequest, FileNotFound, and what fetching does."""
+        """Raises InvalidRequest, also for a source that can not be had; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         found = await self._all(wanted) if wanted else []
         return await asyncio.to_thread(conversation, body, dict(zip(wanted, found, strict=True)))
@@ -63,6 +76,8 @@ class AnthropicHandler(DialectHandler):
         tasks = [asyncio.ensure_future(self._one(source)) for source in wanted]
         try:
             return await asyncio.gather(*tasks)
+        except FetchFailed as error:
+            raise InvalidRequest(f"A source of this request can not be had: {error.message}") from error
         finally:
             for task in tasks:
                 task.cancel()

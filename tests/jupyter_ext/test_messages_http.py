@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anthropic
@@ -15,7 +17,7 @@ from anthropic import beta_tool
 from anthropic.resources.beta.messages import Messages
 from pydantic import BaseModel
 
-from tests.server import TOKEN, AgentServer, Json
+from tests.server import TOKEN, AgentServer, Json, free_port
 
 PYTHON = {"name": "python", "arguments": {"code": "x = 20\nopen('a.txt', 'w').write('hi')\nprint(x + 1)"}}
 AGAIN = {"name": "python", "arguments": {"code": "print(x + 2)"}}
@@ -39,6 +41,8 @@ SCRIPT: list[Json] = [
     {"text": "Sun and rain.", "when": "weather", "loop": True},
     {"text": "Hello.", "loop": True},
 ]
+PICTURES, NOWHERE = free_port(), free_port()
+TRAITS = {"web_hosts": f"127.0.0.1:{PICTURES},127.0.0.1:{NOWHERE}"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA}
 CODE: Any = {"type": "code_execution_20250825", "name": "code_execution"}
@@ -367,9 +371,34 @@ def test_documents_and_pictures_are_taken(client: anthropic.Anthropic, server: A
     assert "t.csv" in told["content"]
 
 
+def test_urls_are_fetched_by_the_server(client: anthropic.Anthropic, server: AgentServer) -> None:
+    class Pictures(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "image/png" if self.path == "/a.png" else "text/plain")
+            self.end_headers()
+            self.wfile.write(b"png" if self.path == "/a.png" else b"words from there")
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", PICTURES), Pictures) as pictures:
+        threading.Thread(target=pictures.serve_forever, daemon=True).start()
+        there = f"http://127.0.0.1:{PICTURES}"
+        content = [
+            {"type": "image", "source": {"type": "url", "url": f"{there}/a.png"}},
+            {"type": "document", "source": {"type": "url", "url": f"{there}/a.txt"}},
+        ]
+        assert text(asks(client, content, extra_body={"session_id": "fetched"})) == "Hello."
+        pictures.shutdown()
+    asked = items(server, "fetched")[0]["message"]["content"]
+    assert [part["type"] for part in asked] == ["media", "text"]
+    assert "words from there" in asked[1]["text"]
+
+
 @pytest.mark.parametrize(
     ("source", "status"),
     [
+        ({"type": "url", "url": f"http://127.0.0.1:{NOWHERE}/a.png"}, 400),
         ({"type": "url", "url": "http://127.0.0.1/a.png"}, 403),
         ({"type": "url", "url": "file:///etc/passwd"}, 400),
         ({"type": "file", "file_id": "file-none"}, 404),
