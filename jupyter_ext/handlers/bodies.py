@@ -14,12 +14,15 @@ from agent_kernel.messages import Media, Message, is_seen
 from agent_kernel.permissions import Answer
 from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
 from agent_kernel.sessions.grant import Remember
-from agent_kernel.sessions.model import Described, valid_id
+from agent_kernel.sessions.model import MAX_ID, Described, valid_id
 from agent_kernel.settings import Permission
 from agent_kernel.tools.web.options import WebOptions
 from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
+from jupyter_ext.openapi.operation import ID_PATTERN
 
-Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(valid_id)]
+Letters = Field(min_length=1, max_length=MAX_ID, json_schema_extra={"pattern": ID_PATTERN})
+Id = Annotated[str, Letters, AfterValidator(lambda given: valid_id(given, "given id"))]
+SessionId = Annotated[str, Letters, AfterValidator(valid_id)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -143,7 +146,7 @@ class TurnBody(Body):
     history: Literal["auto", "append", "replay"] = "auto"
     history_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
-    session: Id | None = None
+    session: SessionId | None = None
     kernel: str = ""
     where: Literal["live", "draft", "sandbox"] | None = None
     permission: Permission = "auto"
@@ -326,7 +329,7 @@ class ApprovalBody(Body):
 
 
 class SessionBody(Body):
-    id: Id | None = None
+    id: SessionId | None = None
     title: Annotated[str, Field(max_length=500)] = ""
     bind: bool = True
     private: bool | None = None
@@ -365,19 +368,19 @@ class ForkBody(Body):
     """``turns``: only the first so many that were committed."""
 
     turns: Annotated[int, Field(ge=0)] | None = None
-    id: Id | None = None
+    id: SessionId | None = None
     bind: bool = False
 
 
 class BindingBody(Body):
-    session: Id
+    session: SessionId
 
 
 class EngineBody(Body):
     """``model`` names an engine or a model, or is a URL; empty: the server's own again."""
 
     model: Annotated[str, Field(max_length=2_000)]
-    session: Id | None = None
+    session: SessionId | None = None
 
 
 class PullBody(Body):

@@ -192,15 +192,16 @@ class SessionHandler(AgentHandler):
     @operation("Delete a session.", told.Deleted, query=(IF_MATCH,), errors=(409,))
     async def delete(self, session_id: str) -> None:
         """Idempotent: what is not there is deleted. The session's sandbox ends with it, and its work directory goes."""
-        deleted = False
+        deleted, revision = False, seen(self)
         with contextlib.suppress(SessionNotFound):
             session = await self.app.access.session(self.caller, session_id)
-            async with self.app.changes.of(session.key, seen(self), "deleted"):
+            async with self.app.changes.of(session.key, revision, "deleted"):
                 if is_private(session_id):
                     deleted = await self.app.private.forget(session.key)
                 else:
                     deleted = await self.app.runtime.store.delete(session.key)
                     await self.app.runtime.sandbox.close(session.key, remove=True)
+            await self.app.responses.store.forget(session.key)
         self.reply({"id": session_id, "deleted": deleted})
 
 

@@ -100,7 +100,7 @@ def takes_json(method: Any) -> bool:
 EVENTS = Raw(("text/event-stream",))
 KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
 FOLDER = r"[^/\x00\\]*[^/\x00\\.][^/\x00\\]*/"
-NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": rf"^(({FOLDER})*[^/\x00\\]*\.ipynb)?$"})]
+NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": rf"^\s*(({FOLDER})*[^/\x00\\]*\.ipynb\s*)?$"})]
 PATH = Parameter("path", "The notebook that is meant, by its path below the server's root.", NOTEBOOK)
 PLACE = (KERNEL, PATH)
 SESSION = Parameter("session", "The session in which to look; without it all of the caller's.", SessionId)

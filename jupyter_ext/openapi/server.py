@@ -100,7 +100,11 @@ class AnthropicModels(TypedDict):
     last_id: str | None
 
 
-AnyModel: TypeAlias = Model | ListedModel | AnthropicModel
+class WholeModel(ListedModel, Model):
+    """One of the catalog that requests may name."""
+
+
+AnyModel: TypeAlias = WholeModel | Model | ListedModel | AnthropicModel
 
 
 class Models(TypedDict):
