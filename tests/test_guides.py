@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 
 from agent_kernel.tokens import Tokens
 from jupyter_ext.app import AgentKernel
-from tests.server import TOKEN, AgentServer
+from tests.server import AgentServer
 from tests.test_layers import ROOT
 from tests.tools.mcp.conftest import SERVERS
 
@@ -95,20 +95,23 @@ def run(path: Path, where: Path, environment: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("name", TOLD)
 def test_a_guide_runs_and_shows_what_it_says(server: AgentServer, name: str, tmp_path: Path) -> None:
-    tokens = Tokens(server.directory / "data" / "tokens")
-    users = {
-        f"GUIDE_TOKEN_{user.upper()}": tokens.new(["turns", "files"], user=user)[1]
-        for user in ("ada", "bob")
-        if name == "untrusted_users.ipynb"
-    }
-    told = run(
-        ROOT / "notebooks" / name,
-        tmp_path,
-        {"AGENT_KERNEL_URL": server.url, "AGENT_KERNEL_TOKEN": TOKEN, "IPYTHONDIR": str(tmp_path / "ipython"), **users},
-    )
+    """With the tokens that it tells its reader to make."""
+    path = ROOT / "notebooks" / name
+    tokens = made(path.read_text(), Tokens(server.directory / "data" / "tokens"))
+    told = run(path, tmp_path, {"AGENT_KERNEL_URL": server.url, "IPYTHONDIR": str(tmp_path / "ipython"), **tokens})
     assert not [words for words in TOLD[name] if words not in told], told
     assert "NOT REFUSED" not in told
-    assert TOKEN not in told
+    assert not [token for token in tokens.values() if token in told]
+
+
+def made(text: str, tokens: Tokens) -> dict[str, str]:
+    """By the variables that a guide reads them from."""
+    found = {}
+    for line in re.findall(r"agent-kernel token new (.*?--days \d+)", text):
+        user = "".join(re.findall(r"--user (\w+)", line))
+        name = f"GUIDE_TOKEN_{user.upper()}" if user else "AGENT_KERNEL_TOKEN"
+        found[name] = tokens.new(re.findall(r"--scope (\w+)", line) or ["turns"], user=user)[1]
+    return found
 
 
 @pytest.mark.parametrize("name", TOLD)
