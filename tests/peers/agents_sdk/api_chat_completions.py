@@ -1,5 +1,5 @@
-"""The OpenAI Agents SDK with its OpenAIChatCompletionsModel on a real server; ``tests/jupyter_ext/test_chat_http.py``
-starts that and gives its address. Its answers are those of the script there."""
+"""The OpenAI Agents SDK with its OpenAIChatCompletionsModel on a real server, which is started by
+``tests/jupyter_ext/test_chat_agent_http.py``. Its answers are those of the script there."""
 
 from __future__ import annotations
 
