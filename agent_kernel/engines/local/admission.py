@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agent_kernel.errors import EngineError
+from agent_kernel.errors import EngineBusy
 
+RETRY_AFTER_S = 2
 MAX_WAITING = 256
 """More than that do not wait: they hear so at once."""
 
@@ -49,7 +50,7 @@ class Admission:
     @asynccontextmanager
     async def place(self, session: str, tell: Tell, size: int = 1) -> AsyncGenerator[None, None]:
         """Holds ``size`` of the capacity, after waiting for it if need be. Whoever leaves while waiting frees its place
-        in the queue. Raises EngineError when too many wait already; ``size`` must not exceed the capacity."""
+        in the queue. Raises EngineBusy when too many wait already; ``size`` must not exceed the capacity."""
         if size > self.capacity:
             raise ValueError(f"{size} of {self.capacity}")
         await self._enter(session, tell, size)
@@ -60,10 +61,10 @@ class Admission:
 
     async def _enter(self, session: str, tell: Tell, size: int) -> None:
         if self.waiting >= self._max_waiting:
-            raise EngineError(
+            raise EngineBusy(
                 f"{self.waiting} requests wait for the model already; no more are taken.",
                 hint="Try again later, or stop some of the turns that wait.",
-                details={"waiting": self.waiting, "running": sum(self._held.values())},
+                details={"waiting": self.waiting, "running": sum(self._held.values()), "retry_after_s": RETRY_AFTER_S},
             )
         waiter = _Waiter(session, size, tell, asyncio.get_running_loop().create_future())
         self._queues.setdefault(session, deque()).append(waiter)

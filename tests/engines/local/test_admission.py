@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.engines.local.admission import Admission
-from agent_kernel.errors import EngineError
+from agent_kernel.errors import EngineBusy
 
 
 class Line:
@@ -127,12 +127,12 @@ async def test_a_full_queue_refuses_with_numbers_and_keeps_the_others() -> None:
     line = Line(1, waiting=1)
     await line.come("a")
     await line.come("b")
-    with pytest.raises(EngineError, match="1 requests wait") as raised:
+    with pytest.raises(EngineBusy, match="1 requests wait") as raised:
         async with line.admission.place("c", lambda position: None):
             pass
 
     assert raised.value.hint
-    assert raised.value.details == {"waiting": 1, "running": 1}
+    assert raised.value.details == {"waiting": 1, "running": 1, "retry_after_s": 2}
     await line.end("a")
     assert line.admitted == ["a", "b"]
     await line.close()
