@@ -465,8 +465,15 @@ def _kept_parts(said: Said, brought: Brought) -> list[Body]:
 
 
 def items_of(bodies: Sequence[Mapping[str, Any]]) -> list[AnyItem]:
-    """Items that are kept, as if a client had sent them."""
-    return ITEMS.validate_python([{key: value for key, value in body.items() if value is not None} for body in bodies])
+    """Items that are kept, as if a client had sent them; without pictures, whose bytes are in the session."""
+    return ITEMS.validate_python([{key: _sent(value) for key, value in body.items()} for body in bodies])
+
+
+def _sent(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    shown = [part for part in value if not (isinstance(part, dict) and MEDIUM in part)]
+    return [{**part, "file_url": None} if isinstance(part, dict) and part.get("file_id") else part for part in shown]
 
 
 def with_files(bodies: Sequence[Body], ids: Sequence[str]) -> list[Body]:

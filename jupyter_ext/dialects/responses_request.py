@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
+from agent_kernel.errors import Unprocessable
 from agent_kernel.files import Wanted
 from agent_kernel.messages import Message, system
 from agent_kernel.protocols import OutputFormat, Sampling
@@ -14,13 +15,15 @@ from agent_kernel.request import TurnRequest
 from agent_kernel.settings import Permission
 from jupyter_ext.dialects.asked import AGENT, Asked, Given
 from jupyter_ext.dialects.content import MAX_MESSAGES, MAX_TEXT
-from jupyter_ext.dialects.functions import WORDS, Chosen, JsonSchemaFormat, Words, choice_of, chosen
+from jupyter_ext.dialects.functions import MAX_TOOLS, WORDS, Chosen, JsonSchemaFormat, Words, choice_of, chosen
 from jupyter_ext.dialects.responses_input import AnyItem, Item, MessageItem
 from jupyter_ext.dialects.responses_output import LOGPROBS
-from jupyter_ext.dialects.responses_tools import MAX_TOOLS, Offered, Tool, offered
+from jupyter_ext.dialects.responses_tools import Offered, Tool, offered
 
 Body: TypeAlias = dict[str, Any]
 MAX_METADATA = 16
+MAX_TOKENS = 2**31 - 1
+MAX_ROUNDS = 1_000_000
 
 
 class Reference(Words):
@@ -111,9 +114,9 @@ class ResponsesBody(Words):
     background: bool | None = None
     metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=MAX_METADATA)] | None = None
     include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None
-    max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
+    max_tool_rounds: Annotated[int, Field(ge=0, le=MAX_ROUNDS)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -145,8 +148,6 @@ class ResponsesBody(Words):
             raise ValueError("previous_response_id and conversation are two ways to say what this continues: use one")
         self._offered = offered(self.tools or [])
         self._chosen = self._choice()
-        if self.files and not self._agentic:
-            raise ValueError("files are made by tools of the server: ask the model agent/NAME, or turn a tool on")
         return self
 
     @property
@@ -191,10 +192,12 @@ class ResponsesBody(Words):
         spoken: Sequence[Message] = (),
     ) -> Asked:
         """``session`` is the one that it goes on in, behind the turn ``after`` where one is named; ``spoken`` are the
-        messages without what tools of the server did."""
+        messages without what tools of the server did. Where only some tools are allowed, there are no others of the
+        server. Raises Unprocessable."""
         told = [system(self.instructions)] if self.instructions else []
         offered, choice = self._offered, self._chosen
         groups = [group for kind, group in offered.groups.items() if choice.hosted is None or kind in choice.hosted]
+        groups += ["files"] if files else []
         request = TurnRequest(
             messages=(*told, *messages),
             after=after,
@@ -212,8 +215,8 @@ class ResponsesBody(Words):
             web=offered.web,
         )
         repeats = tuple(spoken) != tuple(messages)
-        return Asked(
-            self.model,
+        asked = Asked(
+            self.model if choice.allowed is None else self.model.removeprefix(AGENT),
             request,
             tuple(dict.fromkeys(groups)),
             session,
@@ -223,6 +226,13 @@ class ResponsesBody(Words):
             route="responses",
             spoken=(*told, *spoken) if repeats else (),
         )
+        if self.files and (asked.engaged == () or self.max_tool_rounds == 0):
+            raise Unprocessable(
+                "files asks for files that a tool makes, and this request has no tools of the server.",
+                hint="Use the model agent/NAME, or code_interpreter among the tools.",
+                details={"param": "files"},
+            )
+        return asked
 
     @property
     def echo(self) -> Body:
@@ -249,10 +259,6 @@ class ResponsesBody(Words):
             "truncation": self.truncation or "disabled",
             "user": self.user,
         }
-
-    @property
-    def _agentic(self) -> bool:
-        return self.model.startswith(AGENT) or bool(self._offered.groups or self.max_tool_rounds)
 
     def _choice(self) -> Chosen:
         names = {spec.name for spec in self._offered.functions}

@@ -481,6 +481,9 @@ async def test_what_it_was_made_from_is_listed(client: AsyncOpenAI) -> None:
     text, image, file = last["content"]
     assert (text["text"], image["image_url"], file["filename"]) == ("look", None, "a.txt")
     assert file["file_id"]
+    again: Any = [{"type": "item_reference", "id": every[-1].to_dict()["id"]}]
+    then: Any = (await client.responses.create(model="default", input=again)).to_dict()
+    assert then["session_id"] == session(made)
     shown = await client.responses.input_items.list(made.id, limit=1, include=["message.input_image.image_url"])
     assert shown.data[0].to_dict()["content"][1]["image_url"] == dot  # type: ignore[index]
 

@@ -13,6 +13,7 @@ from openai.types.responses import Response, ResponseItem
 from openai.types.responses.tool import Tool
 from pydantic import TypeAdapter, ValidationError
 
+from agent_kernel.errors import Unprocessable
 from agent_kernel.messages import Media, Message, Text
 from jupyter_ext.dialects.asked import Asked, Given
 from jupyter_ext.dialects.responses_input import Brought, listed, messages_of, with_files
@@ -323,7 +324,6 @@ def test_how_it_answers_is_bound() -> None:
         {"background": True, "store": False},
         {"conversation": "a", "session_id": "b"},
         {"conversation": "a", "previous_response_id": "resp_1"},
-        {"files": [{"name": "a.csv"}]},
         {"metadata": {f"k{n}": "v" for n in range(17)}},
         {"metadata": {"k": 3}},
         {"temperature": 3},
@@ -337,6 +337,26 @@ def test_how_it_answers_is_bound() -> None:
 )
 def test_what_does_not_go_together_is_refused(fields: Any) -> None:
     refused(**fields)
+
+
+def test_files_are_made_by_tools_of_the_server() -> None:
+    wanted: Any = [{"name": "a.csv", "format": "csv"}]
+    for fields in ({}, {"model": "agent/default", "max_tool_rounds": 0}):
+        with pytest.raises(Unprocessable):
+            asked(files=wanted, **fields)
+    (one,) = asked(model="agent/default", files=wanted).request.outputs
+    assert (one.name, one.format) == ("a.csv", "csv")
+
+
+def test_a_file_of_the_input_can_be_read() -> None:
+    part = {"type": "input_file", "file_id": "file-1"}
+    assert asked(input=[{"role": "user", "content": [part]}]).engaged == ("files",)
+
+
+def test_where_some_tools_are_allowed_the_server_has_no_others() -> None:
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
+    it = asked(model="agent/default", tools=[WEATHER], tool_choice=choice)
+    assert (it.engaged, it.name) == ((), "")
 
 
 def test_a_resource_repeats_what_was_asked() -> None:
