@@ -21,6 +21,7 @@ from agent_kernel.sessions.model import SessionKey, new_id, valid_id
 from jupyter_ext.callers import Caller, subject
 from jupyter_ext.dialects.asked import Asked, Given
 from jupyter_ext.ephemeral import is_ephemeral
+from jupyter_ext.handed_over import HandedOver
 from jupyter_ext.inputs import attach
 from jupyter_ext.turns import LiveTurn, Order
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 ANSWERS = frozenset(DEFAULTS)
 """Every kind, by name: a client that follows may know nothing of approvals, so its silence is no after
 ``approval_timeout_s``. ``*`` would wait for ever."""
+RETURNED = 150
+"""Items at the end of a turn among which the calls are that it returned to its client."""
 LOG_S = 30.0
 """The log of a turn in a session that nobody can name stays so long after its end."""
 
@@ -51,6 +54,7 @@ class Calls:
         self._app = app
         self._ending: set[asyncio.Future[Any]] = set()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
+        self._handed_over = HandedOver()
 
     async def begin(self, caller: Caller, asked: Asked, turn_id: str = "") -> Call:
         """``turn_id`` is one that was made for it. Raises UnknownModel, Forbidden, SessionBusy, TooManyRequests,
@@ -114,6 +118,9 @@ class Calls:
         scope = matching.scope(subject(caller), asked.name, _instructions(asked.request.messages))
         if asked.engaged != ():
             await self._kept(scope)
+            waiting = self._handed_over.find(caller.namespace, scope, asked.request.messages)
+            if waiting is not None and await store.info(waiting) is not None:
+                return waiting, scope
             said = await self._app.runtime.ledger.clean(asked.request.messages)
             found = await matching.find(store, caller.namespace, scope, said)
             if found is not None:
@@ -150,7 +157,10 @@ class Calls:
         await asyncio.wait([turn.task])
         self._app.ephemeral.keep(turn.order.key)
         if scope:
-            await matching.remember(self._app.runtime.store, turn.order.key, scope)
+            store = self._app.runtime.store
+            await matching.remember(store, turn.order.key, scope)
+            newest = await store.latest(turn.order.key, RETURNED)
+            self._handed_over.keep(turn.order.key, scope, [item.message for item in newest])
 
     async def _forget(self, turn: LiveTurn) -> None:
         assert turn.task is not None

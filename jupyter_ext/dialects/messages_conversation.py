@@ -212,12 +212,10 @@ class _Reading:
             rounds[-1].add(block)
         if served:
             return [said for one in rounds for said in one.messages()]
-        whole = _Round(
-            text="".join(one.text for one in rounds),
-            reasoning="".join(one.reasoning for one in rounds),
-            calls=[call for one in rounds for call in one.calls],
-        )
-        return whole.messages()
+        calls = [call for one in rounds for call in one.calls]
+        told = [one for one in rounds if not (calls and one.ran)]  # words beside calls of the server stay with those
+        words, thought = "".join(one.text for one in told), "".join(one.reasoning for one in told)
+        return _Round(words, thought, calls).messages()
 
 
 @dataclass(slots=True)

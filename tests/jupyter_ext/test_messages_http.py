@@ -31,7 +31,7 @@ SCRIPT: list[Json] = [
     {"text": "It begins", "fault": "hang", "when": "hang", "loop": True},
     {"text": "It begins", "fault": "The model is broken.", "when": "break late", "delay": 0.01, "loop": True},
     {"fault": "The model is broken.", "when": "break", "loop": True},
-    *[{"text": "Let me see.", "calls": [PYTHON], "when": f"compute {n}"} for n in range(3)],
+    *[{"text": "Let me see.", "calls": [PYTHON], "when": f"compute {n}"} for n in range(4)],
     {"text": "It is 21.", "deltas": 2, "when": "compute", "loop": True},
     {"calls": [AGAIN], "when": "go on"},
     {"text": "It is 22.", "when": "go on", "loop": True},
@@ -39,10 +39,23 @@ SCRIPT: list[Json] = [
     {"text": "Done.", "when": "run", "loop": True},
     *[{"text": "Let me ask.", "calls": [ULM, BONN], "when": f"weather {n}"} for n in range(5)],
     {"text": "Sun and rain.", "when": "weather", "loop": True},
+    {"calls": [{"name": "web_search", "arguments": {"query": "sparrows"}}], "when": "look up"},
+    {"text": "All of them.", "when": "look up", "loop": True},
+    {"calls": [{"name": "shell", "arguments": {"commands": ["echo a", "false"]}}], "when": "in the shell"},
+    {"text": "It failed.", "when": "in the shell", "loop": True},
+    {"text": "Both.", "calls": [ULM, PYTHON], "when": "mixed"},
+    {"text": "Both came.", "when": "mixed", "loop": True},
+    {"calls": [PYTHON], "when": "stop me"},
+    {"text": "It begins", "fault": "hang", "when": "stop me"},
+    {"text": "It went on.", "when": "Go on.", "loop": True},
     {"text": "Hello.", "loop": True},
 ]
 PICTURES, NOWHERE = free_port(), free_port()
-TRAITS = {"web_hosts": f"127.0.0.1:{PICTURES},127.0.0.1:{NOWHERE}"}
+TRAITS = {
+    "web": "tests.tools.own_functions:search",
+    "web_hosts": f"127.0.0.1:{PICTURES},127.0.0.1:{NOWHERE}",
+    "policy": {"web": "auto"},
+}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA}
 CODE: Any = {"type": "code_execution_20250825", "name": "code_execution"}
@@ -291,6 +304,56 @@ def test_a_container_that_is_named_is_used_again(client: anthropic.Anthropic) ->
     first = asks(client, "hi", tools=[CODE], container="kept-one")
     assert first.model_extra["session_id"] == "kept-one"
     assert asks(client, "hi", "Hello.", "hi", container={"id": "kept-one"}).model_extra["session_id"] == "kept-one"
+
+
+def test_the_web_is_searched_where_a_tool_of_the_request_says_so(client: anthropic.Anthropic) -> None:
+    search: Any = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+    message = asks(client, "look up", tools=[search])
+    assert kinds(message) == ["server_tool_use", "web_search_tool_result", "text"]
+    assert [one.url for one in message.content[1].content] == ["https://shelf.example/1"]
+    assert message.usage.server_tool_use.web_search_requests == 1
+    again = asks(client, "look up", message.content, "hi", tools=[search])
+    assert again.model_extra["session_id"] == message.model_extra["session_id"]
+
+
+def test_the_shell_has_its_exit_code(client: anthropic.Anthropic) -> None:
+    message = asks(client, "in the shell", model="agent/default")
+    result = message.content[1].content
+    assert (result.stdout, result.return_code, message.content[0].input) == ("a\n", 1, {"command": "echo a\nfalse"})
+
+
+def test_what_other_sessions_ran_can_be_carried_to_a_plain_model(
+    client: anthropic.Anthropic, server: AgentServer
+) -> None:
+    ran = asks(client, "compute 3", model="agent/default")
+    answer = asks(client, "compute 3", ran.content, "hi", extra_body={"session_id": "carried"})
+    assert text(answer) == "Hello."
+    roles = [item["message"]["role"] for item in items(server, "carried")]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+
+
+def test_calls_of_the_server_and_of_the_client_at_once(client: anthropic.Anthropic) -> None:
+    asked = asks(client, "mixed", tools=[WEATHER, CODE])
+    assert kinds(asked) == ["text", "server_tool_use", "code_execution_tool_result", "tool_use"]
+    assert asked.stop_reason == "tool_use"
+    result = [{"type": "tool_result", "tool_use_id": asked.content[-1].id, "content": "Sun."}]
+    answer = asks(client, "mixed", asked.content, result, tools=[WEATHER, CODE])
+    assert (text(answer), answer.model_extra["session_id"]) == ("Both came.", asked.model_extra["session_id"])
+
+
+def test_a_turn_that_somebody_stopped_can_go_on(client: anthropic.Anthropic, server: AgentServer) -> None:
+    given: Any = {"model": "default", "max_tokens": 10, "messages": said("stop me"), "tools": [CODE]}
+    with client.messages.stream(**given, extra_body={"session_id": "stopped"}) as stream:
+        assert next(iter(stream.text_stream)) == "It begins"
+        with server.blocking_client({"x-api-key": TOKEN}) as raw:
+            turn = raw.get("agent/v1/sessions/stopped/turns").json()["turns"][-1]["turn"]
+            raw.post(f"agent/v1/turns/{turn}/cancel", json={})
+        message = stream.get_final_message()
+    assert (message.stop_reason, text(message)) == ("pause_turn", "It begins")
+    on = [*said("stop me"), {"role": "assistant", "content": message.content}]
+    assert (
+        text(client.messages.create(**{**given, "messages": on}, extra_body={"session_id": "stopped"})) == "It went on."
+    )
 
 
 def test_what_is_ours_in_a_stream_has_no_name_and_clients_pass_over_it(

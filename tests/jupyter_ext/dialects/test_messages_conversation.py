@@ -207,7 +207,7 @@ def test_calls_of_a_server_and_of_the_client_in_one_answer_are_kept_apart() -> N
     said = read(USER, model(*RAN[:3], USE), user(result))
     assert [len(message.calls) for message in said.messages] == [0, 1, 0, 1, 0]
     assert [(message.role, message.text) for message in said.spoken[1:]] == [
-        ("assistant", "First. "),
+        ("assistant", ""),
         ("tool", "Rain."),
     ]
     assert said.spoken[1].calls[0].id == "c1"
