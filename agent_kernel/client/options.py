@@ -109,9 +109,9 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     names = [str(function["name"]) for function in functions]
     if functions:
         body |= {"functions": [dict(function) for function in functions], "client_tools": names}
-    if said.get("tools") is not None:
-        body["tools"] = [*said["tools"], *names]
-    return {name: value for name, value in body.items() if value not in (None, [], {})}
+    body = {name: value for name, value in body.items() if value not in (None, [], {})}
+    narrowed = said.get("tools")
+    return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
 
 
 def _wanted(given: str | Wanted) -> Wanted:

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
-from typing import Any
-
 import pytest
 
-from agent_kernel.client import connection as module
-from agent_kernel.client.connection import Connection
-from agent_kernel.client.place import Place
 from agent_kernel.errors import (
     AgentKernelError,
     Forbidden,
@@ -20,54 +12,8 @@ from agent_kernel.errors import (
     ServerUnreachable,
     SessionBusy,
 )
-
-HANG_UP = b""
-
-
-def answer(status: int, body: Any = None, **headers: str) -> bytes:
-    said = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {status} X\r\n{head}Content-Length: {len(said)}\r\nConnection: close\r\n\r\n".encode() + said
-
-
-class Failing:
-    """Gives its answers in turn, then the last one; what it was asked is in ``asked``."""
-
-    def __init__(self, *answers: bytes) -> None:
-        self._answers = list(answers)
-        self.asked: list[str] = []
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = next((int(line[15:]) for line in head.splitlines() if line.lower().startswith("content-length:")), 0)
-        await reader.readexactly(length)
-        self.asked.append(head.partition("\r\n")[0])
-        writer.write(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
-        writer.close()
-
-
-Serve = Callable[..., Any]
-
-
-@pytest.fixture
-async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
-    monkeypatch.setattr(module, "PAUSES_S", (0.001,) * 4)
-    opened: list[Any] = []
-
-    async def start(*answers: bytes) -> tuple[Connection, Failing]:
-        failing = Failing(*answers)
-        server = await asyncio.start_server(failing, "127.0.0.1", 0)
-        connection = Connection(Place.of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "t"))
-        opened.extend([connection, server])
-        return connection, failing
-
-    yield start
-    for one in opened:
-        if isinstance(one, Connection):
-            await one.aclose()
-        else:
-            one.close()
-
+from tests.client.conftest import Serve
+from tests.client.failing import HANG_UP, answer
 
 OK = answer(200, {"ok": True})
 WAIT = answer(429, {"error": {"code": "too_many_requests", "message": "slowly"}}, Retry_After="0")
