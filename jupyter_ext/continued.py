@@ -46,10 +46,8 @@ def owner_of(caller: Caller) -> Owner:
 
 async def continued(app: AgentKernel, caller: Caller, body: ResponsesBody) -> Continued:
     """Raises InvalidRequest for what is not there or does not go together, and Conflict for a response that runs."""
-    owner, items = owner_of(caller), body.items
-    if not items:
-        raise InvalidRequest("input says nothing: send a text, or items.", details={"param": "input"})
-    items = await _resolved(app, owner, items)
+    owner = owner_of(caller)
+    items = await _resolved(app, owner, body.items)
     if body.previous_response_id:
         previous = await _previous(app, owner, body)
         names = _called(previous)

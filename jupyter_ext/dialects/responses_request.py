@@ -93,8 +93,8 @@ ToolChoiceBody = Annotated[
 ]
 Label = Annotated[str, Field(max_length=512)]
 Input = Annotated[
-    Annotated[str, Field(max_length=MAX_TEXT), Tag("text")]
-    | Annotated[list[Item], Field(max_length=MAX_MESSAGES), Tag("items")],
+    Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Tag("text")]
+    | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
     Discriminator(lambda said: "items" if isinstance(said, list) else "text"),
 ]
 
@@ -104,7 +104,7 @@ class ResponsesBody(Words):
     prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) changes nothing here."""
 
     model: Annotated[str, Field(max_length=2_000)] = ""
-    input: Input = ""
+    input: Input
     instructions: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
     previous_response_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     conversation: Annotated[str, Field(min_length=1, max_length=512)] | Reference | None = None
@@ -153,7 +153,7 @@ class ResponsesBody(Words):
     @property
     def items(self) -> list[AnyItem]:
         if isinstance(self.input, str):
-            return [MessageItem(role="user", content=self.input)] if self.input else []
+            return [MessageItem(role="user", content=self.input)]
         return list(self.input)
 
     @property

@@ -331,6 +331,8 @@ def test_how_it_answers_is_bound() -> None:
         {"truncation": "middle"},
         {"agent_permission": "maybe"},
         {"input": 7},
+        {"input": ""},
+        {"input": []},
         {"input": [{"role": "user", "content": "x"}] * 4_001},
     ],
     ids=lambda fields: json.dumps(fields)[:60],
