@@ -27,7 +27,7 @@ class Given:
 class Asked:
     """``model`` is the name as the client said it. ``groups`` are tools of the server that the request turns on by
     itself where the model is a plain one. ``rounds``: it names a number of rounds, which turns on what the server has
-    from elsewhere (MCP, functions, dispatch).
+    from elsewhere (MCP, functions, dispatch). ``only``: nothing but ``groups``, whatever model and rounds say.
 
     ``session`` is the one that the client names; empty: none, and nothing is listed. ``kept``: such a call is a session
     of the list all the same, because it can be fetched by an id of its own later. ``streams``: somebody follows, who
@@ -44,6 +44,7 @@ class Asked:
     kept: bool = False
     route: str = ""
     spoken: tuple[Message, ...] = ()
+    only: bool = False
 
     @property
     def agent(self) -> bool:
@@ -58,6 +59,8 @@ class Asked:
     @property
     def engaged(self) -> tuple[str, ...] | None:
         """The tools of the server that the turn may have (None: all), as ``TurnRequest.tools``."""
+        if self.only:
+            return self.groups
         if self.agent:
             return None
         elsewhere = ("mcp", "functions", "dispatch") if self.request.max_tool_rounds else ()

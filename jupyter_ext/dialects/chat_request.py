@@ -224,10 +224,8 @@ class ChatBody(SamplingFields):
         together."""
         said = conversation(self.messages, links, alone=self.session_id is not None)
         choice = self._chosen()
-        groups = self._groups(choice, files=bool(said.files))
-        narrowed = choice.allowed is not None
         asked = Asked(
-            self.model.removeprefix(AGENT) if narrowed else self.model,
+            self.model,
             TurnRequest(
                 messages=said.messages,
                 permission=self.permission,
@@ -240,10 +238,11 @@ class ChatBody(SamplingFields):
                 web=self.web_search_options,
                 functions=choice.of(specs_of(self._functions)),
             ),
-            groups=groups,
+            groups=self._groups(choice, files=bool(said.files)),
             session=self.session_id or "",
             files=said.files,
             streams=self.streams,
+            only=choice.allowed is not None,
         )
         if self.files and (asked.engaged == () or self.max_tool_rounds == 0):
             raise Unprocessable(
@@ -276,4 +275,5 @@ class ChatBody(SamplingFields):
         if choice.allowed is None:
             groups += ["shell"] if self.enable_shell else []
             groups += ["web"] if self.web_search_options is not None else []
-        return (*groups, *(["files"] if files else []))
+            groups += ["files"] if files else []
+        return tuple(groups)

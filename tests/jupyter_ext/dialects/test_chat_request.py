@@ -192,7 +192,8 @@ def test_a_choice_of_what_is_not_there_is_refused(choice: Any) -> None:
 
 def test_only_allowed_functions_are_offered() -> None:
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [WEATHER]}}
-    made = asked(model="agent/default", tools=[WEATHER, TIME, CODE], enable_shell=True, tool_choice=allowed)
+    body: dict[str, Any] = {"model": "agent/default", "tools": [WEATHER, TIME, CODE], "max_tool_rounds": 3}
+    made = asked(**body, enable_shell=True, tool_choice=allowed)
     assert [spec.name for spec in made.request.functions] == ["weather"]
     assert (made.request.tool_choice, made.engaged) == ("required", ())
 
