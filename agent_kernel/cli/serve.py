@@ -17,6 +17,8 @@ from agent_kernel import __version__
 from agent_kernel.cli import first_process
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import Token, token
+from agent_kernel.engines.local import catalog
+from agent_kernel.errors import AgentKernelError, InvalidRequest
 from agent_kernel.settings import LIMITS, SHARED, Settings
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ agent-kernel {version} serves {url}
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=PORT, help=f"{PORT} if not given; 0: a free one")
+    parser.add_argument("--port", type=_port, default=PORT, help=f"{PORT} if not given; 0: a free one")
     parser.add_argument("--host", default=HOST, help=f"the address to listen at ({HOST}); 0.0.0.0: every one")
     parser.add_argument("--engine", help="local, openai_api, or one of the setting engines")
     parser.add_argument("--model", help="a model of the catalog, a path, or an id of a hub")
@@ -57,7 +59,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     data_argument(parser)
     cache_argument(parser)
     parser.add_argument("--token-file", type=Path, help="instead of JUPYTER_TOKEN, AGENT_KERNEL_TOKEN or one made here")
-    parser.add_argument("--base-url", default="/", help="a path before all routes, for a proxy that keeps it")
+    parser.add_argument(
+        "--base-url", type=_base_url, default="/", help="a path before all routes, for a proxy that keeps it"
+    )
     parser.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME", help="a name that a proxy is called by"
     )
@@ -67,7 +71,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--certfile", type=Path, help="TLS: a certificate, with --keyfile")
     parser.add_argument("--keyfile", type=Path)
     parser.add_argument("--root", type=Path, help="below it notebooks are looked for; an empty directory if not given")
-    parser.add_argument("--drain", type=float, default=DRAIN_S, metavar="S", help="seconds that turns get at a stop")
+    parser.add_argument("--drain", type=_seconds, default=DRAIN_S, metavar="S", help="seconds that turns get at a stop")
     parser.add_argument("--log-level", choices=LEVELS, default="warning", help="of what goes to stderr")
     parser.add_argument("--json", action="store_true", help="one line of JSON when it is up, instead of text")
 
@@ -82,6 +86,7 @@ def serve(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     from jupyter_ext import headless
 
+    _check(args)
     sockets = headless.bound(args.host, args.port)
     with contextlib.ExitStack() as closing:
         for listening in sockets:
@@ -102,6 +107,33 @@ def _serve(args: argparse.Namespace) -> int:
         )
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError("a port is a number up to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError("seconds are 0 or more")
+    return seconds
+
+
+def _base_url(text: str) -> str:
+    return f"/{text.strip('/')}/".replace("//", "/")
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises InvalidRequest for what is not there."""
+    for name in ("certfile", "keyfile", "root"):
+        path: Path | None = getattr(args, name)
+        if path is not None and not (path.is_dir() if name == "root" else path.is_file()):
+            raise InvalidRequest(f"--{name}: there is no {'directory' if name == 'root' else 'file'} {path}.")
+    if args.keyfile and not args.certfile:
+        raise InvalidRequest("--keyfile needs --certfile.")
+
+
 def _settings(args: argparse.Namespace, private: Path) -> Settings:
     """Where nothing can be kept at home, sessions are kept until this ends. Raises InvalidRequest."""
     os.environ.setdefault("JUPYTER_RUNTIME_DIR", str(private))
@@ -110,8 +142,10 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
             os.environ.setdefault(f"AGENT_KERNEL_{name.upper()}", str(limit))
     given: dict[str, Any] = {name: str(value) for name in TRAITS if (value := getattr(args, name, None)) is not None}
     settings = Settings.from_env(**given)
-    if "data_dir" in given or os.environ.get("AGENT_KERNEL_DATA_DIR") or _writable(settings.data_dir):
+    if _writable(settings.data_dir) or settings.store == "memory":
         return settings
+    if "data_dir" in given or os.environ.get("AGENT_KERNEL_DATA_DIR"):
+        raise InvalidRequest(f"{settings.data_dir} can not be written.", hint="Give another --data-dir.")
     print(
         f"agent-kernel: {settings.data_dir} can not be written: sessions are kept until this server ends. "
         "--data-dir names another place.",
@@ -186,6 +220,8 @@ def _url(args: argparse.Namespace, port: int) -> str:
 
 def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> None:
     info, settings = app.runtime.engine.info(), app.runtime.settings
+    if missing := _missing(settings):
+        print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
     sessions = str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store
     if args.json:
         body = {
@@ -217,6 +253,18 @@ def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> N
         pid=os.getpid(),
     )
     print(told, end="", flush=True)
+
+
+def _missing(settings: Settings) -> str:
+    """Why the model can not answer; what only a hub could tell is not asked for."""
+    if settings.engine != "local" or catalog.is_path(settings.model):
+        return ""
+    try:
+        if catalog.installed(settings.model, settings.cache_dir, settings.backend) is None:
+            return f"{settings.model} is not on this machine yet: agent-kernel model pull {settings.model}"
+    except AgentKernelError as error:
+        return str(error)
+    return ""
 
 
 def _limits(settings: Settings) -> str:

@@ -189,6 +189,35 @@ def test_a_setting_that_makes_no_sense_ends_it_with_a_word(serve: Serve) -> None
     assert "perhaps" in served.log.read_text().splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--data-dir", "/dev/null/here"), "/dev/null/here"),
+        (("--host", "203.0.113.5"), "203.0.113.5"),
+        (("--certfile", "/none.pem"), "/none.pem"),
+        (("--root", "/none"), "/none"),
+        (("--token-file", "/none"), "/none"),
+    ],
+)
+def test_what_it_can_not_have_is_told_in_one_line(serve: Serve, options: tuple[str, ...], word: str) -> None:
+    served = serve(*options)
+    assert ended(served.begin()) == (1, "")
+    (line,) = served.log.read_text().splitlines()
+    assert word in line
+
+
+@pytest.mark.parametrize("options", [("--port", "80000"), ("--drain", "-1"), ("--log-level", "loud")])
+def test_a_wrong_option_is_wrong_usage(serve: Serve, options: tuple[str, ...]) -> None:
+    assert ended(serve(*options).begin()) == (2, "")
+
+
+def test_a_model_that_is_not_here_is_told_at_the_start(serve: Serve) -> None:
+    served = serve("--engine", "local", "--model", "tiny", "--cache-dir", "empty").start()
+    assert "agent-kernel model pull tiny" in served.log.read_text()
+    with openai_client(served) as client:
+        assert {model.id for model in client.models.list()} == {"default", "tiny", "agent/default", "agent/tiny"}
+
+
 def test_without_a_home_that_can_be_written_it_serves_and_says_what_is_lost(serve: Serve) -> None:
     served = serve(env={"HOME": "/proc", "AGENT_KERNEL_DATA_DIR": "", "XDG_DATA_HOME": "", "JUPYTER_CONFIG_DIR": ""})
     served.start()
