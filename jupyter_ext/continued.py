@@ -14,7 +14,7 @@ from agent_kernel.messages import Media, Message, Part
 from agent_kernel.sessions import reconcile
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.callers import Caller, subject
-from jupyter_ext.dialects.responses_input import AnyItem, FunctionCallItem, ReferenceItem, items_of
+from jupyter_ext.dialects.responses_items import AnyItem, FunctionCallItem, ReferenceItem, items_of
 from jupyter_ext.dialects.responses_request import ResponsesBody
 from jupyter_ext.dialects.responses_resource import ENDED, stem_of
 from jupyter_ext.response_store import Owner, StoredResponse

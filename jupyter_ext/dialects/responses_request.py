@@ -16,7 +16,7 @@ from agent_kernel.settings import Permission
 from jupyter_ext.dialects.asked import AGENT, Asked, Given
 from jupyter_ext.dialects.content import MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.dialects.functions import MAX_TOOLS, WORDS, Chosen, JsonSchemaFormat, Words, choice_of, chosen
-from jupyter_ext.dialects.responses_input import AnyItem, Item, MessageItem
+from jupyter_ext.dialects.responses_items import AnyItem, Item, MessageItem
 from jupyter_ext.dialects.responses_output import LOGPROBS
 from jupyter_ext.dialects.responses_tools import Offered, Tool, offered
 

@@ -20,17 +20,8 @@ from jupyter_ext.calls import Call
 from jupyter_ext.continued import Continued, carried, continued, owner_of
 from jupyter_ext.dialects.asked import Asked, Given
 from jupyter_ext.dialects.content import MAX_LINKS, MAX_MEDIA, seen
-from jupyter_ext.dialects.responses_input import (
-    MEDIUM,
-    AnyItem,
-    Brought,
-    InputFile,
-    InputImage,
-    listed,
-    messages_of,
-    parts_of,
-    with_files,
-)
+from jupyter_ext.dialects.responses_input import listed, messages_of, with_files
+from jupyter_ext.dialects.responses_items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
 from jupyter_ext.dialects.responses_request import ResponsesBody
 from jupyter_ext.dialects.responses_resource import Facts, response_id
 from jupyter_ext.handlers.base import guarded

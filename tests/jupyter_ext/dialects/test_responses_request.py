@@ -16,7 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from agent_kernel.errors import Unprocessable
 from agent_kernel.messages import Media, Message, Text
 from jupyter_ext.dialects.asked import Asked, Given
-from jupyter_ext.dialects.responses_input import Brought, listed, messages_of, with_files
+from jupyter_ext.dialects.responses_input import listed, messages_of, with_files
+from jupyter_ext.dialects.responses_items import Brought
 from jupyter_ext.dialects.responses_request import ResponsesBody
 from jupyter_ext.dialects.responses_resource import Facts, new_response_id
 
