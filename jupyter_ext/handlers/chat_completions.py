@@ -8,7 +8,7 @@ from jupyter_ext.dialects.chat_codec import ChatCodec
 from jupyter_ext.dialects.chat_request import ChatBody
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.openai import OpenAIHandler
-from jupyter_ext.openapi.operation import FITS, operation
+from jupyter_ext.openapi.operation import FITS, IDEMPOTENCY_KEY, operation
 
 
 class ChatCompletionsHandler(OpenAIHandler):
@@ -17,6 +17,7 @@ class ChatCompletionsHandler(OpenAIHandler):
         "An answer to a conversation, as OpenAI's clients ask for it.",
         "openai.types.chat:ChatCompletion",
         body=ChatBody,
+        query=(IDEMPOTENCY_KEY,),
         conditions=FITS,
         errors=(404, 409, 422, 502, 507),
         streams=True,

@@ -35,7 +35,7 @@ from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import DialectHandler
 from jupyter_ext.message_threads import MessageThread
 from jupyter_ext.openapi.errors import AnthropicError
-from jupyter_ext.openapi.operation import FITS, operation
+from jupyter_ext.openapi.operation import FITS, IDEMPOTENCY_KEY, operation
 from jupyter_ext.statuses import error_of, status_of
 
 FETCHED = Bounds(total_s=30.0, bytes=MAX_MEDIA)
@@ -110,6 +110,7 @@ class MessagesHandler(AnthropicHandler):
         "An answer to a conversation, as Anthropic's clients ask for it.",
         "anthropic.types:Message",
         body=MessagesBody,
+        query=(IDEMPOTENCY_KEY,),
         conditions=FITS,
         errors=(404, 409, 410, 422, 502, 507),
         streams=True,

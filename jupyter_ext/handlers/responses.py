@@ -27,7 +27,7 @@ from jupyter_ext.dialects.responses_resource import Facts, response_id
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import raise_failed
 from jupyter_ext.handlers.openai import OpenAIHandler
-from jupyter_ext.openapi.operation import FITS, Count, Parameter, limit, operation
+from jupyter_ext.openapi.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.response_store import StoredResponse
 from jupyter_ext.responses import LiveResponse
 
@@ -65,6 +65,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         "An answer, kept to be fetched and continued, as OpenAI's clients ask for it.",
         "openai.types.responses:Response",
         body=ResponsesBody,
+        query=(IDEMPOTENCY_KEY,),
         conditions=FITS,
         errors=(404, 409, 422, 502, 507),
         streams=True,

@@ -31,7 +31,7 @@ from jupyter_ext.idempotency import HEADER, REPLAYED, Begun, key_of
 from jupyter_ext.inputs import attach
 from jupyter_ext.notebooks import KERNEL, called
 from jupyter_ext.openapi import turns as told
-from jupyter_ext.openapi.operation import EVENTS, SESSION, Count, Parameter, limit, operation
+from jupyter_ext.openapi.operation import EVENTS, IDEMPOTENCY_KEY, SESSION, Count, Parameter, limit, operation
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
 from jupyter_ext.versions import fingerprint
@@ -55,6 +55,7 @@ class TurnsHandler(AgentHandler):
         told.Started,
         status=202,
         body=TurnBody,
+        query=(IDEMPOTENCY_KEY,),
         also={200: told.Stored},
         errors=(404, 409, 507),
         conditions=SPEAKS,

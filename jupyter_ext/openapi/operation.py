@@ -111,6 +111,13 @@ IF_MATCH = Parameter(
     Annotated[str, Field(json_schema_extra={"pattern": r'^(\*|(W/)?"[0-9]{1,15}")$'})],
     place="header",
 )
+IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key",
+    "The same request under the same key begins nothing, for 24 hours: it is answered by the turn that it began the "
+    "first time. 409 for another request.",
+    Annotated[str, Field(json_schema_extra={"pattern": r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"})],
+    place="header",
+)
 
 
 def limit(default: int, most: int) -> Parameter:
