@@ -19,6 +19,8 @@ Json = dict[str, Any]
 REF = re.compile(r"#/components/schemas/([^\"]+)")
 ACCEPTED = ["2xx", "3xx", "401", "403", "404", "409", "429", "5xx"]
 """What schemathesis lets a request be answered with that fits its schemas (5xx are another check's)."""
+REFUSED = ["400", "401", "403", "404", "405", "406", "409", "410", "413", "415", "416", "422", "428", "429", "5xx"]
+"""And one that does not."""
 GENERATED = re.compile(r"([\d,]+) generated")
 UNREACHABLE = ("/socket",)
 """A WebSocket is no operation of HTTP."""
@@ -99,7 +101,7 @@ def _reachable(schemas: Json, roots: Any) -> set[str]:
 def _settings(document: Json) -> str:
     """Where the document itself says what a request has to fulfil beyond its schema, 400 is an answer to one that fits
     the schema."""
-    told = []
+    told = [f"checks.negative_data_rejection.expected-statuses = {json.dumps(REFUSED)}\n"]
     for path, operations in document["paths"].items():
         for method, entry in operations.items():
             if "x-conditions" in entry:

@@ -17,6 +17,8 @@ from jupyter_ext.openapi import sessions as told
 from jupyter_ext.openapi.operation import IF_MATCH, PLACE, SESSION, operation
 from jupyter_ext.openapi.turns import Versions
 
+BOUND = "To bind it, kernel or path names a notebook, unless a kernel asks."
+
 
 def branch_to_json(branch: Branch) -> dict[str, Any]:
     return dataclasses.asdict(branch)
@@ -67,7 +69,9 @@ class BranchHandler(AgentHandler):
 
 class ForkHandler(AgentHandler):
     @guarded("write")
-    @operation("Copy a session.", told.Forked, status=201, body=ForkBody, query=PLACE, errors=(404, 409, 507))
+    @operation(
+        "Copy a session.", told.Forked, status=201, body=ForkBody, query=PLACE, errors=(404, 409, 507), conditions=BOUND
+    )
     async def post(self, session_id: str) -> None:
         """A new session; bound to the notebook on request."""
         body, access = self.parse(ForkBody), self.app.access

@@ -49,6 +49,7 @@ class ExportHandler(AgentHandler):
         Raw(MEDIA),
         query=(Parameter("format", f"One of {', '.join(DOCUMENTS)}.", FORMAT), BRANCH),
         errors=(404,),
+        conditions="A branch is there, and the format is one that holds one branch.",
     )
     async def get(self, session_id: str) -> None:
         """The document as a download; what a model made is never run by a browser in this origin. What the format has

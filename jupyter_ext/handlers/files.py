@@ -20,7 +20,7 @@ from jupyter_ext import download
 from jupyter_ext.file_shapes import anthropic_file, anthropic_page, container_file, openai_file, page
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.openapi import files as told
-from jupyter_ext.openapi.operation import SESSION, Parameter, Raw, limit, operation
+from jupyter_ext.openapi.operation import ID_PATTERN, SESSION, Parameter, Raw, SessionId, limit, operation
 from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
 
 LISTED = 1_000
@@ -28,8 +28,11 @@ CHUNK = 1 << 18
 PURPOSE = 100
 """Characters."""
 TEXT = {"type": "string", "minLength": 1, "maxLength": PURPOSE, "pattern": r"^[\x21-\x7e]+$"}
-UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session={"type": "string", "maxLength": 512})
-INTO = Parameter("session", "The session that gets the file, made if it is not there; a field of the form says it too.")
+OWNER = {"type": "string", "maxLength": 512, "pattern": f"^$|{ID_PATTERN}"}
+UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session=OWNER)
+INTO = Parameter(
+    "session", "The session that gets the file, made if it is not there; a field of the form says it too.", SessionId
+)
 HOUSE = Parameter("anthropic-version", "Given, the answer is of Anthropic's shape.", place="header")
 PAGES = (limit(LISTED, LISTED), Parameter("after", "The file behind which the page begins."))
 LISTING = (

@@ -7,7 +7,7 @@ import re
 from agent_kernel.errors import InvalidRequest
 from jupyter_ext.handlers.base import AgentHandler
 
-REVISION = re.compile(r'(?:W/)?"(\d{1,15})"')
+REVISION = re.compile(r'(?:W/)?"?([0-9]{1,15})"?')
 
 
 def etag(revision: int) -> str:

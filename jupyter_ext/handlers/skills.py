@@ -18,6 +18,7 @@ from jupyter_ext.openapi.operation import Parameter, operation
 
 ZIP = b"PK\x03\x04"
 FIELDS = frozenset({"file", "files", "files[]"})
+FIRST = "skills-2025-10-02"
 OVERHEAD = 1 << 20
 """Bytes around the files of an upload."""
 PACKED = "The files are those of one skill, with its SKILL.md."
@@ -56,14 +57,16 @@ def version_to_json(version: Version) -> dict[str, Any]:
     }
 
 
-def custom_to_json(skill: Skill) -> dict[str, Any]:
-    """As Anthropic's clients read it."""
+def custom_to_json(skill: Skill, *, first: bool) -> dict[str, Any]:
+    """As Anthropic's clients read it; in the ``first`` form of it, which is mistral.rs's too, the source is a word."""
     return {
         "id": skill.id,
         "type": "skill",
         "display_title": skill.latest.name,
-        "source": "custom",
+        "display_name": skill.latest.name,
+        "source": "custom" if first else {"type": "custom"},
         "latest_version": str(skill.latest.number),
+        "latest_version_id": f"{skill.id}_v{skill.latest.number}",
         "created_at": _iso(skill.created),
         "updated_at": _iso(skill.latest.created),
     }
@@ -92,8 +95,14 @@ class SkillUpload(AgentHandler):
         headers = self.request.headers
         return "anthropic-version" in headers or "anthropic-beta" in headers or bool(self.get_argument("source", ""))
 
+    @property
+    def first(self) -> bool:
+        """Before skills were out of beta: who says so, and who says nothing but ``source``."""
+        headers = self.request.headers
+        return FIRST in headers.get("anthropic-beta", "") or "anthropic-version" not in headers
+
     def shown(self, skill: Skill) -> dict[str, Any]:
-        return custom_to_json(skill) if self.anthropic else skill_to_json(skill)
+        return custom_to_json(skill, first=self.first) if self.anthropic else skill_to_json(skill)
 
     def shown_version(self, version: Version) -> dict[str, Any]:
         return custom_version_to_json(version) if self.anthropic else version_to_json(version)
@@ -149,7 +158,8 @@ class SkillHandler(SkillUpload):
     @operation("Delete a skill.", told.SkillDeleted | told.CustomSkillDeleted, query=SHAPE, errors=(404,))
     async def delete(self, id: str) -> None:
         await asyncio.to_thread(self.app.runtime.skills.delete, self.caller.namespace, id)
-        self.reply({"id": id, "object": "skill.deleted", "deleted": True})
+        openai = {"id": id, "object": "skill.deleted", "deleted": True}
+        self.reply({"id": id, "type": "skill_deleted"} if self.anthropic else openai)
 
 
 class SkillVersionsHandler(SkillUpload):

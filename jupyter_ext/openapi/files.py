@@ -102,14 +102,20 @@ class Skill(TypedDict):
     default_version: str
 
 
+class SkillSource(TypedDict):
+    type: Literal["custom"]
+
+
 class CustomSkill(TypedDict):
     """As Anthropic's clients read it: with the header anthropic-version or anthropic-beta, or with ``source``."""
 
     id: str
     type: Literal["skill"]
     display_title: str
-    source: Literal["custom"]
+    display_name: str
+    source: Literal["custom"] | SkillSource
     latest_version: str
+    latest_version_id: str
     created_at: str
     updated_at: str
 

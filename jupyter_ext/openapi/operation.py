@@ -108,7 +108,7 @@ BRANCH = Parameter("branch", "Another branch than the current one.")
 IF_MATCH = Parameter(
     "If-Match",
     "The ETag of the session as it was seen, or *; 409 when it has changed since.",
-    Annotated[str, Field(json_schema_extra={"pattern": r'^(\*|(W/)?"[0-9]{1,15}")$'})],
+    Annotated[str, Field(json_schema_extra={"pattern": r'^(\*|(W/)?"?[0-9]{1,15}"?)$'})],
     place="header",
 )
 IDEMPOTENCY_KEY = Parameter(

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
 
-from tests.server import AgentServer, Json, followed, start_turn, text_of
+from tests.server import TOKEN, AgentServer, Json, followed, start_turn, text_of
 
 HEAD = "---\nname: Charts\ndescription: Draws charts\n---\nUse matplotlib.\n"
 SCRIPT: list[Json] = [
@@ -76,6 +78,32 @@ NO_SKILLS: list[Json] = [
     {"files": ("../SKILL.md", HEAD)},
     {"other": ("SKILL.md", HEAD)},
 ]
+
+
+async def test_the_official_clients_bring_list_and_delete_skills(server: AgentServer) -> None:
+    url, zipped = server.agent_url.rstrip("/"), ("charts.zip", packed())
+    async with AsyncOpenAI(base_url=url, api_key=TOKEN, max_retries=0) as openai:
+        made = await openai.skills.create(files=[zipped])
+        assert [skill.id async for skill in openai.skills.list()] == [made.id]
+        assert [version.version async for version in openai.skills.versions.list(made.id)] == ["1"]
+        assert (await openai.skills.delete(made.id)).deleted
+    async with AsyncAnthropic(base_url=url.removesuffix("/v1"), api_key=TOKEN, max_retries=0) as anthropic:
+        brought = await anthropic.beta.skills.create(files=[zipped])
+        assert (brought.display_name, brought.source.type) == ("Charts", "custom")
+        assert [skill.latest_version_id async for skill in anthropic.beta.skills.list(source="custom")] == [
+            f"{brought.id}_v1"
+        ]
+        assert [skill async for skill in anthropic.beta.skills.list(source="anthropic")] == []
+        assert (await anthropic.beta.skills.delete(brought.id)).type == "skill_deleted"
+
+
+async def test_the_first_form_of_anthropic_s_skills_has_words_for_source_and_version(server: AgentServer) -> None:
+    async with server.client() as client:
+        await client.post("agent/v1/skills", files={"files": ("charts.zip", packed())})
+        for headers, query in (({}, {"source": "custom"}), ({"anthropic-beta": "skills-2025-10-02"}, {})):
+            listed = (await client.get("agent/v1/skills", headers=headers, params=query)).json()
+            assert (listed["data"][0]["source"], listed["data"][0]["latest_version"]) == ("custom", "1")
+            assert (listed["has_more"], listed["next_page"]) == (False, None)
 
 
 async def test_an_upload_that_is_no_skill_is_refused(server: AgentServer) -> None:

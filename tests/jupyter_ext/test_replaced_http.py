@@ -1,0 +1,146 @@
+"""PUT, GET and DELETE of sessions as mistral.rs's clients use them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server import AgentServer, followed, start_turn
+
+Json = dict[str, Any]
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+TAGGED: Json = {
+    "messages": [
+        {"role": {"Left": "user"}, "content": {"Left": "how many?"}},
+        {
+            "role": {"Left": "assistant"},
+            "content": {"Left": ""},
+            "tool_calls": {
+                "Right": [{"id": "call-1", "type": "function", "function": {"name": "count", "arguments": {"of": "x"}}}]
+            },
+        },
+        {"role": {"Left": "tool"}, "name": {"Left": "count"}, "content": {"Left": "3"}},
+        {"role": {"Left": "assistant"}, "content": {"Left": "three"}},
+    ],
+    "images": [],
+    "videos": [],
+    "files": [],
+}
+PLAIN: Json = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
+
+
+SCRIPT: list[Json] = [
+    {"text": "slow " * 30, "deltas": 30, "delay": 0.1, "when": "slow"},
+    {"text": "ok", "loop": True},
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
+    made = AgentServer(tmp_path_factory.mktemp("replaced"), SCRIPT)
+    try:
+        yield asyncio.run(made.start())
+    finally:
+        made.sweep()
+
+
+@pytest.fixture(autouse=True)
+async def emptied(server: AgentServer) -> None:
+    async with server.client() as client:
+        for session in "abs":
+            await client.delete(f"agent/v1/sessions/{session}")
+
+
+async def said(client: httpx.AsyncClient, session: str) -> list[str]:
+    items = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
+    return [item["message"]["content"] for item in items]
+
+
+async def test_put_makes_a_session_and_replaces_it_as_a_whole(server: AgentServer) -> None:
+    async with server.client() as client:
+        made = await client.put("agent/v1/sessions/s", json=TAGGED)
+        assert made.status_code == 200
+        assert await said(client, "s") == ["how many?", "", "3", "three"]
+        replaced = await client.put("agent/v1/sessions/s", json=PLAIN)
+        assert await said(client, "s") == ["hi", "hello"]
+        assert replaced.json()["turns"] == 1
+        assert replaced.json()["revision"] > made.json()["revision"]
+        assert replaced.headers["ETag"] != made.headers["ETag"]
+
+
+async def test_what_get_gives_put_takes(server: AgentServer) -> None:
+    with_image = {"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "see"}]}]}
+    async with server.client() as client:
+        await client.put("agent/v1/sessions/a", json={**with_image, "images": [PNG], "videos": [], "files": []})
+        for format in ("mistralrs", "agent-kernel"):
+            whole = await client.get("agent/v1/sessions/a", params={"format": format})
+            assert whole.headers["Content-Type"].startswith("application/json")
+            assert (await client.put("agent/v1/sessions/b", json=whole.json())).status_code == 200
+            again = await client.get("agent/v1/sessions/b", params={"format": "mistralrs"})
+            assert again.json()["images"] == [PNG]
+            assert (
+                again.json()["messages"]
+                == (await client.get("agent/v1/sessions/a?format=mistralrs")).json()["messages"]
+            )
+
+
+@pytest.mark.parametrize(
+    ("document", "status"),
+    [
+        ({**TAGGED, "images": ["no base64!"]}, 400),
+        ({**TAGGED, "images": [base64.b64encode(b"no PNG").decode()]}, 400),
+        ({"messages": "hi"}, 400),
+        ({"nothing": 1}, 400),
+        ([1, 2], 400),
+    ],
+)
+async def test_what_can_not_be_read_changes_nothing(server: AgentServer, document: Any, status: int) -> None:
+    async with server.client() as client:
+        await client.put("agent/v1/sessions/s", json=PLAIN)
+        reply = await client.put("agent/v1/sessions/s", json=document)
+        assert reply.status_code == status, reply.text
+        assert await said(client, "s") == ["hi", "hello"]
+        assert (await client.put("agent/v1/sessions/new", json=document)).status_code == status
+        assert (await client.get("agent/v1/sessions/new")).status_code == 404
+
+
+async def test_the_next_turn_goes_on_from_what_was_put(server: AgentServer) -> None:
+    async with server.client() as client:
+        await client.put("agent/v1/sessions/s", json=PLAIN)
+        turn = await start_turn(client, "and now?", session="s")
+        await followed(client, turn["turn"])
+        assert await said(client, "s") == ["hi", "hello", "and now?", "ok"]
+
+
+async def test_a_session_is_not_replaced_under_a_turn_that_runs_nor_when_it_changed(server: AgentServer) -> None:
+    async with server.client() as client:
+        seen = (await client.put("agent/v1/sessions/s", json=PLAIN)).headers["ETag"]
+        turn = await start_turn(client, "slow", session="s")
+        assert (await client.put("agent/v1/sessions/s", json=PLAIN)).status_code == 409
+        await client.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})
+        await followed(client, turn["turn"])
+        late = await client.put("agent/v1/sessions/s", json=PLAIN, headers={"If-Match": seen})
+        assert late.status_code == 409
+        assert len(await said(client, "s")) > 2
+
+
+async def test_a_notebook_keeps_the_session_that_was_replaced(server: AgentServer) -> None:
+    await server.save_notebook("n.ipynb")
+    async with server.client() as client:
+        made = (await client.post("agent/v1/sessions?path=n.ipynb", json={"id": "s"})).json()
+        assert made["bound"]
+        assert (await client.put("agent/v1/sessions/s", json=PLAIN)).json()["notebooks"] == ["n.ipynb"]
+        assert (await client.get("agent/v1/binding?path=n.ipynb")).json()["session"]["id"] == "s"
+
+
+async def test_delete_of_what_is_not_there_is_200(server: AgentServer) -> None:
+    async with server.client() as client:
+        replies = await asyncio.gather(*[client.delete("agent/v1/sessions/none") for _ in range(3)])
+        assert [reply.status_code for reply in replies] == [200] * 3
+        assert (await client.get("agent/v1/sessions/none")).status_code == 404
+        assert (await client.get("agent/v1/sessions/none")).json()["error"]["code"] == "session_not_found"
