@@ -14,6 +14,7 @@ from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.engines.local.memory import resident
 from agent_kernel.engines.seat import Seated
 from agent_kernel.errors import AgentKernelError
+from agent_kernel.sandbox.pool import LinuxSandbox
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
@@ -56,6 +57,8 @@ class Gauges(Collector):
         yield from self._turns()
         yield from self._store()
         yield from self._engines()
+        if isinstance(sandbox := self._app.runtime.sandbox, LinuxSandbox):
+            yield _one("sandbox_processes", "Sessions whose python is there in the sandbox.", sandbox.processes)
         yield _by("sandbox_layer", "1 where this layer of the sandbox is in force.", "layer", self._in_force())
 
     def _turns(self) -> Iterator[GaugeMetricFamily]:

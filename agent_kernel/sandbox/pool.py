@@ -120,6 +120,11 @@ class LinuxSandbox:
         """Work directories, with the sessions that they were made for: some may be gone."""
         return await asyncio.to_thread(leftovers.found, self._work_root)
 
+    @property
+    def processes(self) -> int:
+        """Sessions that have one now."""
+        return sum(place.process is not None for place in self._places.values())
+
     async def report(self) -> Mapping[str, Mapping[str, Any]]:
         """Finds out once, in throw-away processes, what is possible here: name -> {required, active, detail}."""
         return (await self._jails.found()).layers

@@ -109,6 +109,7 @@ async def test_calls_are_counted_by_kind_and_outcome_and_names_of_others_are_now
     assert grown(before, after, "tool_calls_total", kind="python.sandbox", outcome="success") == 1
     assert grown(before, after, "tool_seconds_count", kind="python.sandbox") == 1
     assert grown(before, after, "turn_rounds_sum") == 2
+    assert of(after, "sandbox_processes") >= 1
     assert grown(before, after, "tool_calls_total", kind="unknown", outcome="error") == 1
     assert grown(before, after, "tool_calls_total", kind="caller", outcome="returned") == 1
     assert "no-such-tool" not in text
