@@ -183,7 +183,7 @@ async def test_a_program_reaches_no_notebook_no_kernel_and_no_engine_by_its_addr
             assert (await client.request(verb, path, json=body)).status_code == 403, path
 
 
-async def test_a_revoked_token_ends_its_open_streams_and_the_connection_of_its_page(server: AgentServer) -> None:
+async def test_a_revoked_token_ends_its_open_streams(server: AgentServer) -> None:
     id, text = made(server, "turns")
     async with server.client(text) as client, server.client() as person:
         turn = await start_turn(client, "hang", session="to be cut")
