@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from typing_extensions import TypedDict
+from pydantic import BaseModel
 
 from agent_kernel.errors import InvalidRequest, NotFound, SessionBusy, Unprocessable
 from agent_kernel.messages import Media
@@ -39,7 +39,7 @@ IMAGES = "message.input_image.image_url"
 FILE_NAME = "file"
 
 
-class Deleted(TypedDict):
+class Deleted(BaseModel):
     id: str
     object: Literal["response"]
     deleted: Literal[True]
