@@ -25,6 +25,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "PROPFIND
 READ_S = 0.3
 ANSWER_S = 60.0
 GROWTH_MB = 250
+DIALECTS = re.compile(r"/v1/(chat/completions|responses|messages)")
 LEAKS = ("Traceback", 'File "', "site-packages", "jupyter_ext/", "agent_kernel/", "sqlite3.")
 TURN: dict[str, Any] = {
     "prompt": "hello",
@@ -41,6 +42,46 @@ TURN: dict[str, Any] = {
     "queue": True,
     "model": "default",
 }
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+CHAT: dict[str, Any] = {
+    "model": "agent/default",
+    "messages": [
+        {"role": "system", "content": "s"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "w"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0="}},
+                {"type": "file", "file": {"filename": "a.txt", "file_data": "aGk="}},
+            ],
+        },
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "r"},
+        {"role": "user", "content": "hello"},
+    ],
+    "stream": False,
+    "stream_options": {"include_usage": True},
+    "tools": [
+        {"type": "function", "function": {"name": "f", "parameters": CITY}},
+        {"type": "code_interpreter", "container": {"type": "auto"}},
+    ],
+    "tool_choice": {
+        "type": "allowed_tools",
+        "allowed_tools": {"mode": "auto", "tools": [{"type": "code_interpreter"}]},
+    },
+    "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": CITY}},
+    "temperature": 1,
+    "stop": ["x"],
+    "max_tokens": 5,
+    "logprobs": True,
+    "top_logprobs": 1,
+    "web_search_options": {"search_context_size": "low", "filters": {"allowed_domains": ["a.org"]}},
+    "session_id": "fuzz-3",
+    "max_tool_rounds": 1,
+    "enable_shell": True,
+    "agent_permission": "auto",
+    "files": [{"name": "a.txt", "format": "txt"}],
+}
 CLAIM = {"call": "call_1", "client": "fuzz"}
 FINISH = {
     "action": "finish", "token": "x", "status": "success", "text": "y", "stream": "stdout", "shown": True,
@@ -48,6 +89,7 @@ FINISH = {
 }  # fmt: skip
 RIGHT: dict[str, Any] = {
     "turns": TURN,
+    "completions": CHAT,
     "cancel": {"reason": "fuzz"},
     "claims": CLAIM,
     "approvals": {"decision": "approve", "reason": "fuzz"},
@@ -138,7 +180,8 @@ class Target:
         if status >= 400 and request.method != "HEAD" and "text/html" not in reply.headers.get("Content-Type", ""):
             fields = set(json.loads(read)["error"])
             mcp = request.route.endswith("/mcp") and fields <= {"code", "message", "data"}  # JSON-RPC has its own shape
-            assert mcp or fields == {"code", "message", "hint", "request_id", "details"}, told
+            dialect = DIALECTS.search(request.route) and {"message", "type"} <= fields  # so has each other house
+            assert mcp or dialect or fields >= {"code", "message", "hint", "request_id", "details"}, told
         elif status >= 400:
             assert status in (403, 404, 405), told  # of Jupyter: the path is none of ours
         self.learn(read)
