@@ -185,10 +185,10 @@ class Idempotency:
         return Begun(self._made_again(stored), row.facts, again=True)
 
     async def _stored(self, key: Key, row: Row) -> Turn | None:
-        until = row.began + BEGINS_WITHIN_S
+        until = time.monotonic() + row.began + BEGINS_WITHIN_S - self._clock()
         while True:
             found = await self._store.turn(key.user, row.turn)
-            if found is not None or row.session or time.time() > until:
+            if found is not None or row.session or time.monotonic() > until:
                 return found
             await asyncio.sleep(POLL_S)
 

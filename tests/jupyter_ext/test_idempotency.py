@@ -104,7 +104,10 @@ async def test_whoever_joined_a_start_that_fails_hears_so_and_the_key_is_free(tm
         assert (await made.once(key())).again is False
 
 
-async def test_wherever_the_first_request_is_given_up_its_key_is_free_or_has_its_turn(tmp_path: Path) -> None:
+async def test_wherever_the_first_request_is_given_up_its_key_is_free_or_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "BEGINS_WITHIN_S", 0.1)
     async with desk(tmp_path) as made:
         stopped = 0
         for n in range(1, 40):

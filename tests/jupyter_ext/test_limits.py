@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -177,13 +178,17 @@ async def test_calls_that_run_at_once_do_not_go_over_a_budget_by_more_than_the_l
 ) -> None:
     slow = {"text": "one two three", "deltas": 3, "delay": 0.001, "loop": True}
     async with Server(tmp_path, [slow], user_tokens_per_hour=60, turns_at_once=slots) as server:
-        turns = [await server.start() for _ in range(30)]
+        turns = []
+        with contextlib.suppress(BudgetSpent):
+            for _ in range(30):
+                turns.append(await server.start())
         ends = [await ended(turn) for turn in turns]
         costs = {spent(end) for end in ends if end.state == "committed"}
         assert len(costs) == 1
         cost = costs.pop()
         assert sum(end.state == "committed" for end in ends) == -(-60 // cost)
-        assert {(end.error or {}).get("code") for end in ends if end.state == "failed"} == {"budget_spent"}
+        assert {(end.error or {}).get("code") for end in ends if end.state == "failed"} <= {"budget_spent"}
+        assert len(ends) < 30 or "failed" in {end.state for end in ends}
 
 
 async def test_a_budget_comes_back_when_its_window_is_over_and_it_is_said_when(tmp_path: Path) -> None:
@@ -318,7 +323,8 @@ async def test_a_turn_that_waits_says_so_and_can_be_stopped(tmp_path: Path) -> N
 async def test_when_too_many_wait_no_more_are_taken(tmp_path: Path) -> None:
     async with Server(tmp_path, turns_at_once=1, turns_waiting=2) as server:
         await server.start("hang")
-        await asyncio.sleep(0.05)
+        while not server.limits.queue(server.runtime.engines.get()).taken:
+            await asyncio.sleep(0)
         waiting = [await server.start() for _ in range(2)]
         with pytest.raises(EngineBusy, match="2 turns wait") as refused:
             await server.start(user="bob")

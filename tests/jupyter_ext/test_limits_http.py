@@ -12,7 +12,7 @@ import pytest
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.jupyter_ext.test_mcp_endpoint import client as mcp_client
 from tests.jupyter_ext.test_mcp_endpoint import said
-from tests.server import AgentServer, Json, followed
+from tests.server import AgentServer, Json, followed, wait_for_event
 
 SCRIPT: list[Json] = [
     {"text": "It begins", "fault": "hang", "when": "hang", "loop": True},
@@ -116,9 +116,9 @@ async def test_a_full_line_is_503_and_leaves_nothing_behind(agent_server: Server
     server = await agent_server(SCRIPT, traits={"turns_at_once": 1, "turns_waiting": 1})
     body = {"model": "default", "messages": [{"role": "user", "content": "hello"}]}
     async with server.client() as client:
-        for session in "ab":
-            await client.post("agent/v1/turns", json={"prompt": "hang", "session": session})
-            await asyncio.sleep(0.3)
+        holds = await client.post("agent/v1/turns", json={"prompt": "hang", "session": "a"})
+        await wait_for_event(client, holds.json()["turn"], "text.delta")
+        await client.post("agent/v1/turns", json={"prompt": "hello", "session": "b"})
         if path == "turns":
             body = {"prompt": "hello"}
         refused = await client.post(f"agent/v1/{path}", json=body)
