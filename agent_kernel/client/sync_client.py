@@ -24,6 +24,8 @@ from agent_kernel.errors import Conflict
 
 BRIDGED = (Client, Sessions, Files, Skills, File, Result, Turn)
 CLOSE_S = 15.0
+SHUTDOWN = "after interpreter shutdown"
+"""In what a pool of threads says when Python ended before we were told: who waits is a daemon thread, and ends too."""
 
 
 class Bridge:
@@ -36,25 +38,35 @@ class Bridge:
         self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._dropped: set[asyncio.Task[None]] = set()
         self._closed = False
-        atexit.register(self.close)
+        self._ending = False
+        self._exiting = False
+        atexit.register(self._at_exit)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Waits for it, in the context of the caller; an interrupt cancels it. Raises what it raises, and Conflict from
         the bridge's own thread or when it is closed."""
         if threading.current_thread() is self._thread:
             raise Conflict("A callback on the client's thread would wait for itself.", hint="Use Client there.")
+        if self._exiting and threading.current_thread() is not threading.main_thread():
+            threading.Event().wait()  # a daemon thread: it ends with the interpreter, without a word
         if self._closed:
-            raise Conflict("This client is closed.")
+            raise closed()
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
         context = contextvars.copy_context()
         tasks: list[asyncio.Task[Any]] = []
 
         def begin() -> None:
+            if self._ending:
+                self._refuse(done)
+                return
             task = self._loop.create_task(work(), context=context)
             tasks.append(task)
-            task.add_done_callback(functools.partial(_settle, done))
+            task.add_done_callback(functools.partial(self._settle, done))
 
-        self._loop.call_soon_threadsafe(begin)
+        try:
+            self._loop.call_soon_threadsafe(begin)
+        except RuntimeError:  # its loop ended just now
+            self._refuse(done)
         try:
             return done.result()
         except BaseException:
@@ -80,7 +92,7 @@ class Bridge:
         """Harmless the second time."""
         if self._closed:
             return
-        atexit.unregister(self.close)
+        atexit.unregister(self._at_exit)
         try:
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_S)
         except (TimeoutError, RuntimeError):
@@ -90,7 +102,29 @@ class Bridge:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_S)
 
+    def _at_exit(self) -> None:
+        """Daemon threads that wait here end with the interpreter, without a word."""
+        self._exiting = True
+        self.close()
+
+    def _refuse(self, done: concurrent.futures.Future[Any]) -> None:
+        if not self._exiting:
+            done.set_exception(closed())
+
+    def _settle(self, done: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+        if self._ending:
+            self._refuse(done)
+        elif task.cancelled():
+            done.cancel()
+            done.set_running_or_notify_cancel()
+        elif error := task.exception():
+            if SHUTDOWN not in str(error):
+                done.set_exception(error)
+        else:
+            done.set_result(task.result())
+
     async def _end(self) -> None:
+        self._ending = True
         own = asyncio.current_task()
         tasks = [task for task in asyncio.all_tasks() if task is not own]
         for task in tasks:
@@ -186,6 +220,10 @@ class SyncClient(Bridged):
         self._bridge.close()
 
 
+def closed() -> Conflict:
+    return Conflict("This client is closed.")
+
+
 async def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], bridge: Bridge) -> Any:
     value = function(*args, **kwargs)
     return _bridged(await value if inspect.isawaitable(value) else value, bridge)
@@ -221,13 +259,3 @@ def _iterated(events: AsyncIterator[Any], bridge: Bridge) -> Iterator[Any]:
 
 async def _next(events: AsyncIterator[Any]) -> Any:
     return await anext(events)
-
-
-def _settle(done: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
-    if task.cancelled():
-        done.cancel()
-        done.set_running_or_notify_cancel()
-    elif error := task.exception():
-        done.set_exception(error)
-    else:
-        done.set_result(task.result())

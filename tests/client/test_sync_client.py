@@ -23,6 +23,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "word " * 40, "deltas": 40, "delay": 0.02, "when": "slow", "loop": True},
     {"calls": [{"name": "where", "arguments": {}}], "when": "ask me"},
     {"text": "Done.", "when": "ask me"},
+    {"calls": [{"name": "order", "arguments": {}}], "when": "in a cell"},
+    {"text": "Done.", "when": "in a cell"},
     {"text": "Hello.", "loop": True},
 ]
 
@@ -121,6 +123,25 @@ def test_a_closed_client_says_so(server: AgentServer) -> None:
         client.health()
 
 
+def test_a_call_that_waits_when_the_client_is_closed_says_so(server: AgentServer) -> None:
+    client, errors = client_of(server), list[BaseException]()
+
+    def wait() -> None:
+        try:
+            client.run("hang")
+        except Conflict as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    session_count = len(client.list_session_ids())
+    thread.start()
+    while len(client.list_session_ids()) == session_count:
+        time.sleep(0.02)
+    client.close()
+    thread.join(60)
+    assert [type(error) for error in errors] == [Conflict]
+
+
 def test_its_surface_is_that_of_the_async_client(server: AgentServer) -> None:
     with client_of(server) as client:
         assert set(dir(client)) >= {name for name in dir(Client) if not name.startswith("_")}
@@ -173,13 +194,42 @@ def test_an_interrupt_stops_the_turn(server: AgentServer) -> None:
     assert done.stdout.split()[1:] == ["cancelled"], done.stderr
 
 
-async def test_a_cell_of_a_notebook_may_use_it(server: AgentServer) -> None:
+CELL = """
+import asyncio
+from agent_kernel import SyncClient, tool
+
+asyncio.get_running_loop()
+
+@tool(effects=True)
+def order() -> str:
+    "Orders."
+    print("in the function")
+    return "ordered"
+
+def approve(approval):
+    return input(f"{{approval.name}}? ") == "y"
+
+with SyncClient({url!r}, token={token!r}) as client:
+    print(client.run("order it in a cell", functions=[order], approve=approve).calls[0].text)
+"""
+
+
+async def test_a_cell_of_a_notebook_may_use_it_and_ask_its_person(server: AgentServer) -> None:
+    """What callbacks print is shown at the cell, and ``input`` asks there, though they run in threads."""
     kernel = await server.start_kernel()
-    code = (
-        "from agent_kernel import SyncClient\n"
-        "import asyncio\n"
-        "asyncio.get_running_loop()\n"
-        f"with SyncClient({server.url!r}, token={TOKEN!r}) as client:\n"
-        "    print(client.run('hello').text)\n"
-    )
-    assert await asyncio.wait_for(server.run_in_kernel(kernel, code), 100) == "Hello.\n"
+    shown, prompts = [], []
+    async with server.kernel(kernel) as client:
+
+        def answer(message: dict[str, Any]) -> None:
+            prompts.append(message["content"]["prompt"])
+            client.input("y")
+
+        code = CELL.format(url=server.url, token=TOKEN)
+        running = client.execute_interactive(
+            code,
+            output_hook=lambda message: shown.append(message["content"].get("text", "")),
+            stdin_hook=answer,
+            allow_stdin=True,
+        )
+        await asyncio.wait_for(running, 100)
+    assert (prompts, "".join(shown)) == (["order? "], "in the function\nordered\n")
