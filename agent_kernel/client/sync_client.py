@@ -24,7 +24,7 @@ from agent_kernel.errors import Conflict
 
 BRIDGED = (Client, Sessions, Files, Skills, File, Result, Turn)
 CLOSE_S = 15.0
-SHUTDOWN = "after interpreter shutdown"
+SHUTDOWN = "cannot schedule new futures"
 """In what a pool of threads says when Python ended before we were told: who waits is a daemon thread, and ends too."""
 
 
