@@ -17,7 +17,7 @@ from agent_kernel.messages import Message
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions import matching, reconcile
-from agent_kernel.sessions.model import SessionKey, new_id, valid_id
+from agent_kernel.sessions.model import UNLISTED, SessionKey, new_id, valid_id
 from jupyter_ext.callers import Caller, subject
 from jupyter_ext.dialects.asked import Asked, Given
 from jupyter_ext.ephemeral import is_ephemeral
@@ -109,7 +109,8 @@ class Calls:
         else a new one. With the scope in which such a conversation is found again, where it is to be."""
         store = self._app.runtime.store
         if asked.session or asked.kept:
-            key = SessionKey(caller.namespace, valid_id(asked.session) if asked.session else new_id("session"))
+            id = valid_id(asked.session) if asked.session else UNLISTED + new_id("session")
+            key = SessionKey(caller.namespace, id)
             if await self._app.access.claim_id(caller, key.id):
                 await store.create(key)
             elif asked.session:

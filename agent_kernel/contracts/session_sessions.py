@@ -12,7 +12,7 @@ from agent_kernel.errors import (
     StoreError,
 )
 from agent_kernel.messages import user
-from agent_kernel.sessions.model import Owner, SessionKey, Turn
+from agent_kernel.sessions.model import UNLISTED, Owner, SessionKey, Turn
 from agent_kernel.sessions.store import SessionStore
 
 
@@ -95,6 +95,14 @@ async def test_list_gives_the_most_recently_updated_first(store: SessionStore, o
     assert await store.list("local", 0) == []
     with pytest.raises(InvalidRequest):
         await store.list("local", -1)
+
+
+async def test_list_leaves_out_what_was_made_for_a_call_that_named_no_session(store: SessionStore) -> None:
+    for id in ("a", f"{UNLISTED}b", "c"):
+        await store.create(SessionKey("local", id))
+    assert {session.key.id for session in await store.list("local")} == {"a", "c"}
+    assert len(await store.list("local", 2)) == 2
+    assert await store.info(SessionKey("local", f"{UNLISTED}b")) is not None
 
 
 async def test_every_change_raises_the_revision_and_a_heartbeat_does_not(store: SessionStore, owner: Owner) -> None:

@@ -33,6 +33,11 @@ SUMMARY_CLAIM_S = 600.0
 small model on a CPU was seen to write took a tenth of it."""
 
 
+UNLISTED = "unlisted:"
+"""Before the id of a session that lists leave out: it was made for a call that named none, and is kept because that
+call can be continued by another id. Search finds what was said in it."""
+
+
 def valid_id(value: str, what: str = "session id") -> str:
     """1..512 characters without control characters, or InvalidRequest; the only place where ids are checked."""
     if not 1 <= len(value) <= MAX_ID or any(unicodedata.category(char) in ("Cc", "Cs") for char in value):

@@ -29,9 +29,9 @@ class Asked:
     itself where the model is a plain one. ``rounds``: it names a number of rounds, which turns on what the server has
     from elsewhere (MCP, functions, dispatch). ``only``: nothing but ``groups``, whatever model and rounds say.
 
-    ``session`` is the one that the client names; empty: none, and nothing is listed. ``kept``: such a call is a session
-    of the list all the same, because it can be fetched by an id of its own later. ``streams``: somebody follows, who
-    could answer questions. ``spoken`` is the conversation without the traffic of the server's tools that the client
+    ``session`` is the one that the client names; empty: none, and nothing is listed. ``kept``: the session of such a
+    call lasts all the same, because it can be continued by another id later. ``streams``: somebody follows, who could
+    answer questions. ``spoken`` is the conversation without the traffic of the server's tools that the client
     repeats, where it repeats any: a session that is here has that itself. ``route`` is the dialect's.
     """
 

@@ -171,8 +171,9 @@ class ShellRun:
         self._output = output
         given = call.arguments
         commands = given.get("commands")
+        self._commands = [str(command) for command in commands] if isinstance(commands, list | tuple) else []
         self._action = {
-            "commands": [str(command) for command in commands] if isinstance(commands, list | tuple) else [],
+            "commands": self._commands,
             "max_output_length": given.get("max_output_length"),
             "timeout_ms": given.get("timeout_ms"),
         }
@@ -184,7 +185,7 @@ class ShellRun:
 
     def begin(self) -> Iterator[Said]:
         yield self._output.added(self._index)
-        for number, command in enumerate(self._action["commands"]):
+        for number, command in enumerate(self._commands):
             place = {"output_index": self._index, "command_index": number}
             yield "response.shell_call_command.added", {**place, "command": ""}
             yield "response.shell_call_command.delta", {**place, "delta": command}

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
 from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import MAIN, Described, Session, SessionKey
+from agent_kernel.sessions.model import MAIN, UNLISTED, Described, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, SESSION, pair, session_of, sql_limit
 
@@ -83,8 +83,9 @@ def must_be_idle(session: End) -> None:
 
 def listed(db: sqlite3.Connection, namespace: str, limit: int | None) -> list[Session]:
     rows = db.execute(
-        f"SELECT {SESSION} FROM sessions WHERE namespace = ? ORDER BY updated DESC, rowid DESC LIMIT ?",
-        (namespace, sql_limit(limit)),
+        f"SELECT {SESSION} FROM sessions WHERE namespace = ? AND substr(id, 1, ?) != ?"
+        " ORDER BY updated DESC, rowid DESC LIMIT ?",
+        (namespace, len(UNLISTED), UNLISTED, sql_limit(limit)),
     )
     return [session_of(row) for row in rows]
 
