@@ -215,6 +215,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.notebook.render",
         ),
         {"filelock", "jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado"}
+        | {"typing_extensions"}
         | {"prometheus_client", "python_multipart", "traitlets"},
     ),
     "demo": ((), {"httpx", "nbformat", "tornado"}),

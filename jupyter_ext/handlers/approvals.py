@@ -16,6 +16,8 @@ from jupyter_ext.openapi import sessions, turns
 from jupyter_ext.openapi.errors import ApprovalError
 from jupyter_ext.openapi.operation import Parameter, operation
 
+KEPT = "An approval is kept once, for the session or the folder; a denial also as never."
+
 
 def waiting_to_json(waiting: Waiting) -> dict[str, Any]:
     """The question as its event shows it, and where it came up."""
@@ -63,7 +65,7 @@ class ApprovalHandler(QuestionHandler):
         self.reply({name: value for name, value in body.items() if name != "key"})
 
     @guarded("execute")
-    @operation("Answer a question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507))
+    @operation("Answer a question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507), conditions=KEPT)
     async def post(self, approval: str) -> None:
         answer = self.parse(ApprovalBody).answer()
         if self.caller.kernel is not None and answer.remember != "once":

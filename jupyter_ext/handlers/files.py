@@ -15,7 +15,7 @@ from tornado.iostream import StreamClosedError
 from agent_kernel.errors import AgentKernelError, FileNotFound, FileTooLarge, InvalidRequest
 from agent_kernel.file_registry import UPLOADS, FileRegistry
 from agent_kernel.files import File
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.model import SessionKey, valid_id
 from jupyter_ext import download
 from jupyter_ext.file_shapes import anthropic_file, anthropic_page, container_file, openai_file, page
 from jupyter_ext.handlers.base import AgentHandler, guarded
@@ -196,7 +196,9 @@ class FilesHandler(FileAgentHandler):
         purpose = upload.fields.get("purpose", "user_data").strip()
         if not 1 <= len(purpose) <= PURPOSE or not purpose.isprintable():
             raise InvalidRequest(f"purpose has 1 to {PURPOSE} characters.")
-        session = upload.fields.get("session") or self.get_query_argument("session", "")
+        queried = self.get_query_argument("session", "")
+        session = upload.fields.get("session") or queried
+        valid_id(queried or UPLOADS)
         key = await self._key(session)
         file = await self.registry.receive(key, upload.filename, arrived, purpose=purpose, mime=upload.mime)
         await self.app.sidecars.touch(key)

@@ -49,8 +49,8 @@ async def furnished(server: AgentServer) -> dict[str, list[str]]:
 @pytest.mark.slow
 async def test_every_answer_is_one_that_the_document_promises(server: AgentServer, tmp_path: Path) -> None:
     options = ["--phases", "examples,fuzzing"]
-    report = await run(server, await document(server), tmp_path, examples=4, seed=SEED, options=options)
-    report.check(at_least=300)
+    report = await run(server, await document(server), tmp_path, examples=2, seed=SEED, options=options)
+    report.check(at_least=150)
 
 
 @pytest.mark.slow
@@ -58,5 +58,5 @@ async def test_also_of_what_is_there(server: AgentServer, tmp_path: Path) -> Non
     told = grounded(await document(server), await furnished(server))
     names = r"/(sessions|turns|files|containers)/"
     options = ["--phases", "fuzzing", "--mode", "positive", "--include-path-regex", names]
-    report = await run(server, told, tmp_path, examples=5, seed=SEED, options=options)
-    report.check(at_least=100)
+    report = await run(server, told, tmp_path, examples=3, seed=SEED, options=options)
+    report.check(at_least=60)
