@@ -73,7 +73,6 @@ class AgentKernel(ExtensionApp):
     private: PrivateSessions
     ephemeral: Ephemeral
     calls: Calls
-    message_threads: MessageThreads
     kernels: Kernels
     jobs: Jobs
     user_limits: Limits
@@ -87,7 +86,6 @@ class AgentKernel(ExtensionApp):
     tokens: Tokens
     notebooks: Notebooks
     sidecars: Sidecars
-    responses: Responses
     reunion: Reunion
     serving: Serving
     cleared: Cleared
@@ -234,6 +232,20 @@ class AgentKernel(ExtensionApp):
         self.log.info("agent-kernel: engine %s, sessions in %s", self.runtime.settings.engine, self._where())
 
     @functools.cached_property
+    def responses(self) -> Responses:
+        """Made for the first client that speaks that dialect, as the others here."""
+        from jupyter_ext.responses import Responses
+
+        settings = self.runtime.settings
+        return Responses(self, None if settings.store == "memory" else settings.data_dir / "responses.db")
+
+    @functools.cached_property
+    def message_threads(self) -> MessageThreads:
+        from jupyter_ext.message_threads import MessageThreads
+
+        return MessageThreads()
+
+    @functools.cached_property
     def mcp(self) -> McpEndpoint:
         """Made for the first program that speaks MCP."""
         from jupyter_ext.mcp_endpoint import McpEndpoint
@@ -258,7 +270,8 @@ class AgentKernel(ExtensionApp):
         if "mcp" in vars(self):
             await self.mcp.aclose()
         await self.calls.aclose()
-        await self.responses.aclose()
+        if "responses" in vars(self):
+            await self.responses.aclose()
         self.ephemeral.close()
         await self.jobs.aclose()
         await self.private.aclose()

@@ -26,7 +26,6 @@ from jupyter_ext.idempotency import Idempotency
 from jupyter_ext.jobs import Jobs
 from jupyter_ext.kernels import Kernels
 from jupyter_ext.limits import Limits
-from jupyter_ext.message_threads import MessageThreads
 from jupyter_ext.metrics import Metrics
 from jupyter_ext.neighbours import Neighbours
 from jupyter_ext.news import News
@@ -36,7 +35,6 @@ from jupyter_ext.private_sessions import PrivateSessions
 from jupyter_ext.pulls import Pulls
 from jupyter_ext.records import records
 from jupyter_ext.requests import Requests
-from jupyter_ext.responses import Responses
 from jupyter_ext.reunion import Reunion
 from jupyter_ext.serving import Serving
 from jupyter_ext.sidecar import Sidecars
@@ -81,8 +79,6 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.private = PrivateSessions(runtime.store, runtime.sandbox)
     app.ephemeral = Ephemeral(app.private)
     app.calls = Calls(app)
-    app.message_threads = MessageThreads()
-    app.responses = Responses(app, None if settings.store == "memory" else settings.data_dir / "responses.db")
     app.kernels = Kernels(
         managers, app.url, app.namespace_here, app.kernel_life_ended, app.kernel_gone, told=app.told_to_kernels()
     )

@@ -3,155 +3,95 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from jupyter_ext.handlers.approvals import ApprovalHandler, ApprovalsHandler, PermissionsHandler, PolicyHandler
-from jupyter_ext.handlers.base import AgentHandler
-from jupyter_ext.handlers.beside import BesideHandler
-from jupyter_ext.handlers.binding import BindConfirmHandler, BindHandler, BindingHandler
-from jupyter_ext.handlers.branches import (
-    BranchesHandler,
-    BranchHandler,
-    CurrentBranchHandler,
-    ForkHandler,
-    TurnVersionsHandler,
-    UndoHandler,
-)
-from jupyter_ext.handlers.chat_completions import ChatCompletionsHandler
-from jupyter_ext.handlers.exchange import ClearOutputsHandler, ExportHandler, ImportHandler
-from jupyter_ext.handlers.files import (
-    ContainerFileContentHandler,
-    ContainerFileHandler,
-    ContainerFilesHandler,
-    FileContentHandler,
-    FileHandler,
-    FilesHandler,
-)
-from jupyter_ext.handlers.kernel_variables import KernelVariablesHandler
-from jupyter_ext.handlers.mcp import McpHandler
-from jupyter_ext.handlers.meanwhile import MeanwhileHandler
-from jupyter_ext.handlers.messages import CountTokensHandler, MessagesHandler
-from jupyter_ext.handlers.metrics import MetricsHandler
-from jupyter_ext.handlers.models import (
-    EngineHandler,
-    EngineUnloadHandler,
-    HealthHandler,
-    ModelHandler,
-    ModelPullHandler,
-    ModelsHandler,
-    ProbeHandler,
-)
-from jupyter_ext.handlers.openapi import DocsHandler, OpenApiHandler
-from jupyter_ext.handlers.outputs import TurnOutputsHandler
-from jupyter_ext.handlers.responses import (
-    InputItemsHandler,
-    ResponseCancelHandler,
-    ResponseHandler,
-    ResponsesHandler,
-)
-from jupyter_ext.handlers.search import SearchAccessHandler, SearchHandler
-from jupyter_ext.handlers.sessions import (
-    BlobHandler,
-    SessionClearHandler,
-    SessionHandler,
-    SessionItemsHandler,
-    SessionsHandler,
-)
-from jupyter_ext.handlers.skills import SkillHandler, SkillsHandler, SkillVersionsHandler
-from jupyter_ext.handlers.socket import SocketHandler
-from jupyter_ext.handlers.summaries import CompactHandler, UsageHandler
-from jupyter_ext.handlers.tools import ToolsHandler
-from jupyter_ext.handlers.trust import TrustHandler
-from jupyter_ext.handlers.turns import (
-    ClaimHandler,
-    ClaimsHandler,
-    SessionTurnsHandler,
-    TurnCancelHandler,
-    TurnEventsHandler,
-    TurnHandler,
-    TurnsHandler,
-)
-from jupyter_ext.handlers.unknown import UnknownHandler
-from jupyter_ext.handlers.usage import LimitsHandler
-from jupyter_ext.handlers.variables import RebuildHandler, VariableHandler, VariablesHandler
+from tornado.web import RequestHandler
+
+from jupyter_ext.deferred import deferred, loaded
 
 PREFIX = "/agent/v1"
 ID = r"([^/]+)"
-ROUTES: list[tuple[str, type[AgentHandler] | type[SocketHandler]]] = [
-    (rf"{PREFIX}/turns", TurnsHandler),
-    (rf"{PREFIX}/turns/{ID}", TurnHandler),
-    (rf"{PREFIX}/turns/{ID}/events", TurnEventsHandler),
-    (rf"{PREFIX}/turns/{ID}/outputs", TurnOutputsHandler),
-    (rf"{PREFIX}/turns/{ID}/cancel", TurnCancelHandler),
-    (rf"{PREFIX}/turns/{ID}/versions", TurnVersionsHandler),
-    (rf"{PREFIX}/turns/{ID}/claims", ClaimsHandler),
-    (rf"{PREFIX}/turns/{ID}/claims/{ID}", ClaimHandler),
-    (rf"{PREFIX}/agent/permissions", PolicyHandler),
-    (rf"{PREFIX}/agent/approvals", ApprovalsHandler),
-    (rf"{PREFIX}/agent/approvals/{ID}", ApprovalHandler),
-    (rf"{PREFIX}/chat/completions", ChatCompletionsHandler),
-    (rf"{PREFIX}/responses", ResponsesHandler),
-    (rf"{PREFIX}/responses/{ID}", ResponseHandler),
-    (rf"{PREFIX}/responses/{ID}/cancel", ResponseCancelHandler),
-    (rf"{PREFIX}/responses/{ID}/input_items", InputItemsHandler),
-    (rf"{PREFIX}/messages", MessagesHandler),
-    (rf"{PREFIX}/messages/count_tokens", CountTokensHandler),
-    (rf"{PREFIX}/search", SearchHandler),
-    (rf"{PREFIX}/search/access", SearchAccessHandler),
-    (rf"{PREFIX}/sessions", SessionsHandler),
-    (rf"{PREFIX}/sessions/import", ImportHandler),
-    (rf"{PREFIX}/sessions/{ID}/export", ExportHandler),
-    (rf"{PREFIX}/sessions/{ID}/clear-outputs", ClearOutputsHandler),
-    (rf"{PREFIX}/sessions/{ID}", SessionHandler),
-    (rf"{PREFIX}/sessions/{ID}/turns", SessionTurnsHandler),
-    (rf"{PREFIX}/sessions/{ID}/meanwhile", MeanwhileHandler),
-    (rf"{PREFIX}/sessions/{ID}/clear", SessionClearHandler),
-    (rf"{PREFIX}/sessions/{ID}/compact", CompactHandler),
-    (rf"{PREFIX}/sessions/{ID}/usage", UsageHandler),
-    (rf"{PREFIX}/sessions/{ID}/variables", VariablesHandler),
-    (rf"{PREFIX}/sessions/{ID}/variables/{ID}", VariableHandler),
-    (rf"{PREFIX}/sessions/{ID}/rebuild", RebuildHandler),
-    (rf"{PREFIX}/sessions/{ID}/permissions", PermissionsHandler),
-    (rf"{PREFIX}/sessions/{ID}/items", SessionItemsHandler),
-    (rf"{PREFIX}/sessions/{ID}/branches", BranchesHandler),
-    (rf"{PREFIX}/sessions/{ID}/branches/{ID}", BranchHandler),
-    (rf"{PREFIX}/sessions/{ID}/branch", CurrentBranchHandler),
-    (rf"{PREFIX}/sessions/{ID}/fork", ForkHandler),
-    (rf"{PREFIX}/sessions/{ID}/undo", UndoHandler),
-    (rf"{PREFIX}/sessions/{ID}/blobs/([0-9a-f]{{64}})", BlobHandler),
-    (rf"{PREFIX}/files", FilesHandler),
-    (rf"{PREFIX}/files/{ID}", FileHandler),
-    (rf"{PREFIX}/files/{ID}/content", FileContentHandler),
-    (rf"{PREFIX}/containers/{ID}/files", ContainerFilesHandler),
-    (rf"{PREFIX}/containers/{ID}/files/{ID}", ContainerFileHandler),
-    (rf"{PREFIX}/containers/{ID}/files/{ID}/content", ContainerFileContentHandler),
-    (rf"{PREFIX}/binding", BindingHandler),
-    (rf"{PREFIX}/beside", BesideHandler),
-    (rf"{PREFIX}/binding/variables", KernelVariablesHandler),
-    (rf"{PREFIX}/binds/{ID}", BindHandler),
-    (rf"{PREFIX}/binds/{ID}/confirm", BindConfirmHandler),
-    (rf"{PREFIX}/mcp", McpHandler),
-    (rf"{PREFIX}/skills", SkillsHandler),
-    (rf"{PREFIX}/skills/{ID}", SkillHandler),
-    (rf"{PREFIX}/skills/{ID}/versions", SkillVersionsHandler),
-    (rf"{PREFIX}/trust", TrustHandler),
-    (rf"{PREFIX}/tools", ToolsHandler),
-    (rf"{PREFIX}/usage", LimitsHandler),
-    (rf"{PREFIX}/models", ModelsHandler),
-    (rf"{PREFIX}/models/{ID}/pull", ModelPullHandler),
-    (rf"{PREFIX}/models/(.+)", ModelHandler),
-    (rf"{PREFIX}/engine", EngineHandler),
-    (rf"{PREFIX}/engine/unload", EngineUnloadHandler),
-    (rf"{PREFIX}/health", HealthHandler),
-    (rf"{PREFIX}/metrics", MetricsHandler),
-    (rf"{PREFIX}/openapi.json", OpenApiHandler),
-    (rf"{PREFIX}/docs", DocsHandler),
-    (rf"{PREFIX}/socket", SocketHandler),
+ROUTES: list[tuple[str, str]] = [
+    (rf"{PREFIX}/turns", "turns:TurnsHandler"),
+    (rf"{PREFIX}/turns/{ID}", "turns:TurnHandler"),
+    (rf"{PREFIX}/turns/{ID}/events", "turns:TurnEventsHandler"),
+    (rf"{PREFIX}/turns/{ID}/outputs", "outputs:TurnOutputsHandler"),
+    (rf"{PREFIX}/turns/{ID}/cancel", "turns:TurnCancelHandler"),
+    (rf"{PREFIX}/turns/{ID}/versions", "branches:TurnVersionsHandler"),
+    (rf"{PREFIX}/turns/{ID}/claims", "turns:ClaimsHandler"),
+    (rf"{PREFIX}/turns/{ID}/claims/{ID}", "turns:ClaimHandler"),
+    (rf"{PREFIX}/agent/permissions", "approvals:PolicyHandler"),
+    (rf"{PREFIX}/agent/approvals", "approvals:ApprovalsHandler"),
+    (rf"{PREFIX}/agent/approvals/{ID}", "approvals:ApprovalHandler"),
+    (rf"{PREFIX}/chat/completions", "chat_completions:ChatCompletionsHandler"),
+    (rf"{PREFIX}/responses", "responses:ResponsesHandler"),
+    (rf"{PREFIX}/responses/{ID}", "responses:ResponseHandler"),
+    (rf"{PREFIX}/responses/{ID}/cancel", "responses:ResponseCancelHandler"),
+    (rf"{PREFIX}/responses/{ID}/input_items", "responses:InputItemsHandler"),
+    (rf"{PREFIX}/messages", "messages:MessagesHandler"),
+    (rf"{PREFIX}/messages/count_tokens", "messages:CountTokensHandler"),
+    (rf"{PREFIX}/search", "search:SearchHandler"),
+    (rf"{PREFIX}/search/access", "search:SearchAccessHandler"),
+    (rf"{PREFIX}/sessions", "sessions:SessionsHandler"),
+    (rf"{PREFIX}/sessions/import", "exchange:ImportHandler"),
+    (rf"{PREFIX}/sessions/{ID}/export", "exchange:ExportHandler"),
+    (rf"{PREFIX}/sessions/{ID}/clear-outputs", "exchange:ClearOutputsHandler"),
+    (rf"{PREFIX}/sessions/{ID}", "sessions:SessionHandler"),
+    (rf"{PREFIX}/sessions/{ID}/turns", "turns:SessionTurnsHandler"),
+    (rf"{PREFIX}/sessions/{ID}/meanwhile", "meanwhile:MeanwhileHandler"),
+    (rf"{PREFIX}/sessions/{ID}/clear", "sessions:SessionClearHandler"),
+    (rf"{PREFIX}/sessions/{ID}/compact", "summaries:CompactHandler"),
+    (rf"{PREFIX}/sessions/{ID}/usage", "summaries:UsageHandler"),
+    (rf"{PREFIX}/sessions/{ID}/variables", "variables:VariablesHandler"),
+    (rf"{PREFIX}/sessions/{ID}/variables/{ID}", "variables:VariableHandler"),
+    (rf"{PREFIX}/sessions/{ID}/rebuild", "variables:RebuildHandler"),
+    (rf"{PREFIX}/sessions/{ID}/permissions", "approvals:PermissionsHandler"),
+    (rf"{PREFIX}/sessions/{ID}/items", "sessions:SessionItemsHandler"),
+    (rf"{PREFIX}/sessions/{ID}/branches", "branches:BranchesHandler"),
+    (rf"{PREFIX}/sessions/{ID}/branches/{ID}", "branches:BranchHandler"),
+    (rf"{PREFIX}/sessions/{ID}/branch", "branches:CurrentBranchHandler"),
+    (rf"{PREFIX}/sessions/{ID}/fork", "branches:ForkHandler"),
+    (rf"{PREFIX}/sessions/{ID}/undo", "branches:UndoHandler"),
+    (rf"{PREFIX}/sessions/{ID}/blobs/([0-9a-f]{{64}})", "sessions:BlobHandler"),
+    (rf"{PREFIX}/files", "files:FilesHandler"),
+    (rf"{PREFIX}/files/{ID}", "files:FileHandler"),
+    (rf"{PREFIX}/files/{ID}/content", "files:FileContentHandler"),
+    (rf"{PREFIX}/containers/{ID}/files", "files:ContainerFilesHandler"),
+    (rf"{PREFIX}/containers/{ID}/files/{ID}", "files:ContainerFileHandler"),
+    (rf"{PREFIX}/containers/{ID}/files/{ID}/content", "files:ContainerFileContentHandler"),
+    (rf"{PREFIX}/binding", "binding:BindingHandler"),
+    (rf"{PREFIX}/beside", "beside:BesideHandler"),
+    (rf"{PREFIX}/binding/variables", "kernel_variables:KernelVariablesHandler"),
+    (rf"{PREFIX}/binds/{ID}", "binding:BindHandler"),
+    (rf"{PREFIX}/binds/{ID}/confirm", "binding:BindConfirmHandler"),
+    (rf"{PREFIX}/mcp", "mcp:McpHandler"),
+    (rf"{PREFIX}/skills", "skills:SkillsHandler"),
+    (rf"{PREFIX}/skills/{ID}", "skills:SkillHandler"),
+    (rf"{PREFIX}/skills/{ID}/versions", "skills:SkillVersionsHandler"),
+    (rf"{PREFIX}/trust", "trust:TrustHandler"),
+    (rf"{PREFIX}/tools", "tools:ToolsHandler"),
+    (rf"{PREFIX}/usage", "usage:LimitsHandler"),
+    (rf"{PREFIX}/models", "models:ModelsHandler"),
+    (rf"{PREFIX}/models/{ID}/pull", "models:ModelPullHandler"),
+    (rf"{PREFIX}/models/(.+)", "models:ModelHandler"),
+    (rf"{PREFIX}/engine", "models:EngineHandler"),
+    (rf"{PREFIX}/engine/unload", "models:EngineUnloadHandler"),
+    (rf"{PREFIX}/health", "models:HealthHandler"),
+    (rf"{PREFIX}/metrics", "metrics:MetricsHandler"),
+    (rf"{PREFIX}/openapi.json", "openapi:OpenApiHandler"),
+    (rf"{PREFIX}/docs", "openapi:DocsHandler"),
+    (rf"{PREFIX}/socket", "socket:SocketHandler"),
 ]
-OpenApiHandler.routes = ROUTES
-UNKNOWN = (rf"{PREFIX}(/.*)?", UnknownHandler)
+"""Patterns, and the module here and class of their handlers, which are imported by their first request."""
+UNKNOWN = (rf"{PREFIX}(/.*)?", "unknown:UnknownHandler")
 """Comes behind all others."""
-Rule: TypeAlias = tuple[str, type[AgentHandler] | type[SocketHandler], dict[str, str]]
+SOCKET = "socket:SocketHandler"
+Rule: TypeAlias = tuple[str, type[RequestHandler], dict[str, str]]
+
+
+def routes() -> list[tuple[str, type[Any]]]:
+    """``ROUTES`` with the classes themselves; all of them are imported."""
+    return [(pattern, loaded(f"{__name__}.{handler}")) for pattern, handler in ROUTES]
 
 
 def name_of(pattern: str) -> str:
@@ -159,8 +99,12 @@ def name_of(pattern: str) -> str:
     return re.sub(r"\([^()]*\)", "{id}", pattern).removeprefix(PREFIX).lstrip("/")
 
 
-RULES: list[Rule] = [(pattern, handler, {"route": name_of(pattern)}) for pattern, handler in ROUTES]
-RULES.append((*UNKNOWN, {"route": "unknown"}))
+def _rule(pattern: str, handler: str, route: str) -> Rule:
+    return pattern, deferred(f"{__name__}.{handler}", streams_body=handler != SOCKET), {"route": route}
+
+
+RULES: list[Rule] = [_rule(pattern, handler, name_of(pattern)) for pattern, handler in ROUTES]
+RULES.append(_rule(*UNKNOWN, "unknown"))
 """As tornado takes them; a handler knows its route by its name."""
 
 MOUNT = "/v1"
@@ -172,8 +116,8 @@ AT_THE_ROOT = ("/metrics", "/openapi.json")
 def mounted(base_url: str) -> list[Rule]:
     """The same routes, for a server that has nothing else: at MOUNT, and some at its root."""
     base = base_url.rstrip("/")
-    routes = [(route.removeprefix(PREFIX), handler, named) for route, handler, named in RULES]
-    root = [rule for rule in routes if rule[0] in AT_THE_ROOT]
-    below = [(MOUNT + route, handler, named) for route, handler, named in routes]
-    probe: Rule = ("/health", ProbeHandler, {"route": "health"})
+    ours = [(route.removeprefix(PREFIX), handler, named) for route, handler, named in RULES]
+    root = [rule for rule in ours if rule[0] in AT_THE_ROOT]
+    below = [(MOUNT + route, handler, named) for route, handler, named in ours]
+    probe = _rule("/health", "models:ProbeHandler", "health")
     return [(base + route, handler, named) for route, handler, named in [*root, probe, *below]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agent_kernel import __version__
+from jupyter_ext.deferred import loaded
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.openapi.document import document
 from jupyter_ext.openapi.operation import Raw, operation
@@ -18,9 +18,6 @@ PREFIX = "/agent/v1"
 
 
 class OpenApiHandler(AgentHandler):
-    routes: ClassVar[Sequence[tuple[str, type[Any]]]] = ()
-    """What is described; ``handlers`` says it when it knows all of them."""
-
     @guarded("read")
     @operation("This document.", dict[str, Any])
     async def get(self) -> None:
@@ -29,8 +26,8 @@ class OpenApiHandler(AgentHandler):
     @staticmethod
     @functools.cache
     def document(base_url: str) -> dict[str, Any]:
-        """Made once, at the first request: blocking, for what the dialects import."""
-        return document(OpenApiHandler.routes, PREFIX, __version__, f"{base_url.rstrip('/')}{PREFIX}")
+        """Made once, at the first request: blocking, for all that is imported then."""
+        return document(loaded("jupyter_ext.handlers:routes")(), PREFIX, __version__, f"{base_url.rstrip('/')}{PREFIX}")
 
 
 class DocsHandler(AgentHandler):

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from agent_kernel.tokens import SCOPES, Tokens
-from jupyter_ext.handlers import PREFIX, ROUTES, RULES
+from jupyter_ext.handlers import PREFIX, RULES, name_of, routes
 from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
@@ -350,8 +350,8 @@ def filled(value: Any, names: dict[str, str]) -> Any:
 def test_a_route_answers_each_caller_as_the_table_says(world: World, row: Row, caller: str) -> None:
     method, path, body, _ = row
     url = f"{PREFIX}/{filled(path, world.names)}"
-    handler, named = next(rule[1:] for rule in RULES if re.fullmatch(rule[0], url.partition("?")[0]))
-    opens = scopes_of(method, named["route"])
+    pattern, handler = next(route for route in routes() if re.fullmatch(route[0], url.partition("?")[0]))
+    opens = scopes_of(method, name_of(pattern))
     with world.client(shown(caller, opens)) as client:
         reply = client.request(method, url, json=filled(body, names_in_body(world, caller)))
     assert reply.status_code == expected(row, caller, handler, opens), reply.text
@@ -372,7 +372,7 @@ def test_the_table_has_every_verb_of_every_route(world: World) -> None:
     asked = {(method, f"{PREFIX}/{filled(path, world.names)}") for method, path, _, _ in TABLE}
     verbs = [
         (verb, route)
-        for route, handler in ROUTES
+        for route, handler in routes()
         for verb in ("GET", "POST", "PUT", "PATCH", "DELETE")
         if verb.lower() in vars(handler)
     ]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from agent_kernel.tokens import Tokens
-from jupyter_ext.handlers import RULES
+from jupyter_ext.handlers import name_of, routes
 from tests.page import connect
 from tests.server import AgentServer, Json, followed, start_turn, wait_for_event
 
@@ -107,7 +107,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def reads() -> dict[str, str]:
     """Routes that answer GET: name and pattern."""
-    return {named["route"]: pattern for pattern, handler, named in RULES if "get" in vars(handler)}
+    return {name_of(pattern): pattern for pattern, handler in routes() if "get" in vars(handler)}
 
 
 OTHERS = [BOB, "a program with all of bob", "a program with sessions of bob", "a program with turns of ada"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from jupyter_ext.handlers import PREFIX, ROUTES
+from jupyter_ext.handlers import PREFIX, routes
 from jupyter_ext.handlers.base import MAX_BODY
 from jupyter_ext.handlers.openapi import OpenApiHandler
 from jupyter_ext.openapi.document import verbs
@@ -36,7 +36,7 @@ def operations(told: Json) -> list[tuple[str, str, Json]]:
 
 
 def test_every_verb_of_every_route_is_described() -> None:
-    silent = [f"{verb.method} {verb.path}" for verb in verbs(ROUTES, PREFIX) if verb.told is None]
+    silent = [f"{verb.method} {verb.path}" for verb in verbs(routes(), PREFIX) if verb.told is None]
     assert silent == []
 
 
@@ -46,7 +46,7 @@ def test_every_verb_that_a_handler_has_is_guarded_and_so_in_the_document(told: J
     def own(handler: type[Any]) -> set[str]:
         return {name for kind in handler.__mro__ if kind.__module__.startswith("jupyter_ext") for name in vars(kind)}
 
-    served = {(verb, route) for route, handler in ROUTES for verb in VERBS if verb in own(handler)}
+    served = {(verb, route) for route, handler in routes() for verb in VERBS if verb in own(handler)}
     assert len(found) == len(served), "a path has a name of its own"
 
 

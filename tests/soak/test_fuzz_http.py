@@ -14,7 +14,7 @@ import httpx
 import pytest
 from hypothesis import strategies as st
 
-from jupyter_ext.handlers import ROUTES
+from jupyter_ext.handlers import routes
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer
 from tests.soak.conftest import Soak
@@ -248,7 +248,7 @@ queries = st.one_of(
 def fuzz(soak: Soak, target: Target) -> None:
     # The longest ids still fit into a request line; longer ones are the web server's to refuse.
     ids = text.map(lambda one: one[:600] or "x")
-    served = {pattern: [method for method in METHODS if method.lower() in vars(handler)] for pattern, handler in ROUTES}
+    served = {pattern: [method for method in METHODS if method.lower() in vars(handler)] for pattern, handler in routes()}
     requests = st.sampled_from(list(served)).flatmap(
         lambda route: st.builds(
             Request,
