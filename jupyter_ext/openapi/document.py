@@ -182,11 +182,15 @@ class Document:
 
 
 def resolved(reply: Any) -> Any:
-    """A type, or the one that ``package.module:Name`` names: imported here and nowhere before."""
+    """A type, or the one that ``package.module:Name`` names: imported here and nowhere before. Those of OpenAI's and
+    Anthropic's packages are an object of any kind where these are not installed: what is answered is the same."""
     if not isinstance(reply, str):
         return reply
     module, _, name = reply.partition(":")
-    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    try:
+        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except ModuleNotFoundError:
+        return dict[str, Any]
 
 
 def _told(verb: Verb) -> Operation:

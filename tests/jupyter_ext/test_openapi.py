@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from typing import Any
 
@@ -13,7 +14,7 @@ from jsonschema import Draft202012Validator
 from jupyter_ext.handlers import PREFIX, routes
 from jupyter_ext.handlers.base import MAX_BODY
 from jupyter_ext.handlers.openapi import OpenApiHandler
-from jupyter_ext.openapi.document import verbs
+from jupyter_ext.openapi.document import document, verbs
 from jupyter_ext.openapi.page import STYLE, page
 from jupyter_ext.verbs import VERBS
 
@@ -143,3 +144,11 @@ def test_the_page_shows_every_operation_and_lets_no_markup_in(told: Json) -> Non
     html = page(hostile)
     assert "<script>" not in html
     assert all(f'id="{entry["operationId"]}"' in html for _, _, entry in operations(told))
+
+
+def test_it_is_whole_where_the_packages_of_other_houses_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("openai.types.chat", "openai.types.responses", "anthropic.types"):
+        monkeypatch.setitem(sys.modules, name, None)
+    found = document(routes(), PREFIX, "0", "/base/")
+    told = found["paths"]["/chat/completions"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert told["type"] == "object"
