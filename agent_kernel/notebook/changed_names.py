@@ -14,6 +14,8 @@ MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "po
 MUTATORS |= {"setdefault", "sort", "update"}
 """Methods of lists, dictionaries, sets and arrays that change the object itself."""
 MAX_NAMES = 200
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What Python and IPython raise of code that they can not read: of its grammar, its characters, its depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,19 @@ def shape(value: Any) -> object:
     return None
 
 
+def plain(shell: Any, code: str) -> str:
+    """The code without IPython's own syntax; as it is, where IPython can not read it: who runs it is told why."""
+    try:
+        return str(shell.transform_cell(code))
+    except UNREADABLE:
+        return code
+
+
 def names_in(code: str) -> set[str]:
     """Every name that stands in plain Python, read or made; empty if it is none."""
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError):
+    except UNREADABLE:
         return set()
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
@@ -98,7 +108,7 @@ def in_place(code: str) -> set[str]:
     ``inplace=True``."""
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError):
+    except UNREADABLE:
         return set()
     return {name for node in ast.walk(tree) for target in _targets(node) if (name := _root(target))}
 

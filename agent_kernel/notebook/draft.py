@@ -18,7 +18,7 @@ from typing import Any
 from agent_kernel.messages import shortened
 from agent_kernel.notebook import draft_safety
 from agent_kernel.notebook.capture import Listener, Show
-from agent_kernel.notebook.changed_names import Changes, names_in
+from agent_kernel.notebook.changed_names import Changes, names_in, plain
 from agent_kernel.notebook.draft_process import DraftEnded, DraftProcess
 from agent_kernel.notebook.imports import missing_imports
 from agent_kernel.notebook.live import MAX_IMAGES, RESULT_CHARS, Outcome, interruptible
@@ -96,7 +96,7 @@ class Drafts:
     def prepared(self, code: str) -> str:
         """What will run: the code, after the imports it leaves out."""
         known = dict.fromkeys(self._made) | self._shell.user_ns
-        return "\n".join([*missing_imports(self._shell.transform_cell(code), known), code])
+        return "\n".join([*missing_imports(plain(self._shell, code), known), code])
 
     def run(self, turn: str, code: str, listener: Listener, show: Show) -> DraftOutcome:
         """In the copy that lives, or in a new one. Never raises what the code raises; an interrupt ends the copy."""
@@ -127,7 +127,7 @@ class Drafts:
 
     def names(self, code: str) -> frozenset[str]:
         """All that stand in code."""
-        return frozenset(names_in(self._shell.transform_cell(code)))
+        return frozenset(names_in(plain(self._shell, code)))
 
     def kept(self, calls: Sequence[Drafted]) -> None:
         """They ran in the kernel itself."""

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from agent_kernel.notebook import draft_frames as frames
 from agent_kernel.notebook import draft_jail
-from agent_kernel.notebook.changed_names import Before
+from agent_kernel.notebook.changed_names import Held
 from agent_kernel.notebook.live import LiveCode, Outcome
 
 REFUSALS = {1, 13, 30}
@@ -110,10 +110,7 @@ def _serve(shell: Any, requests: int, channel: Channel) -> None:
 
 
 def _ran(shell: Any, code: str, channel: Channel) -> dict[str, Any]:
-    namespace = shell.user_ns
-    before = Before(namespace, shell.user_ns_hidden)
-    outcome = LiveCode(shell).run(code, channel.text, channel.show)
-    changes = before.changes(namespace, shell.transform_cell(code))
+    outcome = LiveCode(shell, Held).run(code, channel.text, channel.show)
     sys.stdout.flush()
     sys.stderr.flush()
     return {
@@ -122,9 +119,9 @@ def _ran(shell: Any, code: str, channel: Channel) -> dict[str, Any]:
         "traceback": outcome.traceback,
         "media": list(outcome.media),
         "refused": _refused(shell, outcome),
-        "new": changes.new,
-        "changed": changes.changed,
-        "deleted": changes.deleted,
+        "new": outcome.changes.new,
+        "changed": outcome.changes.changed,
+        "deleted": outcome.changes.deleted,
     }
 
 

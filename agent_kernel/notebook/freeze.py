@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from agent_kernel.notebook.changed_names import plain
 from agent_kernel.notebook.client import Server, quoted
 from agent_kernel.notebook.conversation import Say, Words
 from agent_kernel.notebook.frozen import Frozen, Turn, frozen
@@ -56,7 +58,7 @@ class Freeze:
             raise AgentError(NOT_OURS.format(path=path.absolute(), frozen=frozen_path.name))
         if in_place and binding.get("open"):
             raise AgentError(OPEN.format(name=path.name, frozen=frozen_path.name))
-        made = frozen(_read(path), list(self._turns()), self._shell.transform_cell)
+        made = frozen(_read(path), list(self._turns()), partial(plain, self._shell))
         kept = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")

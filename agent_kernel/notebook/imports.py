@@ -35,7 +35,7 @@ def missing_imports(source: str, namespace: Mapping[str, Any]) -> list[str]:
     """Lines to put before ``source``, which is plain Python (IPython's own syntax already transformed)."""
     try:
         used = _unbound(symtable.symtable(source, "<agent>", "exec"))
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     lines = [
         FROM_DATETIME if name == "datetime" and _means_the_class(source) else line

@@ -12,12 +12,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_kernel.messages import shortened
 from agent_kernel.notebook.capture import Listener, Said, Show, capturing
-from agent_kernel.notebook.changed_names import Before
+from agent_kernel.notebook.changed_names import Before, Changes, Held, plain
 from agent_kernel.notebook.imports import missing_imports
 from agent_kernel.notebook.touched import Mark
 
@@ -29,40 +29,44 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``text`` is for the model, ``traceback`` for the person. ``media``: ``{mime, data}``, data in base64.
-    ``variables`` of the person were made or changed."""
+    ``changes`` of the person's variables."""
 
     status: str
     text: str
     traceback: str
     media: tuple[dict[str, str], ...]
     interrupted: bool
-    variables: tuple[str, ...] = ()
+    changes: Changes = field(default_factory=Changes)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Made or changed."""
+        return (*self.changes.new, *self.changes.changed)
 
 
 class LiveCode:
-    """Runs code as a cell of its own would run, without a number and without history."""
+    """Runs code as a cell of its own would run, without a number and without history. ``mark``: see Before."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, mark: Callable[[object], Held | Mark] = Mark) -> None:
         self._shell = shell
+        self._mark = mark
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def prepared(self, code: str) -> str:
         """What will run: the code, after the imports it leaves out."""
-        plain = self._shell.transform_cell(code)
-        return "\n".join([*missing_imports(plain, self._shell.user_ns), code])
+        return "\n".join([*missing_imports(plain(self._shell, code), self._shell.user_ns), code])
 
     def run(self, code: str, listener: Listener, show: Show) -> Outcome:
         """Never raises what the code raises; an interrupt ends the code and is told in the outcome."""
-        before = Before(self._shell.user_ns, self._shell.user_ns_hidden, Mark)
+        before = Before(self._shell.user_ns, self._shell.user_ns_hidden, self._mark)
         with capturing(self._shell, listener, show) as said, interruptible() as interrupt, self._awaiting():
             try:
                 result = self._shell.run_cell(code, store_history=False)
                 error = result.error_before_exec or result.error_in_exec
-            except KeyboardInterrupt as stop:  # it hit between the code and its reporting
-                error = stop
-        changes = before.changes(self._shell.user_ns, self._shell.transform_cell(code))
-        outcome = _outcome(said, error, interrupted=interrupt.is_set())
-        return replace(outcome, variables=(*changes.new, *changes.changed))
+            except (KeyboardInterrupt, RecursionError, MemoryError) as raised:
+                error = raised  # an interrupt between the code and its reporting; code too deep to be looked at
+        changes = before.changes(self._shell.user_ns, plain(self._shell, code))
+        return replace(_outcome(said, error, interrupted=interrupt.is_set()), changes=changes)
 
     def call(
         self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show

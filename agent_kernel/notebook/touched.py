@@ -33,7 +33,7 @@ class Mark:
         if self._kept is not None:
             return self._kept() is value
         if self._value is not NOTHING:
-            return type(value) is type(self._value) and value == self._value
+            return id(value) == self._address or (type(value) is type(self._value) and value == self._value)  # NaN
         return id(value) == self._address
 
 
@@ -67,7 +67,7 @@ class Touched:
         """Every name in the code; None if it is no Python."""
         try:
             tree = ast.parse(self._shell.transform_cell(code))
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         return {name for node in ast.walk(tree) for name in _named(node)} - {"get_ipython"}
 

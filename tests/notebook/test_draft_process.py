@@ -227,6 +227,13 @@ def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
     assert "sleep 314159" not in listed
 
 
+def test_code_that_python_can_not_read_is_a_failure_that_it_survives(tmp_path: Path) -> None:
+    told = drafted(tmp_path, "x = 5", "def f():\n        a = 1\n    b = 2\n", "x")
+    assert [status for status, *_ in told["ran"]] == ["success", "error", "success"]
+    assert "unindent does not match" in told["ran"][1][1]
+    assert "5" in told["ran"][2][1], "it is the same draft"
+
+
 def test_code_that_takes_too_long_is_stopped_and_its_variables_stay(tmp_path: Path) -> None:
     told = drafted(tmp_path, "import time\nx = 5\nprint('begun', flush=True)\ntime.sleep(60)", "x", timeout_s=1.0)
     assert told["ran"][0][0] == "timeout"

@@ -56,6 +56,8 @@ SCRIPT = [
     {"when": "live but ask", "text": "It ran."},
     python("def f(x):\n    return x['nope']\nf({})", "make a mistake"),
     {"when": "make a mistake", "text": "There is no such key."},
+    python("def f():\n        a = 1\n    b = 2\n", "indent it badly"),
+    {"when": "indent it badly", "text": "I mend it."},
     {"when": "a long story", "text": "word " * 2000, "deltas": 2000, "delay": 0.02},
     python("import time\nprint('begun')\ntime.sleep(60)", "sleep for long"),
     python(SWALLOWS, "swallow the stop"),
@@ -206,6 +208,15 @@ async def test_a_failing_call_shows_the_traceback_and_tells_the_model_its_short_
     assert "line 2, in f" in told
     assert told.splitlines()[-1] == "KeyError: 'nope'"
     assert "IPython" not in told
+
+
+async def test_badly_indented_code_is_a_failed_call_that_the_model_reads(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent --in live\nindent it badly")
+    assert (ran.status, ran.error) == ("ok", "")
+    assert "failed" in ran.cards[0]
+    [told] = [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
+    assert told.splitlines()[-1].startswith("IndentationError: unindent does not match")
+    assert ran.text.endswith("I mend it.")
 
 
 async def stopped(notebook: Notebook, code: str, when: str) -> tuple[Any, float]:

@@ -46,6 +46,15 @@ def test_a_turn_is_intact_while_the_names_in_its_code_mean_the_same_objects(
     assert remembered.intact() == (["t"] if intact else [])
 
 
+def test_a_value_that_does_not_equal_itself_is_the_same_while_it_is_that_object(shell: Any) -> None:
+    shell.user_ns["missing"] = float("nan")
+    remembered = Touched(shell)
+    remembered.ran("t", "missing")
+    assert remembered.intact() == ["t"]
+    shell.user_ns["missing"] = float("nan")
+    assert remembered.intact() == []
+
+
 def test_code_that_is_no_python_counts_as_changed(shell: Any) -> None:
     remembered = Touched(shell)
     remembered.ran("t", "1 +")
