@@ -106,7 +106,8 @@ class Client:
         functions: Sequence[Tool | Callable[..., Any]] = (),
         stop_when_left: bool = False,
     ) -> Turn:
-        """A turn that runs, or ran, from the event number ``after`` on."""
+        """A turn that runs, or ran, from the event number ``after`` on. Where the server has only its stored items any
+        more (it was restarted), those have no such numbers: it is told whole, numbered on from ``after``."""
         options: TurnOptions = {"approve": approve, "leave_running": not stop_when_left}
 
         async def attach() -> Started:

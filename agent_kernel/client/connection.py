@@ -30,8 +30,9 @@ Query = Mapping[str, str | int | float | None]
 
 
 class Connection:
-    """To be used in one event loop. ``retries`` counts tries after the first: of what only reads, and of what did
-    certainly not begin (no connection was made, or the server said so: 429, or 503 with a time)."""
+    """To be used in one event loop. ``retries`` counts tries after the first: of what only reads or is known when it
+    is repeated, and of what did certainly not begin (no connection was made, or the server said so: 429, or 503 with a
+    time)."""
 
     def __init__(
         self,
@@ -63,10 +64,7 @@ class Connection:
         said = None if body is None else json.dumps(body, allow_nan=False).encode()
         kind = {} if said is None else {"Content-Type": "application/json"}
         response = await self.send(method, path, said, query=query, headers={**kind, **(headers or {})}, kept=kept)
-        try:
-            return dict(response.json()) if response.content else {}
-        except (ValueError, TypeError) as error:
-            raise _strange(response.status_code) from error
+        return json_of(response) if response.content else {}
 
     async def send(
         self,
@@ -87,7 +85,7 @@ class Connection:
                     await response.aread()
                     return response
             except Refused as refusal:
-                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], reads=method == "GET")
+                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=method == "GET" or kept)
                 if last or pause is None:
                     raise refusal.error from None
             except ServerUnreachable as error:
@@ -180,14 +178,22 @@ class Refused(Exception):
         self._status = response.status_code
         self._wait = response.headers.get("Retry-After", "")
 
-    def pause(self, usual: float, *, reads: bool) -> float | None:
-        """Before it is tried again; None: it is not."""
+    def pause(self, usual: float, *, again: bool) -> float | None:
+        """Before it is tried again; None: it is not. ``again``: it may be, whatever became of it."""
         asked = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
         if asked is not None and self._status in (429, 503):
             return max(asked, usual) if asked <= PATIENCE_S else None
-        if self._status in GATEWAY and reads and isinstance(self.error, ServerUnreachable):
+        if self._status in GATEWAY and again and isinstance(self.error, ServerUnreachable):
             return usual
         return None
+
+
+def json_of(response: httpx.Response) -> dict[str, Any]:
+    """The JSON object that it has. Raises AgentKernelError for anything else, such as a page for people."""
+    try:
+        return dict(response.json())
+    except (ValueError, TypeError) as error:
+        raise _strange(response.status_code) from error
 
 
 def _tls(place: Place) -> ssl.SSLContext | bool:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from agent_kernel.client.connection import Connection
 from agent_kernel.client.frames import Frame, frames_of
 from agent_kernel.client.received import Received
-from agent_kernel.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable
+from agent_kernel.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.events import TYPES, Event, TurnFinished
 from agent_kernel.notebook.client import quoted
 
@@ -53,6 +53,8 @@ class Following:
                 problem = ServerUnreachable("The stream of the turn ended early.")
             except ServerUnreachable as error:
                 problem = error
+            except TokenInvalid:
+                raise
             except (NotFound, Forbidden) as error:
                 raise _restarted(error) if lost or self._after else error from None
             if self._heard or not lost:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.client.connection import PAUSES_S, Connection
+from agent_kernel.client.connection import PAUSES_S, Connection, json_of
 from agent_kernel.client.file import File
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.upload import Form
@@ -167,4 +167,4 @@ async def sent(connection: Connection, file: InputFile, session: str, purpose: s
     form = Form(fields, file)
     headers = await asyncio.to_thread(lambda: form.headers)
     response = await connection.send("POST", "files", form.pieces(), headers=headers)
-    return dataclasses.replace(File.from_json(response.json()), connection=connection)
+    return dataclasses.replace(File.from_json(json_of(response)), connection=connection)

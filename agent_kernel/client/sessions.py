@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.client.connection import Connection
+from agent_kernel.client.connection import Connection, json_of
 from agent_kernel.client.session import Branch, Found, Line, Session
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.notebook.client import quoted
@@ -114,7 +114,7 @@ class Sessions:
         """A new session of it: text, no permissions. Raises InvalidRequest for what is no such document."""
         body = document.encode() if isinstance(document, str) else document
         response = await self._connection.send("POST", "sessions/import", body, query={"format": format})
-        return Session.from_json(response.json())
+        return Session.from_json(json_of(response))
 
     async def replace(self, id: str, document: bytes | str | dict[str, Any]) -> None:
         """The session of that id is what the document says, whatever it was. Raises InvalidRequest."""

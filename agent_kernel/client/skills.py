@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent_kernel.client.connection import Connection
+from agent_kernel.client.connection import Connection, json_of
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.upload import Form
 from agent_kernel.errors import InvalidRequest
@@ -51,7 +51,7 @@ class Skills:
             form = Form({}, await asyncio.to_thread(_package, path, packed), field="files")
             route = f"skills/{quoted(version_of)}/versions" if version_of else "skills"
             response = await self._connection.send("POST", route, form.pieces(), headers=form.headers)
-        told = response.json()
+        told = json_of(response)
         return await self.get(version_of) if version_of else Skill.from_json(told)
 
     async def list(self) -> Sequence[Skill]:

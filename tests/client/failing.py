@@ -26,7 +26,9 @@ class Failing:
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = next((int(line[15:]) for line in head.splitlines() if line.lower().startswith("content-length:")), 0)
-        self.bodies.append((await reader.readexactly(length)).decode())
+        chunked = "transfer-encoding: chunked" in head.lower()
+        body = await (reader.readuntil(b"\r\n0\r\n\r\n") if chunked else reader.readexactly(length))
+        self.bodies.append(body.decode("utf-8", "replace"))
         self.asked.append(head.partition("\r\n")[0])
         writer.write(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
         writer.close()

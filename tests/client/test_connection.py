@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from agent_kernel.client.input_file import InputFile
+from agent_kernel.client.own_functions import sent
+from agent_kernel.client.sessions import Sessions
+from agent_kernel.client.skills import Skills
 from agent_kernel.errors import (
     AgentKernelError,
     Forbidden,
@@ -42,9 +48,17 @@ async def test_what_the_server_refused_to_begin_is_asked_again_when_it_says(serv
 
 
 async def test_a_repetition_that_the_server_knows_is_made_whatever_became_of_the_first(serve: Serve) -> None:
-    connection, failing = await serve(HANG_UP, OK)
-    assert await connection.call("POST", "turns", {}, kept=True) == {"ok": True}
-    assert len(failing.asked) == 2
+    for failure in (HANG_UP, *(answer(status, b"<html>") for status in (502, 503, 504))):
+        connection, failing = await serve(failure, OK)
+        assert await connection.call("POST", "turns", {}, kept=True) == {"ok": True}
+        assert len(failing.asked) == 2
+
+
+async def test_a_repetition_is_not_made_of_what_the_server_itself_refused(serve: Serve) -> None:
+    connection, failing = await serve(answer(500, b""), OK)
+    with pytest.raises(AgentKernelError):
+        await connection.call("POST", "turns", {}, kept=True)
+    assert len(failing.asked) == 1
 
 
 async def test_a_pause_that_is_too_long_is_an_error_at_once(serve: Serve) -> None:
@@ -102,6 +116,19 @@ async def test_a_page_in_place_of_json_is_told(serve: Serve) -> None:
     connection, _ = await serve(answer(200, b"<html>log in</html>"))
     with pytest.raises(AgentKernelError, match="something else than JSON"):
         await connection.call("GET", "health")
+
+
+@pytest.mark.parametrize("body", [b"<html>log in</html>", b"", b"[1]"])
+async def test_so_it_is_for_what_is_sent_whole(serve: Serve, body: bytes, tmp_path: Path) -> None:
+    connection, _ = await serve(answer(200, body))
+    (tmp_path / "SKILL.md").write_text("---\nname: one\n---\n")
+    for send in (
+        lambda: sent(connection, InputFile("a.txt", b"a"), "s", "user_data"),
+        lambda: Sessions(connection).import_document("{}"),
+        lambda: Skills(connection).add(tmp_path),
+    ):
+        with pytest.raises(AgentKernelError, match="something else than JSON"):
+            await send()
 
 
 async def test_the_token_is_in_the_header_and_never_in_the_path(serve: Serve) -> None:

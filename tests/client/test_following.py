@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from agent_kernel import Client
-from agent_kernel.errors import ServerUnreachable
+from agent_kernel.client.following import Following
+from agent_kernel.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.events import CallFinished, CallStarted, Event, TextDelta, TurnFinished
+from tests.client.conftest import Serve
+from tests.client.failing import answer
 from tests.server import TOKEN, AgentServer
 
 SLOW = "".join(f"word{number} " for number in range(60))
@@ -107,6 +110,18 @@ async def test_a_server_that_never_comes_back_is_an_error_in_the_end(relay: Rela
         await relay.close()
         with pytest.raises(ServerUnreachable):
             await turn.result()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"), [(TokenInvalid, TokenInvalid), (Forbidden, ServerUnreachable), (NotFound, ServerUnreachable)]
+)
+async def test_a_token_that_was_revoked_in_mid_turn_is_told_as_that_and_not_as_a_restart(
+    serve: Serve, refusal: type[AgentKernelError], told: type[AgentKernelError]
+) -> None:
+    connection, _ = await serve(answer(403, {"error": refusal("not any more").to_json()}))
+    with pytest.raises(AgentKernelError) as caught:
+        await anext(Following(connection, "t", after=1).events())
+    assert type(caught.value) is told
 
 
 class Deaf(Relay):
