@@ -44,12 +44,18 @@ def _answer(what, arguments):
 
 
 MOST_VARIABLES = 2_000
-VARIABLES = f"""(lambda shell: __import__("json").dumps({{
-    name: [id(value), str(value.shape) if type(value).__name__ in ("DataFrame", "Series", "ndarray")
-           else len(value) if type(value) in (list, dict, set) else 0]
-    for name, value in list(shell.user_ns.items())[-{MOST_VARIABLES}:]
-    if not name.startswith("_") and name not in shell.user_ns_hidden and type(value).__name__ != "module"
-}}))(get_ipython())"""
+SIZES = f"""
+def _sizes():
+    import json
+    from IPython import get_ipython
+    shell = get_ipython()
+    return json.dumps({{
+        name: [id(value), str(value.shape) if type(value).__name__ in ("DataFrame", "Series", "ndarray")
+               else len(value) if type(value) in (list, dict, set) else 0]
+        for name, value in list(shell.user_ns.items())[-{MOST_VARIABLES}:]
+        if not name.startswith("_") and name not in shell.user_ns_hidden and type(value).__name__ != "module"
+    }})
+"""
 """The newest of the person's variables; a value is asked for nothing but its size."""
 
 
@@ -82,7 +88,7 @@ class LiveKernel:
 
     async def _variables(self) -> ToolOutput | None:
         try:
-            return await self._jobs.evaluate(self._kernel, VARIABLES, LOOK_WITHIN_S)
+            return await self._jobs.evaluate(self._kernel, apart(SIZES, "_sizes"), LOOK_WITHIN_S)
         except AgentKernelError:
             return None
 
@@ -151,11 +157,17 @@ def _changed(before: ToolOutput, after: ToolOutput | None, code: str) -> list[st
 
 
 def looking(what: str, arguments: Mapping[str, Any]) -> str:
-    """An expression that comes to what is asked, in a kernel that may have nothing of ours; no name is left there."""
+    """An expression that comes to what is asked, in a kernel that may have nothing of ours."""
+    return apart(_source(), "_answer", what, dict(arguments))
+
+
+def apart(source: str, function: str, *arguments: object) -> str:
+    """An expression that comes to what a function of the source returns. It meets none of the person's names, who may
+    have an ``id`` of their own, and leaves none."""
     name = {"__name__": "agent_kernel_inspection"}
     return (
-        f"(lambda names: (__import__('builtins').exec({_source()!r}, names), "
-        f"names['_answer']({what!r}, {dict(arguments)!r}))[1])({name!r})"
+        f"(lambda names: (__import__('builtins').exec({source!r}, names), "
+        f"names[{function!r}](*{arguments!r}))[1])({name!r})"
     )
 
 

@@ -224,6 +224,11 @@ async def test_a_run_tells_which_variables_it_made_or_changed(desk: Desk) -> Non
     )
     assert (ran.status, sorted(ran.details["variables"])) == ("success", ["book", "fresh", "plain"])
     assert "variables" not in (await side.offer(desk.context("python", code="print(kept)"))).details
+    names = "id = str = len = type = list = dict = set = name = value = shell = get_ipython = 5"
+    assert "len" in (await side.offer(desk.context("python", code=names))).details["variables"]
+    shadowed = await side.offer(desk.context("python", code="fresh = 8"))
+    assert shadowed.details["variables"] == ["fresh"], "they do not stand in the way of looking"
+    assert (await desk.run("'_sizes' in globals() or 'json' in globals()")).text == "False"
     async with desk.person("import time\ntime.sleep(600)"):
         assert "busy" in (await side.offer(desk.context("python", code="late = 1"))).text
 
