@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -37,6 +38,7 @@ class Bridge:
         self._thread.start()
         self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._dropped: set[asyncio.Task[None]] = set()
+        self._waiting: set[concurrent.futures.Future[Any]] = set()
         self._closed = False
         self._ending = False
         self._exiting = False
@@ -54,6 +56,8 @@ class Bridge:
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
         context = contextvars.copy_context()
         tasks: list[asyncio.Task[Any]] = []
+        self._waiting.add(done)
+        done.add_done_callback(self._waiting.discard)
 
         def begin() -> None:
             if self._ending:
@@ -101,6 +105,8 @@ class Bridge:
             self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_S)
+            for done in list(self._waiting):  # it took too long to stop, or came when the loop had its last round
+                self._refuse(done)
 
     def _at_exit(self) -> None:
         """Daemon threads that wait here end with the interpreter, without a word."""
@@ -109,7 +115,8 @@ class Bridge:
 
     def _refuse(self, done: concurrent.futures.Future[Any]) -> None:
         if not self._exiting:
-            done.set_exception(closed())
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # both of us may come to say so
+                done.set_exception(closed())
 
     def _settle(self, done: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
         if self._ending:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from agent_kernel import Client, SyncClient, tool
+from agent_kernel.client import sync_client
 from agent_kernel.errors import Conflict, SessionNotFound
 from agent_kernel.events import ApprovalRequired, TextDelta, TurnFinished
 from tests.server import TOKEN, AgentServer
@@ -139,6 +140,31 @@ def test_a_call_that_waits_when_the_client_is_closed_says_so(server: AgentServer
         time.sleep(0.02)
     client.close()
     thread.join(60)
+    assert [type(error) for error in errors] == [Conflict]
+
+
+def test_a_call_that_does_not_stop_in_time_does_not_leave_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync_client, "CLOSE_S", 0.2)
+    bridge, begun, errors = sync_client.Bridge(), threading.Event(), list[BaseException]()
+
+    async def stubborn() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            await asyncio.sleep(600)
+
+    def wait() -> None:
+        try:
+            bridge.run(stubborn)
+        except Conflict as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    bridge.close()
+    thread.join(10)
     assert [type(error) for error in errors] == [Conflict]
 
 
