@@ -110,6 +110,8 @@ class Conversation:
         if not before or before[-1].turn != turn:
             raise InvalidRequest("The turn that this one continues said nothing.")
         failed = {one.id for one in whole.turns if one.state == "failed"}
+        if turn in failed:
+            raise InvalidRequest("The turn that this one continues has failed.")
         placed = reconcile.appended([item for item in before if item.turn not in failed], incoming)
         newest = whole.shown()[1][-1:]
         at_end = bool(newest) and newest[0].seq == before[-1].seq

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from agent_kernel.messages import Media, Message, Part
 from agent_kernel.sessions import reconcile
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.callers import Caller, subject
-from jupyter_ext.dialects.responses_items import AnyItem, FunctionCallItem, ReferenceItem, items_of
+from jupyter_ext.dialects.content import MAX_TEXT, TOO_LONG
+from jupyter_ext.dialects.responses_items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
 from jupyter_ext.dialects.responses_request import ResponsesBody
 from jupyter_ext.dialects.responses_resource import ENDED, stem_of
 from jupyter_ext.response_store import Owner, StoredResponse
@@ -25,19 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """``items`` without references, and without calls that the session has. ``session`` is where it goes on, behind the
-    turn ``after`` where one is named. ``named``: the client said so; else the session was found by an item of it.
-    ``names`` of functions, by ids of calls that were handed to the client."""
+    """``items`` without references, and without calls of functions that the session has. ``session`` is where it goes
+    on, behind the turn ``after`` where one is named. ``named``: the client said so; else the session was found by an
+    item of it. ``names`` of functions, by ids of calls that were handed to the client."""
 
     items: Sequence[AnyItem]
     session: str = ""
     after: str = ""
     named: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def known(self) -> bool:
-        return bool(self.session)
 
 
 def owner_of(caller: Caller) -> Owner:
@@ -73,6 +71,13 @@ async def _previous(app: AgentKernel, owner: Owner, body: ResponsesBody) -> Stor
         )
     if (resource := await app.responses.resource(found))["status"] not in ENDED:
         raise Conflict("The previous response has not ended yet.", hint="Wait for it, or cancel it.")
+    turn = await app.runtime.store.turn(owner.namespace, found.turn)
+    if turn is not None and turn.state == "failed":
+        raise InvalidRequest(
+            f"Previous response with id {id[:100]!r} has failed: nothing can go on from it.",
+            hint="Go on from the response before it, and say again what it was asked.",
+            details={"param": "previous_response_id"},
+        )
     return dataclasses.replace(found, body=resource)
 
 
@@ -82,35 +87,38 @@ def _called(response: StoredResponse) -> dict[str, str]:
 
 
 async def _resolved(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) -> list[AnyItem]:
-    """With what references refer to in their place."""
-    found: list[AnyItem] = []
-    for item in items:
-        if not isinstance(item, ReferenceItem):
-            found.append(item)
-            continue
-        response = await _of_item(app, owner, item.id)
-        meant = response.item(item.id) if response is not None else None
-        if meant is None:
-            raise InvalidRequest(
-                f"Item with id {item.id[:100]!r} not found.",
-                hint="Items of responses that were not stored, or were deleted, are sent whole.",
-                details={"param": "input", "code": "item_not_found"},
-            )
-        found += items_of([meant])
-    return found
+    """With what references refer to in their place; each response is read once, each item once."""
+    wanted = Counter(item.id for item in items if isinstance(item, ReferenceItem))
+    if not wanted:
+        return list(items)
+    of: dict[str, list[str]] = {}
+    for id in wanted:
+        of.setdefault(stem_of(id), []).append(id)
+    found: dict[str, AnyItem] = {}
+    said = 0
+    for stem, ids in of.items():
+        response = await app.responses.find(owner, stem) if stem else None
+        meant = response.items(ids) if response is not None else {}
+        for id in ids:
+            if id not in meant:
+                raise InvalidRequest(
+                    f"Item with id {id[:100]!r} not found.",
+                    hint="Items of responses that were not stored, or were deleted, are sent whole.",
+                    details={"param": "input", "code": "item_not_found"},
+                )
+            (found[id],) = items_of([meant[id]])
+            said += wanted[id] * characters(found[id])
+            if said > MAX_TEXT:
+                raise InvalidRequest(f"input: {TOO_LONG}", details={"param": "input"})
+    return [found[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 
 
 async def _said_in(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) -> StoredResponse | None:
     """The response that the newest item of ours is of; a client that carries its conversation repeats such items."""
-    for item in reversed(items):
-        if (found := await _of_item(app, owner, getattr(item, "id", None) or "")) is not None:
+    for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
+        if id and (found := await app.responses.find(owner, id)) is not None:
             return found
     return None
-
-
-async def _of_item(app: AgentKernel, owner: Owner, item: str) -> StoredResponse | None:
-    id = stem_of(item)
-    return await app.responses.find(owner, id) if id else None
 
 
 async def carried(app: AgentKernel, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:

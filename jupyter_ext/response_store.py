@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,10 +73,11 @@ class StoredResponse:
     def key(self) -> SessionKey:
         return SessionKey(self.owner.namespace, self.facts.session)
 
-    def item(self, id: str) -> Mapping[str, Any] | None:
-        """Of those that it was made from, or that it said."""
+    def items(self, ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Of those that it was made from, or that it said; by their ids, which it need not have."""
         said = self.body["output"] if self.body else ()
-        return next((item for item in (*self.input, *said) if item.get("id") == id), None)
+        known = {item.get("id"): item for item in (*said, *self.input)}
+        return {id: known[id] for id in ids if id in known}
 
 
 class ResponseStore:
@@ -92,9 +93,12 @@ class ResponseStore:
         """Older ones go where there are too many."""
         await self._of(response).write(partial(_add, response=response, most=self._most, most_bytes=self._most_bytes))
 
-    async def finish(self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes]) -> None:
-        """Nothing happens to one that was deleted meanwhile."""
-        await self._of(response).write(partial(_finish, id=response.id, body=body, frames=frames))
+    async def finish(
+        self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
+    ) -> None:
+        """Nothing happens to one that was deleted meanwhile, nor, where it is made ``again`` from its turn, to one that
+        has ended as it was told."""
+        await self._of(response).write(partial(_finish, id=response.id, body=body, frames=frames, again=again))
 
     async def get(self, owner: Owner, id: str) -> StoredResponse | None:
         return await self._first(partial(_get, owner=owner, id=id))
@@ -106,6 +110,10 @@ class ResponseStore:
     async def delete(self, owner: Owner, id: str) -> bool:
         work = partial(_delete, owner=owner, id=id)
         return any([await database.write(work) for database in self._databases])
+
+    async def any_of(self, key: SessionKey) -> bool:
+        """Whether any response of the session is kept."""
+        return any([await database.read(partial(_any_of, key=key)) for database in self._databases])
 
     async def sessions(self) -> list[SessionKey]:
         """Those that any response here belongs to."""
@@ -173,13 +181,16 @@ def _evict(connection: sqlite3.Connection, namespace: str, most: int, most_bytes
     connection.executemany("DELETE FROM responses WHERE rowid = ?", gone)
 
 
-def _finish(connection: sqlite3.Connection, id: str, body: Mapping[str, Any], frames: Sequence[bytes]) -> None:
+def _finish(
+    connection: sqlite3.Connection, id: str, body: Mapping[str, Any], frames: Sequence[bytes], again: bool
+) -> None:
     said = _json(body)
     packed = zlib.compress(b"".join(frames), 1) if frames else b""
     kept = packed if 0 < len(packed) <= FRAMES_BYTES else None
     connection.execute(
-        "UPDATE responses SET body = ?, frames = ?, bytes = bytes + ? WHERE id = ?",
-        (said, kept, len(said) + len(kept or b""), id),
+        "UPDATE responses SET body = ?, frames = ?, bytes = length(facts) + length(input) + ?"
+        " WHERE id = ? AND NOT (? AND body IS NOT NULL)",
+        (said, kept, len(said) + len(kept or b""), id, again),
     )
 
 
@@ -207,6 +218,11 @@ def _row(connection: sqlite3.Connection, columns: str, owner: Owner, id: str) ->
 def _delete(connection: sqlite3.Connection, owner: Owner, id: str) -> bool:
     gone = "DELETE FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
     return connection.execute(gone, (id, owner.namespace, owner.subject)).rowcount > 0
+
+
+def _any_of(connection: sqlite3.Connection, key: SessionKey) -> bool:
+    found = "SELECT 1 FROM responses WHERE namespace = ? AND session = ? LIMIT 1"
+    return connection.execute(found, (key.namespace, key.id)).fetchone() is not None
 
 
 def _sessions(connection: sqlite3.Connection) -> list[tuple[str, str]]:

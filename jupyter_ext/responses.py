@@ -12,8 +12,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.errors import Conflict, StoreError, TurnNotFound
+from agent_kernel.errors import Conflict, SessionBusy, StoreError, TurnNotFound
 from agent_kernel.events import Event, TurnFinished
+from agent_kernel.sessions.model import UNLISTED
 from jupyter_ext.archive import find_turn, replay
 from jupyter_ext.dialects.responses_codec import DONE, ResponsesCodec
 from jupyter_ext.dialects.responses_resource import ENDED, response_id
@@ -128,12 +129,14 @@ class Responses:
         if (live := self._live.get(stored.id)) is not None:
             await live.ended.wait()
             return live.codec.resource
+        stored = await self._newest(stored)
         return stored.body if stored.body is not None else (await self._made_again(stored, wait=True))[0].resource
 
     async def resource(self, stored: StoredResponse) -> Mapping[str, Any]:
         """As it stands now. One whose server was killed is made from what its turn has left."""
         if (live := self._live.get(stored.id)) is not None:
             return live.codec.resource
+        stored = await self._newest(stored)
         if stored.body is not None:
             return stored.body
         codec, _ = await self._made_again(stored, wait=False)
@@ -149,7 +152,7 @@ class Responses:
             return
         told = await self.store.frames(stored.owner, stored.id)
         if not told:
-            _, told = await self._made_again(stored, wait=True)
+            _, told = await self._made_again(await self._newest(stored), wait=True)
         for frame in told[min(after + 1, max(0, len(told) - LAST)) :]:
             yield frame
 
@@ -168,7 +171,17 @@ class Responses:
         return found
 
     async def delete(self, stored: StoredResponse) -> None:
-        """What still runs is stopped. The session stays."""
+        """What still runs is stopped. The session stays, but for one that is in no list: it goes with its last
+        response."""
+        await self.drop(stored)
+        key = stored.key
+        if not key.id.startswith(UNLISTED) or await self.store.any_of(key):
+            return
+        with contextlib.suppress(SessionBusy):  # by a turn whose response is not kept yet, or is none
+            await self._app.private.forget(key)
+
+    async def drop(self, stored: StoredResponse) -> None:
+        """The response alone; what still runs is stopped."""
         live = self._live.pop(stored.id, None)
         if live is not None:
             await self._app.turns.cancel(live.turn, STOPPED)
@@ -195,6 +208,12 @@ class Responses:
             log.warning("response %s could not be kept: %s", live.stored.id, error)
         self._live.pop(live.stored.id, None)
 
+    async def _newest(self, stored: StoredResponse) -> StoredResponse:
+        """It may have ended since it was read, and be in flight no more."""
+        if stored.body is not None:
+            return stored
+        return await self.store.get(stored.owner, stored.id) or stored
+
     async def _made_again(self, stored: StoredResponse, *, wait: bool) -> tuple[ResponsesCodec, list[bytes]]:
         """From the items of its turn. ``wait``: until another server that runs it has ended it."""
         codec = ResponsesCodec(stored.facts)
@@ -210,7 +229,8 @@ class Responses:
             return codec, frames
         async for event in replay(store, turn, 0, media=True):
             frames += codec.feed(event)
-        await self.store.finish(stored, codec.resource, frames)
+        if stored.body is None:
+            await self.store.finish(stored, codec.resource, frames, again=True)
         return codec, frames
 
 

@@ -36,3 +36,16 @@ async def test_a_turn_that_is_not_there_can_not_be_continued() -> None:
     await it.run("one")
     result = await it.run(TurnRequest("two", after="turn_unknown"))
     assert (result.error and result.error.code, len(engine.requests)) == ("turn_not_found", 1)
+
+
+async def test_a_turn_that_failed_can_not_be_continued_and_the_one_before_it_can() -> None:
+    it, store, engine = agent(
+        [{"text": "answer"}, {"text": "half", "fault": "it fell"}, {"text": "answer", "loop": True}]
+    )
+    first = await it.run("one")
+    failed = await it.run("two")
+    assert failed.state == "failed"
+    result = await it.run(TurnRequest("three", after=failed.turn))
+    assert (result.error and result.error.code, len(engine.requests)) == ("invalid_request", 2)
+    assert (await it.run(TurnRequest("two", after=first.turn))).state == "committed"
+    assert [m.text for m in await stored(store)] == ["one", "answer", "two", "answer"]

@@ -26,6 +26,7 @@ MAX_LINKS = 16
 """Pictures of one request that are fetched."""
 MAX_FILES = 64
 """Of one request."""
+TOO_LONG = f"messages have at most {MAX_TEXT} characters together"
 CALL_ID = 512
 NO_AUDIO = "models of this server hear nothing: send text"
 Links: TypeAlias = Mapping[str, Media]
@@ -88,7 +89,7 @@ def within_limits(messages: Sequence[Message], files: Sequence[Given] = ()) -> N
     media = [one for message in messages for one in message.media if one.data is not None]
     said = sum(len(message.text) + len(message.reasoning) for message in messages)
     if said + sum(len(str(call.arguments)) for message in messages for call in message.calls) > MAX_TEXT:
-        raise ValueError(f"messages have at most {MAX_TEXT} characters together")
+        raise ValueError(TOO_LONG)
     if len(media) > MAX_PICTURES:
         raise ValueError(f"a request has at most {MAX_PICTURES} pictures")
     if sum(one.size for one in media) + sum(len(file.data) for file in files) > MAX_MEDIA:

@@ -4,7 +4,7 @@ ValueError."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -19,25 +19,26 @@ from jupyter_ext.dialects.responses_items import (
     FunctionResultItem,
     InputFile,
     InputImage,
-    InputPart,
-    InputRefusal,
-    InputText,
     MessageItem,
     ReasoningItem,
     Said,
     ShellCallItem,
     ShellResultItem,
     WebItem,
+    characters,
+    text_of,
 )
 
 Body: TypeAlias = dict[str, Any]
 NOTHING: Mapping[str, str] = MappingProxyType({})
+SERVED = (ShellCallItem, ShellResultItem, CodeItem)
 
 
 @dataclass(slots=True)
 class Reading:
     """Items become messages, one after the other. ``known``: they belong to a session that has what its tools did, so
-    this is not said again. ``names`` of functions, by ids of calls that were made before."""
+    this is not said again. ``names`` of functions, by ids of calls that were made before. ``answer`` and ``calls`` are
+    the pieces of a message of the assistant that may go on; ``end`` when no item follows."""
 
     brought: Brought
     known: bool
@@ -45,6 +46,8 @@ class Reading:
     messages: list[Message] = field(default_factory=list)
     files: list[Given] = field(default_factory=list)
     shell: dict[str, ToolCall] = field(default_factory=dict)
+    answer: list[str] | None = None
+    calls: list[ToolCall] = field(default_factory=list)
 
     def read(self, item: AnyItem) -> None:
         match item:
@@ -52,51 +55,59 @@ class Reading:
                 self._answer(_plain(item.content))
             case MessageItem():
                 role: Role = "user" if item.role == "user" else "system"
-                self.messages.append(Message(role, self._said(item.content)))
+                self._add(Message(role, self._said(item.content)))
             case FunctionCallItem():
                 self._call(item.call)
             case FunctionResultItem():
                 said, name = self._said(item.output), self.names.get(item.call_id)
-                self.messages.append(Message("tool", said, call_id=item.call_id, name=name, status="success"))
+                self._add(Message("tool", said, call_id=item.call_id, name=name, status="success"))
             case ShellCallItem() if not self.known:
                 self.shell[item.call_id] = ToolCall(item.call_id, "shell", {"commands": item.action.commands})
             case ShellResultItem() if item.call_id in self.shell:
                 self._ran(self.shell.pop(item.call_id), item.text)
             case CodeItem() if not self.known and item.code:
+                self.end()
                 self._ran(ToolCall(item.id or f"call_{len(self.messages)}", "python", {"code": item.code}), item.text)
+
+    def end(self) -> None:
+        """What the assistant said is one message now."""
+        if self.answer is not None:
+            self.messages.append(assistant("".join(self.answer), self.calls))
+        self.answer, self.calls = None, []
+
+    def _add(self, *messages: Message) -> None:
+        self.end()
+        self.messages += messages
 
     def _answer(self, text: str) -> None:
         """One that came in pieces, between calls that ran here, is one text."""
-        last = self.messages[-1] if self.messages else None
-        if last is not None and last.role == "assistant" and not last.calls:
-            self.messages[-1] = assistant(last.text + text)
-        else:
-            self.messages.append(assistant(text))
+        if self.answer is None or self.calls:
+            self.end()
+            self.answer = []
+        self.answer.append(text)
 
     def _call(self, call: ToolCall) -> None:
-        last = self.messages[-1] if self.messages else None
-        if last is not None and last.role == "assistant":
-            self.messages[-1] = replace(last, calls=(*last.calls, call))
-        else:
-            self.messages.append(assistant("", [call]))
+        self.answer = [] if self.answer is None else self.answer
+        self.calls.append(call)
 
     def _ran(self, call: ToolCall, text: str) -> None:
-        self.messages += [assistant("", [call]), tool_result(call, text, "success")]
+        self._add(assistant("", [call]), tool_result(call, text, "success"))
 
     def _said(self, said: Said) -> tuple[Part, ...]:
         """Neighbouring texts are one, with an empty line between them."""
         if isinstance(said, str):
             return (Text(said),) if said else ()
         found: list[Part] = []
+        texts: list[str] = []
         for part in said:
             if isinstance(part, InputFile):
                 self.files.append(part.given(self.brought))
             elif isinstance(part, InputImage):
-                found.append(part.medium(self.brought))
-            elif text := _text(part):
-                before = found.pop().text + "\n\n" if found and isinstance(found[-1], Text) else ""  # type: ignore[union-attr]  # it is a Text
-                found.append(Text(before + text))
-        return tuple(found)
+                found += [*_joined(texts), part.medium(self.brought)]
+                texts = []
+            elif text := text_of(part):
+                texts.append(text)
+        return (*found, *_joined(texts))
 
 
 def messages_of(
@@ -109,9 +120,12 @@ def messages_of(
 ) -> tuple[list[Message], tuple[Given, ...]]:
     """``alone``: results may come without their calls, at the beginning. What is nothing but instructions asks for what
     its last message says."""
+    if sum(characters(item) for item in items if not (known and isinstance(item, SERVED))) > content.MAX_TEXT:
+        raise ValueError(content.TOO_LONG)  # before it is put together
     reading = Reading(brought, known, names)
     for item in items:
         reading.read(item)
+    reading.end()
     messages = reading.messages
     if messages and all(message.role == "system" for message in messages):
         messages[-1] = Message("user", messages[-1].parts)
@@ -120,14 +134,17 @@ def messages_of(
     return content.answered(messages, alone=alone), tuple(reading.files)
 
 
+def served(items: Sequence[AnyItem]) -> bool:
+    """Whether they tell what tools of the server did."""
+    return any(isinstance(item, SERVED) for item in items)
+
+
+def _joined(texts: Sequence[str]) -> list[Part]:
+    return [Text("\n\n".join(texts))] if texts else []
+
+
 def _plain(said: Said) -> str:
-    return said if isinstance(said, str) else "".join(_text(part) for part in said)
-
-
-def _text(part: InputPart) -> str:
-    if isinstance(part, InputRefusal):
-        return part.refusal
-    return part.text if isinstance(part, InputText) else ""
+    return said if isinstance(said, str) else "".join(text_of(part) for part in said)
 
 
 # ---------------------------------------------------------------------------------------------------- listed
@@ -189,7 +206,7 @@ def _kept_parts(said: Said, brought: Brought) -> list[Body]:
         elif isinstance(part, InputFile):
             found.append(part.kept)
         else:
-            found.append({"type": "input_text", "text": _text(part)})
+            found.append({"type": "input_text", "text": text_of(part)})
     return found
 
 

@@ -54,6 +54,7 @@ class InputImage(Words):
     image_url: str | None = None
     file_id: Id | None = None
     detail: Annotated[str, Field(max_length=20)] | None = None
+    _medium: Media | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def complete(self) -> InputImage:
@@ -68,9 +69,14 @@ class InputImage(Words):
         return self.image_url if self.image_url and content.is_link(self.image_url) else ""
 
     def medium(self, brought: Brought) -> Media:
+        """Data of its own are decoded once."""
         if self.file_id:
             return brought.pictures[self.file_id]
-        return content.medium(self.image_url or "", brought.pictures)
+        if self.link:
+            return content.medium(self.link, brought.pictures)
+        if self._medium is None:
+            self._medium = content.medium(self.image_url or "")
+        return self._medium
 
     def kept(self, medium: Media | None) -> Body:
         body: Body = {"type": self.type, "detail": self.detail or "auto", "file_id": self.file_id}
@@ -288,6 +294,34 @@ def parts_of(items: Iterable[AnyItem]) -> Iterator[InputImage | InputFile]:
         said = item.content if isinstance(item, MessageItem) else None
         said = item.output if isinstance(item, FunctionResultItem) else said
         yield from (part for part in parts(said) if isinstance(part, InputImage | InputFile))
+
+
+def characters(item: AnyItem) -> int:
+    """Of what it says, arguments of a call included."""
+    match item:
+        case MessageItem():
+            return _length(item.content)
+        case FunctionCallItem():
+            return len(item.arguments)
+        case FunctionResultItem():
+            return _length(item.output)
+        case ShellCallItem():
+            return sum(map(len, item.action.commands))
+        case ShellResultItem():
+            return sum(len(one.stdout) + len(one.stderr) for one in item.output)
+        case CodeItem():
+            return len(item.code or "") + sum(len(printed.logs) for printed in item.outputs or ())
+    return 0
+
+
+def _length(said: Said) -> int:
+    return len(said) if isinstance(said, str) else sum(len(text_of(part)) for part in said)
+
+
+def text_of(part: InputPart) -> str:
+    if isinstance(part, InputRefusal):
+        return part.refusal
+    return part.text if isinstance(part, InputText) else ""
 
 
 def parts(said: Said | None) -> Sequence[InputPart]:

@@ -49,16 +49,6 @@ class Output:
         return {"item_id": self.items[index]["id"], "output_index": index}
 
 
-class Written(Protocol):
-    """A text that comes in pieces: an answer, or what was thought."""
-
-    def begin(self) -> Iterator[Said]: ...
-
-    def say(self, text: str) -> Iterator[Said]: ...
-
-    def end(self, status: str) -> Iterator[Said]: ...
-
-
 class AnswerText:
     """A message with one text. ``files`` are those that it may cite, as ``File.to_json`` gives them."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +19,6 @@ ENDED = frozenset({"completed", "failed", "incomplete", "cancelled"})
 """Of the states; the others are queued and in_progress."""
 PROMPT_ERRORS = frozenset({"invalid_request", "context_overflow", "file_not_found", "file_too_large", "turn_not_found"})
 """Codes of errors that the words of the request have caused."""
-
-
-def new_response_id() -> str:
-    return PREFIX + secrets.token_hex(24)
 
 
 def response_id(namespace: str, turn: str) -> str:

@@ -20,7 +20,7 @@ from jupyter_ext.calls import Call
 from jupyter_ext.continued import Continued, carried, continued, owner_of
 from jupyter_ext.dialects.asked import Asked, Given
 from jupyter_ext.dialects.content import MAX_LINKS, MAX_MEDIA, seen
-from jupyter_ext.dialects.responses_input import listed, messages_of, with_files
+from jupyter_ext.dialects.responses_input import listed, messages_of, served, with_files
 from jupyter_ext.dialects.responses_items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
 from jupyter_ext.dialects.responses_request import ResponsesBody
 from jupyter_ext.dialects.responses_resource import Facts, response_id
@@ -80,7 +80,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         if call.again and body.kept:
             stored = await self.app.responses.again(owner_of(self.caller), call.turn.id)
             if stored is not None:
-                await self._told_again(stored, body)
+                await self._told_again(stored, body, call)
                 return
         live = await self._live(body, goes_on, brought, call)
         if body.background and not body.stream:
@@ -89,17 +89,20 @@ class ResponsesHandler(ResponsesAgentHandler):
         try:
             await self._told(live, streams=bool(body.stream))
         except Exception:
-            await self.app.responses.delete(live.stored)  # its id was told to nobody
+            await self.app.responses.drop(live.stored)  # its id was told to nobody
             raise
 
-    async def _told_again(self, stored: StoredResponse, body: ResponsesBody) -> None:
-        """The same response, for the same request under its key."""
+    async def _told_again(self, stored: StoredResponse, body: ResponsesBody, call: Call) -> None:
+        """The same response, or the same error, for the same request under its key."""
         if body.stream:
+            await self._decided(call.turn)
             await self.stream(self.app.responses.stream(stored))
         elif body.background:
             self.reply(await self.app.responses.resource(stored))
         else:
-            self.reply(await self.app.responses.ended(stored))
+            ended = await self.app.responses.ended(stored)
+            raise_failed(call.turn.log.finished)
+            self.reply(ended)
 
     async def _told(self, live: LiveResponse, *, streams: bool) -> None:
         if streams:
@@ -113,12 +116,9 @@ class ResponsesHandler(ResponsesAgentHandler):
 
     async def _asked(self, body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
         try:
-            alone, names = goes_on.named, goes_on.names
-            messages, files = messages_of(goes_on.items, brought, known=goes_on.known, alone=alone, names=names)
-            spoken, _ = messages_of(goes_on.items, brought, known=True, alone=alone, names=names)
+            asked = await asyncio.to_thread(_read, body, goes_on, brought)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
-        asked = body.asked(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
         asks = "ask" in (body.permission, self.app.runtime.settings.permission)
         if asks and asked.engaged != () and not body.stream:
             raise Unprocessable(
@@ -133,9 +133,9 @@ class ResponsesHandler(ResponsesAgentHandler):
     async def _elsewhere(self, asked: Asked, goes_on: Continued) -> Asked:
         """In a session of its own that begins with what was said before."""
         key = SessionKey(self.caller.namespace, goes_on.session)
-        messages = await carried(self.app, key, goes_on.after, asked.request.messages)
+        messages = await carried(self.app, key, goes_on.after, asked.spoken or asked.request.messages)
         request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
-        return dataclasses.replace(asked, request=request, session="")
+        return dataclasses.replace(asked, request=request, session="", spoken=())
 
     async def _begun(self, body: ResponsesBody, goes_on: Continued, asked: Asked) -> Call:
         """Several may go on from one response at the same time, where nothing of the server's is shared by them."""
@@ -159,11 +159,15 @@ class ResponsesHandler(ResponsesAgentHandler):
             include=body.wanted,
             shell=body.shell,
         )
-        items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.order.request.inputs)
-        echo, items = await asyncio.to_thread(lambda: (redactor.value(body.echo), redactor.value(items)))
-        facts = dataclasses.replace(facts, echo=echo)
-        stored = StoredResponse(owner_of(self.caller), call.turn.id, facts, items)
-        return await self.app.responses.begin(stored, call.turn, kept=body.kept)
+
+        def kept() -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+            items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.order.request.inputs)
+            return redactor.value(body.echo), redactor.value(items)
+
+        echo, items = await asyncio.to_thread(kept)
+        told = dataclasses.replace(facts, echo=echo)
+        stored = StoredResponse(owner_of(self.caller), call.turn.id, told, items)
+        return await self.app.responses.begin(stored, call.turn, kept=body.kept and not call.again)
 
     async def _brought(self, items: Sequence[AnyItem]) -> Brought:
         """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,
@@ -209,6 +213,14 @@ class ResponsesHandler(ResponsesAgentHandler):
         raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
 
 
+def _read(body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
+    """With what tools of the server did, for a session that does not have it. Raises ValueError, Unprocessable."""
+    items, alone, names = goes_on.items, goes_on.named, goes_on.names
+    messages, files = messages_of(items, brought, alone=alone, names=names)
+    spoken = messages_of(items, brought, known=True, alone=alone, names=names)[0] if served(items) else messages
+    return body.asked(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
+
+
 class ResponseHandler(ResponsesAgentHandler):
     @guarded("read")
     @operation(
@@ -231,7 +243,11 @@ class ResponseHandler(ResponsesAgentHandler):
         await self.stream(self.app.responses.stream(stored, -1 if after is None else after))
 
     @guarded("write")
-    @operation("Forget a response, and stop it. The conversation stays in its session.", Deleted, errors=(404,))
+    @operation(
+        "Forget a response, and stop it. The conversation stays in its session, where that is in a list.",
+        Deleted,
+        errors=(404,),
+    )
     async def delete(self, id: str) -> None:
         await self.app.responses.delete(await self.stored(id))
         self.reply({"id": id, "object": "response", "deleted": True})

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.dialects.responses_resource import Facts, new_response_id
+from agent_kernel.sessions.model import new_id
+from jupyter_ext.dialects.responses_resource import Facts, response_id
 from jupyter_ext.response_store import KEEP_S, Owner, ResponseStore, StoredResponse
 
 ME, OTHER = Owner("ns", "user"), Owner("ns", "kernel 1")
@@ -16,7 +17,7 @@ ITEM = {"id": "msg_1", "type": "message", "role": "user", "content": []}
 
 
 def response(owner: Owner = ME, *, session: str = "s1", created: float | None = None) -> StoredResponse:
-    facts = Facts(new_response_id(), "m", session, created=created or time.time(), echo={"store": True})
+    facts = Facts(response_id("ns", new_id("turn")), "m", session, created=created or time.time(), echo={"store": True})
     return StoredResponse(owner, "turn-1", facts, [ITEM])
 
 
@@ -46,7 +47,7 @@ async def test_its_end_and_its_stream_are_there_again(path: Path | None) -> None
     found = await store.get(ME, made.id)
     assert found is not None
     assert (found.body or {})["status"] == "completed"
-    assert (found.item("msg_1"), found.item("msg_2"), found.item("msg_3")) == (ITEM, {"id": "msg_2"}, None)
+    assert found.items(["msg_1", "msg_2", "msg_3"]) == {"msg_1": ITEM, "msg_2": {"id": "msg_2"}}
     assert await store.frames(ME, made.id) == frames
     assert await store.frames(OTHER, made.id) == []
     await store.aclose()
@@ -81,6 +82,41 @@ async def test_large_ones_make_room(path: Path | None) -> None:
     await store.add(replace(second, input=[ITEM | {"text": "x" * 20_000}]))
     assert await store.get(ME, first.id) is None
     assert await store.get(ME, second.id) is not None
+    await store.aclose()
+
+
+async def test_one_that_ends_again_counts_once(path: Path | None) -> None:
+    store = ResponseStore(path, most_bytes=120_000)
+    first = response(created=time.time() - 5)
+    await store.add(first)
+    for _ in range(5):
+        await store.finish(first, {"text": "x" * 50_000, "output": []}, [])
+    await store.add(response())
+    assert await store.get(ME, first.id) is not None
+    await store.aclose()
+
+
+async def test_what_was_told_is_not_made_again(path: Path | None) -> None:
+    store, made = ResponseStore(path), response()
+    await store.add(made)
+    await store.finish(made, {"n": 1, "output": []}, [b"made\n\n"], again=True)
+    await store.finish(made, {"n": 2, "output": []}, [b"told\n\n"])
+    await store.finish(made, {"n": 3, "output": []}, [b"made\n\n"], again=True)
+    found = await store.get(ME, made.id)
+    assert found is not None
+    assert (found.body or {})["n"] == 2
+    assert await store.frames(ME, made.id) == [b"told\n\n"]
+    await store.aclose()
+
+
+async def test_whether_a_session_has_any(path: Path | None) -> None:
+    store, made = ResponseStore(path), response()
+    await store.add(made)
+    assert await store.any_of(made.key)
+    assert not await store.any_of(response(session="s2").key)
+    assert not await store.any_of(response(Owner("other", "user")).key)
+    await store.delete(ME, made.id)
+    assert not await store.any_of(made.key)
     await store.aclose()
 
 

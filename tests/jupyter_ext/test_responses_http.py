@@ -41,6 +41,7 @@ SCRIPT: list[Json] = [
     {"text": "It is cut", "finish": "length", "when": "cut", "loop": True},
     {"text": "It beg", "deltas": 2, "delay": 0.05, "fault": "the model fell", "when": "broken", "loop": True},
     {"text": json.dumps({"city": "Ulm", "degrees": 20}), "when": "object", "loop": True},
+    {"text": "", "delay": 0.3, "fault": "the model fell", "when": "at once it fell", "loop": True},
     {"text": "Hello.", "reasoning": "They greet.", "loop": True},
 ]
 TRAITS = {"web_hosts": "127.0.0.2"}
@@ -293,6 +294,32 @@ async def test_a_reference_stands_for_its_item(client: AsyncOpenAI, server: Agen
     ]
 
 
+async def test_what_tools_did_elsewhere_is_said_in_a_new_session_and_once(
+    client: AsyncOpenAI, server: AgentServer
+) -> None:
+    items: Any = [
+        {"role": "user", "content": "Six by seven."},
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "6 * 7", "outputs": [{"type": "logs", "logs": "42"}]},
+        {"role": "assistant", "content": "It is 42."},
+        {"role": "user", "content": "And?"},
+    ]
+    await client.responses.create(model="default", input=items, conversation="from elsewhere")
+    told = await seen(server, "from elsewhere")
+    assert told[:4] == ["user: Six by seven.", "assistant: ", "tool: 42", "assistant: It is 42."]
+    items += [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "More."}]
+    await client.responses.create(model="default", input=items, conversation="from elsewhere")
+    assert await seen(server, "from elsewhere") == [*told, "user: More.", "assistant: Hello."]
+
+
+async def test_from_a_response_that_failed_nothing_goes_on(client: AsyncOpenAI) -> None:
+    stream = await client.responses.create(model="default", input="broken", stream=True)
+    events = [event async for event in stream]
+    last = events[-1]
+    assert last.type == "response.failed"
+    with pytest.raises(openai.BadRequestError, match=f"{last.response.id}' has failed"):
+        await client.responses.create(model="default", input="go on", previous_response_id=last.response.id)
+
+
 async def test_a_response_that_is_not_stored_leaves_nothing(client: AsyncOpenAI, server: AgentServer) -> None:
     first = await client.responses.create(model="default", input="first")
     before = await sessions(server)
@@ -441,7 +468,7 @@ async def test_a_client_that_leaves_stops_what_is_not_in_the_background(
 
 
 async def test_a_deleted_one_is_gone_and_stopped(client: AsyncOpenAI, server: AgentServer) -> None:
-    made = await client.responses.create(model="default", input="hang", background=True)
+    made = await client.responses.create(model="default", input="hang", background=True, conversation="a deleted one")
     async with server.client() as http:
         reply = await http.delete(f"agent/v1/responses/{made.id}")
         assert reply.json() == {"id": made.id, "object": "response", "deleted": True}
@@ -450,6 +477,19 @@ async def test_a_deleted_one_is_gone_and_stopped(client: AsyncOpenAI, server: Ag
     assert [turn["state"] for turn in turns] == ["cancelled"]
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(made.id)
+
+
+async def test_with_its_last_response_goes_a_session_that_is_in_no_list(
+    client: AsyncOpenAI, server: AgentServer
+) -> None:
+    first = await client.responses.create(model="default", input="Hi.")
+    second = await client.responses.create(
+        model="default", input="hang", previous_response_id=first.id, background=True
+    )
+    async with server.client() as http:
+        for made, status in ((first, 200), (second, 404)):
+            assert (await http.delete(f"agent/v1/responses/{made.id}")).status_code == 200
+            assert (await http.get(f"agent/v1/sessions/{session(made)}/items")).status_code == status
 
 
 async def test_with_a_session_go_its_responses(client: AsyncOpenAI, server: AgentServer) -> None:
@@ -558,14 +598,39 @@ async def test_the_same_request_under_its_key_is_the_same_response(client: Async
     assert await ask() == await ask()
 
 
+async def test_a_deleted_response_is_not_kept_by_the_same_request_again(client: AsyncOpenAI) -> None:
+    async def ask() -> Response:
+        headers = {"Idempotency-Key": "of a deleted one"}
+        return await client.responses.create(model="default", input="once", conversation="kept", extra_headers=headers)
+
+    made = await ask()
+    await client.responses.delete(made.id)
+    assert (await ask()).output_text == made.output_text
+    with pytest.raises(openai.NotFoundError):
+        await client.responses.retrieve(made.id)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_same_request_twice_at_the_same_time_has_the_same_error(server: AgentServer, stream: bool) -> None:
+    async with server.client() as http:
+
+        async def ask() -> tuple[int, Json]:
+            body = {"input": "at once it fell", "stream": stream}
+            headers = {"Idempotency-Key": f"of two {stream}"}
+            reply = await http.post("agent/v1/responses", json=body, headers=headers)
+            return reply.status_code, reply.json()["error"] | {"request_id": ""}
+
+        first, *others = await asyncio.gather(ask(), ask(), ask())
+    assert first[0] >= 400
+    assert others == [first, first]
+
+
 # ---------------------------------------------------------------------------------------------------- questions
 
 
 async def test_a_person_may_be_asked_while_the_answer_is_streamed(client: AsyncOpenAI, server: AgentServer) -> None:
     with pytest.raises(openai.UnprocessableEntityError):
-        await client.responses.create(
-            model="agent/default", input="permitted", extra_body={"agent_permission": "ask"}
-        )
+        await client.responses.create(model="agent/default", input="permitted", extra_body={"agent_permission": "ask"})
     stream = await client.responses.create(
         model="agent/default", input="permitted", stream=True, extra_body={"agent_permission": "ask"}
     )

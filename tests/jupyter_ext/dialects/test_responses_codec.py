@@ -35,7 +35,7 @@ from agent_kernel.messages import Usage
 from jupyter_ext.dialects.responses_codec import DONE, ResponsesCodec
 from jupyter_ext.dialects.responses_output import LOGPROBS, OUTPUTS, SOURCES
 from jupyter_ext.dialects.responses_request import ResponsesBody
-from jupyter_ext.dialects.responses_resource import Facts, new_response_id, stem_of
+from jupyter_ext.dialects.responses_resource import Facts, response_id, stem_of
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 USAGE = Usage(10, 4, 6, 0.5, 2.0, 1.0).to_json()
@@ -47,7 +47,7 @@ FILE = {"id": "file_1", "name": "a.csv", "mime_type": "text/csv", "bytes": 1}
 
 
 def facts(**fields: Any) -> Facts:
-    return Facts(new_response_id(), "m", "session_1", echo=ECHO, **fields)
+    return Facts(response_id("ns", "turn"), "m", "session_1", echo=ECHO, **fields)
 
 
 def streamed(bodies: Iterable[Body], codec: ResponsesCodec | None = None) -> list[Any]:
