@@ -23,7 +23,9 @@ class HandedOver:
         """The calls of these messages whose results are awaited."""
         for said in messages:
             if said.role == "tool" and said.call_id and said.text == AWAITED:
-                self._sessions[key.namespace, scope, said.call_id] = key
+                name = (key.namespace, scope, said.call_id)
+                self._sessions[name] = key
+                self._sessions.move_to_end(name)
         while len(self._sessions) > MOST:
             self._sessions.popitem(last=False)
 

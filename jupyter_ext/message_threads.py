@@ -42,7 +42,10 @@ class MessageThreads:
         self._clock = clock
 
     def keep(self, message: str, thread: MessageThread) -> None:
-        self._threads[thread.key.namespace, message] = thread
+        name = (thread.key.namespace, message)
+        if before := self._threads.pop(name, None):  # its request came again under its key
+            self._chars -= before.chars
+        self._threads[name] = thread
         self._chars += thread.chars
         oldest = self._clock() - IDLE_S
         while len(self._threads) > MOST or self._chars > self._most_chars or self._oldest.used < oldest:

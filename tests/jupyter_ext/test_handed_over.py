@@ -49,3 +49,15 @@ def test_the_oldest_calls_are_forgotten() -> None:
         handed.keep(KEY, "scope", [tool_result(call, AWAITED, "interrupted")])
     assert handed.find("a", "scope", brought()) is None
     assert handed.find("a", "scope", brought("n0")) == KEY
+
+
+def test_a_call_that_is_handed_over_again_is_among_the_newest() -> None:
+    handed = HandedOver()
+    handed.keep(KEY, "scope", WAITS)
+    for number in range(MOST):
+        call = ToolCall(f"n{number}", "weather", {})
+        if number == MOST - 1:
+            handed.keep(KEY, "scope", WAITS)
+        handed.keep(KEY, "scope", [tool_result(call, AWAITED, "interrupted")])
+    assert handed.find("a", "scope", brought()) == KEY
+    assert handed.find("a", "scope", brought("n0")) is None

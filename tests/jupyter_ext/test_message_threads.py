@@ -43,3 +43,16 @@ def test_of_too_much_text_the_oldest_go_and_one_that_is_too_long_is_not_kept() -
     assert threads.get("a", "long") is None
     threads.keep("d", MessageThread(KEY, "t", chars=100))
     assert threads.get("a", "d") is not None
+
+
+def test_an_answer_that_is_kept_again_counts_once_and_is_the_newest() -> None:
+    threads = MessageThreads(most_chars=100)
+    threads.keep("a", MessageThread(KEY, "t", chars=40))
+    threads.keep("b", MessageThread(KEY, "t", chars=40))
+    for _ in range(10):
+        threads.keep("a", MessageThread(KEY, "t", chars=40))
+    assert all(threads.get("a", name) for name in "ab")
+    threads.keep("c", MessageThread(KEY, "t", chars=20))
+    assert threads.get("a", "b"), "all three have 100 together"
+    threads.keep("d", MessageThread(KEY, "t", chars=40))
+    assert [threads.get("a", name) is not None for name in "abcd"] == [True, False, True, True]
