@@ -82,6 +82,8 @@ def sources(body: PromptBody) -> list[Source]:
             found[Source("file", block.source.file_id)] = None
     if sum(one.kind == "url" for one in found) > MAX_FETCHED:
         raise InvalidRequest(f"At most {MAX_FETCHED} urls of a request are fetched.")
+    if sum(one.kind == "file" for one in found) > MAX_PICTURES:
+        raise InvalidRequest(f"messages: at most {MAX_PICTURES} pictures")
     return list(found)
 
 
@@ -89,10 +91,8 @@ def conversation(body: PromptBody, fetched: Mapping[Source, Given]) -> Conversat
     """``fetched`` has all of ``sources``. Raises InvalidRequest."""
     reading = _Reading(fetched)
     try:
-        messages = reading.messages(body, served=True)
+        messages, spoken = reading.messages(body)
         files = tuple(dict.fromkeys(reading.files))
-        repeats = any(isinstance(block, ServerToolUseBlock) for message in body.messages for block in message.blocks)
-        spoken = _Reading(fetched).messages(body, served=False) if repeats else messages
         _within_limits(messages, files)
     except ValueError as error:
         raise InvalidRequest(f"messages: {error}") from None
@@ -116,22 +116,30 @@ class _Reading:
     files: list[Given] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
 
-    def messages(self, body: PromptBody, *, served: bool) -> list[Message]:
-        found = [system(body.instructions)] if body.instructions.strip() else []
+    def messages(self, body: PromptBody) -> tuple[list[Message], list[Message]]:
+        """With the calls of the server's tools, and without."""
+        whole = [system(body.instructions)] if body.instructions.strip() else []
+        spoken = list(whole)
         for number, message in enumerate(body.messages):
             _allowed(message, number)
-            if message.role == "user":
-                found += self._user(message)
-            elif message.role == "assistant":
-                found += self._assistant(message, served=served)
-            else:
-                found.append(system("\n".join(block.text for block in message.blocks)))
-        if not body.messages:
-            found.append(Message("user", (Text(GO_ON),)))
-        elif body.messages[-1].role == "assistant":
-            found.append(_gone_on(body.messages[-1]))
-        _all_answered(found)
-        return found
+            if message.role == "assistant":
+                rounds = self._rounds(message)
+                whole += [said for one in rounds for said in one.messages()]
+                spoken += _spoken(rounds)
+                continue
+            said = self._user(message) if message.role == "user" else [system(_text(message))]
+            whole += said
+            spoken += said
+        if not body.messages or body.messages[-1].role == "assistant":
+            goes_on = _gone_on(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
+            whole.append(goes_on)
+            spoken.append(goes_on)
+        repeats = any(isinstance(block, ServerToolUseBlock) for message in body.messages for block in message.blocks)
+        spoken = spoken if repeats else whole
+        _all_answered(whole)
+        if repeats:
+            _all_answered(spoken)
+        return whole, spoken
 
     # ------------------------------------------------------------------------------------------------ the client
 
@@ -201,8 +209,8 @@ class _Reading:
 
     # ------------------------------------------------------------------------------------------------ the model
 
-    def _assistant(self, message: MessageBody, *, served: bool) -> list[Message]:
-        """One message for each round of calls, with its results behind it where a server ran them."""
+    def _rounds(self, message: MessageBody) -> list[_Round]:
+        """One for each round of calls, with its results where a server ran them."""
         rounds = [_Round()]
         for block in message.blocks:
             if rounds[-1].results and not isinstance(block, ServerResultBlock):
@@ -210,12 +218,7 @@ class _Reading:
             if isinstance(block, ToolUseBlock):
                 self.names[block.id] = block.name
             rounds[-1].add(block)
-        if served:
-            return [said for one in rounds for said in one.messages()]
-        calls = [call for one in rounds for call in one.calls]
-        told = [one for one in rounds if not (calls and one.ran)]  # words beside calls of the server stay with those
-        words, thought = "".join(one.text for one in told), "".join(one.reasoning for one in told)
-        return _Round(words, thought, calls).messages()
+        return rounds
 
 
 @dataclass(slots=True)
@@ -252,6 +255,18 @@ class _Round:
         if not found and (self.text or self.reasoning):
             found.append(assistant(self.text, (), self.reasoning))
         return found
+
+
+def _spoken(rounds: Sequence[_Round]) -> list[Message]:
+    """What was said and what the client is to run. Words beside calls of the server stay with those."""
+    calls = [call for one in rounds for call in one.calls]
+    told = [one for one in rounds if not (calls and one.ran)]
+    words, thought = "".join(one.text for one in told), "".join(one.reasoning for one in told)
+    return _Round(words, thought, calls).messages()
+
+
+def _text(message: MessageBody) -> str:
+    return "\n".join(block.text for block in message.blocks)
 
 
 def _allowed(message: MessageBody, number: int) -> None:

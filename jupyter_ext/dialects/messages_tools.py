@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -75,7 +75,6 @@ class Tools:
     skills: tuple[str, ...] = ()
     choice: str = "auto"
     parallel: bool = True
-    called: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def silent(self) -> bool:

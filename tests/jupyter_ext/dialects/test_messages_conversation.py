@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.events import CallFinished, CallStarted, ContextBuilt, Stamp, TextDelta, TurnFinished
 from agent_kernel.messages import Media, Message, Text, ToolCall
+from jupyter_ext.dialects import messages_conversation
 from jupyter_ext.dialects.asked import Given
+from jupyter_ext.dialects.content import from_base64
 from jupyter_ext.dialects.messages import MessagesCodec
 from jupyter_ext.dialects.messages_body import MessagesBody
-from jupyter_ext.dialects.messages_conversation import Conversation, Source, conversation, sources
+from jupyter_ext.dialects.messages_conversation import MAX_PICTURES, Conversation, Source, conversation, sources
 
 PNG = base64.b64encode(b"png").decode()
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
@@ -309,3 +311,28 @@ def test_more_than_a_session_holds_is_refused() -> None:
         read(user(text("x" * (8 << 20)), text("y")))
     with pytest.raises(InvalidRequest, match="100 pictures"):
         read(user(*[PICTURE] * 101))
+
+
+def test_data_is_decoded_once_also_where_the_client_repeats_calls_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[str] = []
+
+    def counted(data: str, limit: int) -> bytes:
+        decoded.append(data)
+        return from_base64(data, limit)
+
+    monkeypatch.setattr(messages_conversation, "from_base64", counted)
+    ran = {"type": "server_tool_use", "id": "s1", "name": "bash_code_execution", "input": {"command": "ls"}}
+    result = {"type": "bash_code_execution_tool_result", "tool_use_id": "s1", "content": {"stdout": "a"}}
+    said = read(user(PICTURE), model(ran, result, text("Seen.")), user(text("And?")))
+    assert said.spoken != said.messages
+    assert len(decoded) == 1
+
+
+def test_more_pictures_than_a_request_may_have_are_not_even_looked_for() -> None:
+    pictures = [{"type": "image", "source": {"type": "file", "file_id": f"file-{n}"}} for n in range(MAX_PICTURES)]
+    assert len(sources(body(user(*pictures)))) == MAX_PICTURES
+    more = {"type": "image", "source": {"type": "file", "file_id": "file-more"}}
+    with pytest.raises(InvalidRequest, match="at most 100 pictures"):
+        sources(body(user(*pictures, more)))
