@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jsonschema
@@ -15,20 +15,36 @@ from agent_kernel.messages import too_deep
 MAX_CHARS = 256 << 10
 """As JSON."""
 MAX_DEPTH = 64
+MAX_VALUES = 2_000
+"""Nested ones counted: each costs about 0.1 ms."""
 WHERE_CHARS = 200
+NO_FORMATS = jsonschema.FormatChecker(())
 KNOWN = 512
 """Schemas of up to KNOWN_CHARS whose check is remembered."""
 KNOWN_CHARS = 8 << 10
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest."""
-    text = "" if too_deep(schema, MAX_DEPTH) else json.dumps(schema)
+    """Whether its patterns are any is not looked at: they are of ECMA 262, and one can take minutes to compile. Raises
+    InvalidRequest."""
+    text = "" if too_many(schema, MAX_VALUES) or too_deep(schema, MAX_DEPTH) else json.dumps(schema)
     if not text or len(text) > MAX_CHARS:
-        raise InvalidRequest(f"a schema has at most {MAX_DEPTH} levels and {MAX_CHARS >> 10} KiB")
+        most = f"{MAX_DEPTH} levels, {MAX_VALUES:,} values and {MAX_CHARS >> 10} KiB"
+        raise InvalidRequest(f"a schema has at most {most}")
     problem = _known_problem(text) if len(text) <= KNOWN_CHARS else _problem(schema)
     if problem:
         raise InvalidRequest(problem)
+
+
+def too_many(value: object, most: int) -> bool:
+    """Whether it has more than ``most`` values: lists, objects, and what is in them."""
+    left, waiting = most, [value]
+    while waiting and left >= 0:
+        left -= 1
+        here = waiting.pop()
+        inner: Iterable[object] = here.values() if isinstance(here, Mapping) else here if isinstance(here, list) else ()
+        waiting.extend(inner)
+    return left < 0
 
 
 @functools.lru_cache(KNOWN)
@@ -39,7 +55,7 @@ def _known_problem(text: str) -> str:
 
 def _problem(schema: Mapping[str, Any]) -> str:
     try:
-        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.Draft202012Validator.check_schema(schema, format_checker=NO_FORMATS)
     except jsonschema.SchemaError as error:
         where = "/".join(map(str, error.absolute_path))[:WHERE_CHARS]
         return f"this is no JSON schema{f', at {where}' if where else ''}"

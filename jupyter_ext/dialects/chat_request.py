@@ -21,6 +21,7 @@ from jupyter_ext.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
 from jupyter_ext.dialects.functions import (
     MAX_TOOLS,
     Chosen,
+    FewValues,
     Function,
     JsonSchemaFormat,
     ToolChoice,
@@ -172,7 +173,7 @@ class ChatBody(SamplingFields):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
-    tools: Annotated[list[ChatTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[Annotated[list[ChatTool], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")] | None = None

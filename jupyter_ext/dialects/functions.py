@@ -7,15 +7,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.protocols import OutputFormat, ToolSpec
-from agent_kernel.tools.declared_schema import check_schema
+from agent_kernel.tools.declared_schema import check_schema, too_many
 from agent_kernel.tools.web.options import WebOptions
 
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 MAX_TOOLS = 128
+MAX_VALUES = 10_000
+"""Of all tools of a request together: what is in their schemas is looked at before anything else is done."""
 Name = Annotated[str, Field(pattern=NAME)]
 
 
@@ -34,6 +36,16 @@ def _a_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 JsonSchema = Annotated[dict[str, Any], AfterValidator(_a_schema)]
+
+
+def _few_values(tools: Any) -> Any:
+    if too_many(tools, MAX_VALUES):
+        raise ValueError(f"the tools of a request have at most {MAX_VALUES:,} values together, with their schemas")
+    return tools
+
+
+FewValues = BeforeValidator(_few_values)
+"""For ``tools``: before any of their schemas is looked at."""
 
 
 def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:

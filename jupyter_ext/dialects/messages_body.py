@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from agent_kernel.messages import MAX_ARGUMENT_DEPTH, too_deep
 from agent_kernel.settings import Permission
-from jupyter_ext.dialects.functions import JsonSchema, WebSearchOptions
+from jupyter_ext.dialects.functions import FewValues, JsonSchema, WebSearchOptions
 
 MAX_MESSAGES = 10_000
 MAX_BLOCKS = 1_000
@@ -269,7 +269,7 @@ class PromptBody(Words):
     model: Annotated[str, Field(min_length=1, max_length=2_000)]
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     system: str | Annotated[list[TextBlock], Field(max_length=MAX_BLOCKS)] | None = None
-    tools: Annotated[list[ToolBody], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[Annotated[list[ToolBody], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
     tool_choice: ToolChoice | None = None
     thinking: ThinkingBody | None = None
     output_config: OutputConfig | None = None

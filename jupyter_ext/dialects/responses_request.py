@@ -15,7 +15,16 @@ from agent_kernel.request import TurnRequest
 from agent_kernel.settings import Permission
 from jupyter_ext.dialects.asked import AGENT, Asked, Given
 from jupyter_ext.dialects.content import MAX_MESSAGES, MAX_TEXT
-from jupyter_ext.dialects.functions import MAX_TOOLS, WORDS, Chosen, JsonSchemaFormat, Words, choice_of, chosen
+from jupyter_ext.dialects.functions import (
+    MAX_TOOLS,
+    WORDS,
+    Chosen,
+    FewValues,
+    JsonSchemaFormat,
+    Words,
+    choice_of,
+    chosen,
+)
 from jupyter_ext.dialects.responses_items import AnyItem, Item, MessageItem
 from jupyter_ext.dialects.responses_output import LOGPROBS
 from jupyter_ext.dialects.responses_tools import Offered, Tool, offered
@@ -121,7 +130,7 @@ class ResponsesBody(Words):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     parallel_tool_calls: bool | None = None
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
     tool_choice: ToolChoiceBody = None
     text: TextConfig | None = None
     reasoning: Reasoning | None = None

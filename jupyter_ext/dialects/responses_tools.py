@@ -81,10 +81,10 @@ class NamespaceTool(Words):
 
     @property
     def functions(self) -> list[Function]:
+        """Their schemas were looked at already, their longer names were not."""
         declared = [tool.declared for tool in self.tools if isinstance(tool, FunctionTool)]
-        fields = [one.model_dump(include={"description", "parameters", "strict"}) for one in declared]
-        named = zip(declared, fields, strict=True)
-        return [Function.model_validate({**rest, "name": f"{self.name}.{one.name}"}) for one, rest in named]
+        names = [Function(name=f"{self.name}.{one.name}").name for one in declared]
+        return [one.model_copy(update={"name": name}) for one, name in zip(declared, names, strict=True)]
 
     @property
     def echo(self) -> Body:
@@ -252,8 +252,8 @@ def offered(tools: Sequence[AnyTool]) -> Offered:
             case FunctionTool():
                 functions.append(tool.declared)
             case NamespaceTool():
-                functions += tool.functions
-                namespaces |= {one.name: (tool.name, one.name[len(tool.name) + 1 :]) for one in tool.functions}
+                functions += (inner := tool.functions)
+                namespaces |= {one.name: (tool.name, one.name[len(tool.name) + 1 :]) for one in inner}
             case WebTool() if not tool.dropped:
                 groups[tool.type], web = "web", tool.options
             case CodeTool():

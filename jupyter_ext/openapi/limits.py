@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent_kernel.sessions.model import MAX_ID
+from agent_kernel.tools.declared_schema import MAX_VALUES as SCHEMA_VALUES
+from jupyter_ext.dialects.functions import MAX_VALUES as TOOLS_VALUES
 from jupyter_ext.handlers.base import MAX_BODY
 from jupyter_ext.handlers.bodies import MAX_DETAILS_BYTES, MAX_PICTURES, MAX_PICTURES_BYTES
 from jupyter_ext.handlers.carried import MAX_CALLS, MAX_MESSAGES, MAX_PARTS, MAX_TEXT
@@ -22,6 +24,8 @@ LIMITS: Mapping[str, int] = {
     "media_of_a_turn": MAX_PICTURES,
     "media_bytes_of_a_turn": MAX_PICTURES_BYTES,
     "details_bytes_of_a_call": MAX_DETAILS_BYTES,
+    "values_of_a_declared_schema": SCHEMA_VALUES,
+    "values_of_all_declared_tools": TOOLS_VALUES,
 }
 WORDS = """\
 Drives the same agent, sessions, files and permissions as the notebook does.
