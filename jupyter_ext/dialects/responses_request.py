@@ -225,7 +225,7 @@ class ResponsesBody(Words):
         )
         repeats = tuple(spoken) != tuple(messages)
         asked = Asked(
-            self.model if choice.allowed is None else self.model.removeprefix(AGENT),
+            self.model,
             request,
             tuple(dict.fromkeys(groups)),
             session,
@@ -234,6 +234,7 @@ class ResponsesBody(Words):
             kept=self.kept,
             route="responses",
             spoken=(*told, *spoken) if repeats else (),
+            only=choice.allowed is not None,
         )
         if self.files and (asked.engaged == () or self.max_tool_rounds == 0):
             raise Unprocessable(

@@ -14,12 +14,14 @@ from openai.types.responses.tool import Tool
 from pydantic import TypeAdapter, ValidationError
 
 from agent_kernel.errors import Unprocessable
-from agent_kernel.messages import Media, Message, Text
+from agent_kernel.messages import Media, Message, Text, assistant
+from jupyter_ext.dialects import content, responses_input
 from jupyter_ext.dialects.asked import Asked, Given
-from jupyter_ext.dialects.responses_input import listed, messages_of, with_files
+from jupyter_ext.dialects.content import MAX_TEXT
+from jupyter_ext.dialects.responses_input import Reading, listed, messages_of, with_files
 from jupyter_ext.dialects.responses_items import Brought
 from jupyter_ext.dialects.responses_request import ResponsesBody
-from jupyter_ext.dialects.responses_resource import Facts, new_response_id
+from jupyter_ext.dialects.responses_resource import Facts, response_id
 
 TOOL: TypeAdapter[Any] = TypeAdapter(Tool)
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)
@@ -138,6 +140,48 @@ def test_what_the_servers_tools_did_is_said_where_no_session_has_it() -> None:
     ]
     known = told(said(*items, known=True))
     assert known == [("user", "go", []), ("assistant", "I look. Done.", []), ("user", "more", [])]
+
+
+def test_an_answer_in_many_pieces_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def noted(text: str, *more: Any) -> Message:
+        made.append(text)
+        return assistant(text, *more)
+
+    monkeypatch.setattr(responses_input, "assistant", noted)
+    pieces = [{"role": "assistant", "content": f"{n} "} for n in range(100)]
+    messages = said({"role": "user", "content": "go"}, *pieces, {"role": "user", "content": "more"})
+    assert told(messages)[1] == ("assistant", "".join(f"{n} " for n in range(100)), [])
+    assert made == [messages[1].text]
+
+
+def test_too_many_characters_are_refused_before_they_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(reading: Any, item: Any) -> None:
+        raise AssertionError("nothing is read")
+
+    monkeypatch.setattr(Reading, "read", never)
+    items = [{"role": "assistant", "content": "x" * (MAX_TEXT // 8)}] * 9
+    with pytest.raises(ValueError, match="characters together"):
+        said(*items)
+
+
+def test_a_picture_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    real = content.medium
+
+    def noted(url: str, links: Any = None) -> Media:
+        decoded.append(url)
+        return real(url, links)
+
+    monkeypatch.setattr(content, "medium", noted)
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+    it = body(input=[{"role": "user", "content": [picture]}])
+    for known in (False, True):
+        (message,) = messages_of(it.items, Brought(), known=known)[0]
+        assert message.media == (Media.of("image/png", PNG),)
+    assert listed(it.items, "0" * 48, Brought())[0]["content"][0]["medium"]["hash"] == message.media[0].hash
+    assert decoded == [picture["image_url"]]
 
 
 def test_files_come_by_id_by_data_or_as_they_were_fetched() -> None:
@@ -362,6 +406,14 @@ def test_where_some_tools_are_allowed_the_server_has_no_others() -> None:
     assert (it.engaged, it.name) == ((), "")
 
 
+@pytest.mark.parametrize("model", ["default", "agent/default"])
+def test_rounds_turn_no_tools_on_where_only_some_are_allowed(model: str) -> None:
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
+    assert asked(model=model, tools=[WEATHER], tool_choice=choice, max_tool_rounds=3).engaged == ()
+    choice["tools"] = [{"type": "shell"}]
+    assert asked(model=model, tools=[WEATHER, SHELL], tool_choice=choice, max_tool_rounds=3).engaged == ("shell",)
+
+
 def test_a_resource_repeats_what_was_asked() -> None:
     tools = [
         WEATHER | {"strict": True, "description": "d"},
@@ -380,7 +432,7 @@ def test_a_resource_repeats_what_was_asked() -> None:
         service_tier="flex",
         conversation={"id": "talk"},
     )
-    made = Response.model_validate(Facts(new_response_id(), "m", "s", echo=it.echo).resource("in_progress"))
+    made = Response.model_validate(Facts(response_id("ns", "turn"), "m", "s", echo=it.echo).resource("in_progress"))
     assert made.reasoning is not None
     assert made.text is not None
     assert made.conversation is not None
