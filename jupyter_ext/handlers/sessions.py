@@ -81,9 +81,7 @@ class SessionsHandler(AgentHandler):
         place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
         bound = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
         found = await self.app.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
-        named = [
-            session for session in found if name in " ".join((session.title, session.key.id, *session.tags)).casefold()
-        ]
+        named = [session for session in found if name in names_of(session)]
         listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
         if self.caller.kernel is None:
             for body, session in zip(listed, named, strict=False):

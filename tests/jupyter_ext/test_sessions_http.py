@@ -81,3 +81,15 @@ async def test_a_key_that_was_typed_reaches_the_model_and_nothing_else(agent_ser
     places = [path for path in server.directory.rglob("*") if path.is_file() and path.name != "script.json"]
     assert places
     assert not [path for path in places if key.encode() in path.read_bytes()]
+
+
+async def test_a_name_is_looked_for_within_title_tag_or_id_not_across_them(server: AgentServer) -> None:
+    async with server.client() as client:
+        await client.post("agent/v1/sessions", json={"id": "beta one", "title": "Alpha"})
+
+        async def named(name: str) -> list[str]:
+            found = (await client.get("agent/v1/sessions", params={"name": name})).json()["sessions"]
+            return [session["id"] for session in found]
+
+        assert await named("ALPHA") == await named("beta one") == ["beta one"]
+        assert await named("alpha beta") == []
