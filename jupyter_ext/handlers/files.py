@@ -42,6 +42,7 @@ LISTING = (
     Parameter("purpose", "Of this purpose only."),
     Parameter("order", "asc: the oldest first, where no session is named."),
 )
+BEHIND = "The file that the page follows, if one is named, is in the list."
 WITHIN = "The range, if one is asked for, lies in the file."
 BODY = Raw(("*/*",))
 PARTS = {206: BODY, 304: None}
@@ -64,9 +65,13 @@ class FileAgentHandler(AgentHandler):
         return anthropic_file(file) if self.anthropic else openai_file(file, session)
 
     def listed(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
-        """``limit`` of them, those behind the file ``after`` (or the page ``page``) where the query names one."""
+        """``limit`` of them, those behind the file ``after`` (or the page ``page``) where the query names one. Raises
+        InvalidRequest for one that is not among them: the first page again would have no end."""
         after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
-        start = next((at + 1 for at, file in enumerate(files) if file["id"] == after), 0)
+        ids = [file["id"] for file in files]
+        if after and after not in ids:
+            raise InvalidRequest(f"after: there is no file {after[:80]!r} in this list (any more).")
+        start = ids.index(after) + 1 if after else 0
         found, more = files[start : start + limit], len(files) > start + limit
         return anthropic_page(found, more=more) if self.anthropic else page(found, more=more)
 
@@ -218,7 +223,7 @@ class FilesHandler(FileAgentHandler):
         return key
 
     @guarded("read")
-    @operation("List files.", told.Files | told.AnthropicFiles, query=LISTING, errors=(404,))
+    @operation("List files.", told.Files | told.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
     async def get(self) -> None:
         """Newest first; ``session``: of that one, oldest first."""
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
@@ -226,7 +231,7 @@ class FilesHandler(FileAgentHandler):
             key = (await self.app.access.session(self.caller, session)).key
             listed = [(key, file) for file in await self.registry.files(key)]
         else:
-            listed = await self.registry.everywhere(self.caller.namespace, LISTED, await self._mine())
+            listed = await self.registry.everywhere(self.caller.namespace, None, await self._mine())
         if purpose := self.get_argument("purpose", ""):
             listed = [(key, file) for key, file in listed if file.purpose == purpose]
         if self.get_argument("order", "") == "asc" and not session:
@@ -281,7 +286,7 @@ class ContainerFilesHandler(FileAgentHandler):
     """A container is a session."""
 
     @guarded("read")
-    @operation("List the files of a session.", told.ContainerFiles, query=PAGES, errors=(404,))
+    @operation("List the files of a session.", told.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)
     async def get(self, session_id: str) -> None:
         key = (await self.app.access.session(self.caller, session_id)).key
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)

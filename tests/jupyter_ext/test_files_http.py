@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_kernel.files import File
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.sqlite import SqliteStore
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
 
@@ -215,3 +219,30 @@ async def test_a_file_of_the_largest_size_takes_no_memory_of_the_server(server: 
         assert size == 64 << 20
         assert most() - before < 32 << 20
         await client.delete(f"agent/v1/files/{file['id']}")
+
+
+async def test_all_files_are_reached_page_by_page_however_many_there_are(agent_server: ServerFactory) -> None:
+    server = await agent_server()
+    store, key = SqliteStore(server.directory / "data" / "sessions.db"), SessionKey("local", "many")
+    await store.create(key)
+    digest = hashlib.sha256(b"x").hexdigest()
+    kinds = ["rare"] * 3 + ["user_data"] * 1_002
+    files = [
+        File(f"file_{at}", f"{at}.txt", "text/plain", 1, float(at), purpose=one, hash=digest)
+        for at, one in enumerate(kinds)
+    ]
+    await store.add_files(key, [(file, b"x") for file in files])
+    await store.aclose()
+    async with server.client() as client:
+        assert await listed(client, purpose="rare") == ["file_2", "file_1", "file_0"]
+        found: list[str] = []
+        more, after = True, dict[str, str]()
+        while more:
+            page = (await client.get("agent/v1/files", params=after)).raise_for_status().json()
+            found += [file["id"] for file in page["data"]]
+            more, after = page["has_more"], {"after": page["last_id"]}
+        assert found == [file.id for file in reversed(files)]
+        for at in ("agent/v1/files", "agent/v1/containers/many/files"):
+            refused = await client.get(at, params={"after": "file_unknown"})
+            assert refused.status_code == 400
+            assert "file_unknown" in refused.json()["error"]["message"]
