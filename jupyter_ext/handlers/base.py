@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from agent_kernel.errors import AgentKernelError, Forbidden, InvalidRequest, KeyReused, TurnStopped
+from agent_kernel.errors import AgentKernelError, Forbidden, InvalidRequest, KeyReused, TokenInvalid, TurnStopped
 from agent_kernel.tokens import OWN
 from jupyter_ext import bearer, json_body, request_log, sse
 from jupyter_ext.callers import Caller, namespace_of
@@ -48,6 +48,7 @@ EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
 NOBODY = "Log in, or send a token of this server."
 WORTH_WAITING_S = 60.0
 HEADER_NAMES = re.compile(r"[\w-]{1,64}(?: ?, ?[\w-]{1,64}){0,63}", re.ASCII)
+BODY_HEADERS = {"Content-Length", "Transfer-Encoding"}
 REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 
 Action: TypeAlias = Literal["read", "write", "execute"]
@@ -107,8 +108,20 @@ class AgentHandler(APIHandler):
             await super().prepare()
         except web.HTTPError as error:
             self.refusal = error
-        if not (self.current_user or self.kernel or self.lasting):
+        if not await self._known():
             self.gathered.most = 0  # nothing is kept of what nobody sends
+
+    async def _known(self) -> bool:
+        """Whether somebody sends the body; a request without one is asked later, by ``admit``."""
+        if not self.lasting:
+            return bool(self.current_user or self.kernel)
+        if not self.request.headers.keys() & BODY_HEADERS:
+            return False
+        try:
+            await asyncio.to_thread(self.app.tokens.holder, self.lasting)
+        except TokenInvalid:
+            return False
+        return True
 
     def decode_argument(self, value: bytes, name: str | None = None) -> str:
         try:
@@ -197,7 +210,7 @@ class AgentHandler(APIHandler):
                 raise Forbidden("Only a person may do this, in the browser.")
             return Caller(self.kernel.namespace, kernel=self.kernel)
         if self.lasting:
-            return self._holder()
+            return await self._holder()
         user = self.current_user
         if not user:
             raise Forbidden(NOBODY)
@@ -207,10 +220,10 @@ class AgentHandler(APIHandler):
             raise Forbidden(f"You may not {action} agents on this server.")
         return Caller(namespace_of(configured, user), user=user)
 
-    def _holder(self) -> Caller:
-        """Raises TokenInvalid, Forbidden."""
+    async def _holder(self) -> Caller:
+        """Asked when the body is there: the token may have been revoked meanwhile. Raises TokenInvalid, Forbidden."""
         self.current_user = None  # cookies that came with it do not count
-        token = self.app.tokens.holder(self.lasting)
+        token = await asyncio.to_thread(self.app.tokens.holder, self.lasting)
         enough = scopes_of(self.request.method or "", self.route)
         if not enough:
             raise Forbidden("Only a person may do this, in the browser.")

@@ -8,7 +8,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import httpx
@@ -220,3 +220,24 @@ def test_requests_follow_each_other_on_one_connection_also_behind_a_refusal(serv
             connection.request("POST", "/agent/v1/turns", b"{", {**headers, "Content-Type": "application/json"})
             reply = connection.getresponse()
             assert (reply.status, bool(reply.read())) == (status, True)
+
+
+def test_of_who_shows_a_token_that_is_none_nothing_is_kept_in_memory(server: AgentServer) -> None:
+    assert server.process is not None
+    token = f"ak_{'0' * 12}_{'0' * 64}"
+    head = f"POST /agent/v1/turns HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {token}\r\n"
+    before = memory_mb(server.process.pid)
+    with ExitStack() as open:
+        connections = [open.enter_context(closing(connected(server))) for _ in range(5)]
+        for connection in connections:
+            connection.sendall(f"{head}Content-Length: {32 * MB}\r\n\r\n".encode())
+            for piece in pieces(31):
+                connection.sendall(piece)
+        assert memory_mb(server.process.pid) - before < 80
+        for connection in connections:
+            connection.sendall(b"x" * MB)
+            assert connection.recv(4_096).startswith(b"HTTP/1.1 401 ")
+
+
+def connected(server: AgentServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
