@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.errors import AgentKernelError, SessionBusy
-from agent_kernel.file_registry import FileRegistry
-from agent_kernel.files import clean_name
-from agent_kernel.incoming import Arrived
 from agent_kernel.messages import Message
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions import matching, reconcile
 from agent_kernel.sessions.model import UNLISTED, SessionKey, new_id, valid_id
 from jupyter_ext.callers import Caller, subject
-from jupyter_ext.dialects.asked import Asked, Given
+from jupyter_ext.dialects.asked import Asked
 from jupyter_ext.ephemeral import is_ephemeral
 from jupyter_ext.handed_over import HandedOver
-from jupyter_ext.inputs import attach
+from jupyter_ext.inputs import bring
 from jupyter_ext.turns import LiveTurn, Order
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
+log = logging.getLogger(__name__)
 ANSWERS = frozenset(DEFAULTS)
 """Every kind, by name: a client that follows may know nothing of approvals, so its silence is no after
 ``approval_timeout_s``. ``*`` would wait for ever."""
@@ -47,6 +46,16 @@ class Call:
     again: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The session of a call, and the scope in which such a conversation is found again, where it is to be. ``made``:
+    for this call."""
+
+    key: SessionKey
+    scope: str = ""
+    made: bool = False
+
+
 class Calls:
     """Of one server. ``begin`` admits, finds and starts; the turn then runs as any other does."""
 
@@ -59,30 +68,16 @@ class Calls:
     async def begin(self, caller: Caller, asked: Asked, turn_id: str = "") -> Call:
         """``turn_id`` is one that was made for it. Raises UnknownModel, Forbidden, SessionBusy, TooManyRequests,
         EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
-        app, request = self._app, _engaged(asked)
+        app = self._app
         app.turns.admit()
         if asked.name and app.access.may_choose(caller, asked.name):
             app.runtime.engines.get(asked.name)  # before a session is made for it
         await app.turns.allow(caller.namespace, caller.token.id if caller.token else "")
-        key, scope = await self._session(caller, asked)
-        async with self._or_forgotten(key):
-            if asked.spoken and (here := await app.runtime.store.info(key)) is not None and here.turns:
-                request = dataclasses.replace(request, messages=asked.spoken)
-            engine = await app.access.engine(caller, key, asked.name)
-            inputs = [*request.inputs, *[await self._file(caller, key, given) for given in asked.files]]
-            order = Order(
-                key,
-                dataclasses.replace(request, model=engine, inputs=tuple(inputs)),
-                by=caller.by,
-                token=caller.token.id if caller.token else "",
-                keep_s=LOG_S if is_ephemeral(key.id) else None,
-                route=asked.route,
-                id=turn_id,
-            )
-            turn = await self._started(order)
+        found = await self._session(caller, asked)
+        turn = await self._started(caller, found, asked, turn_id)
         plain = not asked.session and asked.engaged == ()
         if is_ephemeral(turn.order.key.id):
-            self._when_ended(turn, scope, keeps=not plain)
+            self._when_ended(turn, found.scope, keeps=not plain)
         return Call(turn, "" if plain and not asked.kept else turn.order.key.id)
 
     def also(self, task: asyncio.Future[Any]) -> None:
@@ -94,50 +89,92 @@ class Calls:
         if self._ending:
             await asyncio.wait(self._ending)
 
+    async def _started(self, caller: Caller, found: Found, asked: Asked, turn_id: str) -> LiveTurn:
+        """Of a conversation that is found by what it says somebody else may have the same: then it is begun anew. A
+        session that the client named is the one it means."""
+        if asked.session or not is_ephemeral(found.key.id):
+            return await self._started_in(caller, found, asked, turn_id)
+        if not self._runs(found.key):
+            with suppress(SessionBusy):
+                return await self._started_in(caller, found, asked, turn_id)
+        fresh = Found(self._app.ephemeral.new(caller.namespace), found.scope, made=True)
+        return await self._started_in(caller, fresh, asked, turn_id)
+
+    async def _started_in(self, caller: Caller, found: Found, asked: Asked, turn_id: str) -> LiveTurn:
+        async with self._or_forgotten(caller, found):
+            return await self._app.turns.start(await self._order(caller, found.key, asked, turn_id), queue=False)
+
+    def _runs(self, key: SessionKey) -> bool:
+        return any(turn.order.key == key for turn in self._app.turns.running)
+
+    async def _order(self, caller: Caller, key: SessionKey, asked: Asked, turn_id: str) -> Order:
+        """With its files in the session."""
+        if asked.spoken and (here := await self._app.runtime.store.info(key)) is not None and here.turns:
+            asked = dataclasses.replace(asked, request=dataclasses.replace(asked.request, messages=asked.spoken))
+        request = _engaged(asked)
+        engine = await self._app.access.engine(caller, key, asked.name)
+        inputs = (*request.inputs, *await bring(self._app, caller, key, asked.files))
+        return Order(
+            key,
+            dataclasses.replace(request, model=engine, inputs=inputs),
+            by=caller.by,
+            token=caller.token.id if caller.token else "",
+            keep_s=LOG_S if is_ephemeral(key.id) else None,
+            route=asked.route,
+            id=turn_id,
+        )
+
     @asynccontextmanager
-    async def _or_forgotten(self, key: SessionKey) -> AsyncIterator[None]:
-        """A session that was made for a call that is refused after all goes again."""
+    async def _or_forgotten(self, caller: Caller, found: Found) -> AsyncIterator[None]:
+        """A session that was made for a call that is refused after all goes again, unless another call uses it."""
         try:
             yield
         except AgentKernelError:
-            if is_ephemeral(key.id) and not self._app.ephemeral.knows(key):
-                await self._app.ephemeral.forget(key)
+            if found.made:
+                await self._unmake(caller, found.key)
             raise
 
-    async def _session(self, caller: Caller, asked: Asked) -> tuple[SessionKey, str]:
+    async def _unmake(self, caller: Caller, key: SessionKey) -> None:
+        if self._runs(key):
+            return
+        if is_ephemeral(key.id):
+            await self._app.ephemeral.forget(key)
+            return
+        try:
+            session = await self._app.runtime.store.info(key)
+            if session is None or session.turns:
+                return
+            await self._app.private.forget(key)
+        except AgentKernelError as error:  # what is told is why the call was refused
+            log.warning("a session that was made for a refused call stays: %s", error)
+            return
+        if caller.kernel is not None:
+            caller.kernel.sessions.discard(key.id)
+
+    async def _session(self, caller: Caller, asked: Asked) -> Found:
         """The one that was named; else, where tools of the server may run, the one that the conversation continues;
-        else a new one. With the scope in which such a conversation is found again, where it is to be."""
+        else a new one."""
         store = self._app.runtime.store
         if asked.session or asked.kept:
             id = valid_id(asked.session) if asked.session else UNLISTED + new_id("session")
             key = SessionKey(caller.namespace, id)
-            if await self._app.access.claim_id(caller, key.id):
+            made = await self._app.access.claim_id(caller, key.id)
+            if made:
                 await store.create(key)
             elif asked.session:
                 await store.forget(key)
-            return key, ""
+            return Found(key, made=made)
         scope = matching.scope(subject(caller), asked.name, _instructions(asked.request.messages))
         if asked.engaged != ():
             await self._kept(scope)
             waiting = self._handed_over.find(caller.namespace, scope, asked.request.messages)
             if waiting is not None and await store.info(waiting) is not None:
-                return waiting, scope
+                return Found(waiting, scope)
             said = await self._app.runtime.ledger.clean(asked.request.messages)
             found = await matching.find(store, caller.namespace, scope, said)
             if found is not None:
-                return found, scope
-        return self._app.ephemeral.new(caller.namespace), scope
-
-    async def _started(self, order: Order) -> LiveTurn:
-        """Of a conversation that is found by what it says somebody else may have the same: then it is begun anew."""
-        turns = self._app.turns
-        try:
-            return await turns.start(order, queue=False)
-        except SessionBusy:
-            if not is_ephemeral(order.key.id):
-                raise
-        key = self._app.ephemeral.new(order.key.namespace)
-        return await turns.start(dataclasses.replace(order, key=key), queue=False)
+                return Found(found, scope)
+        return Found(self._app.ephemeral.new(caller.namespace), scope, made=True)
 
     def _when_ended(self, turn: LiveTurn, scope: str, *, keeps: bool) -> None:
         after = self._keep(turn, scope) if keeps else self._forget(turn)
@@ -167,30 +204,6 @@ class Calls:
         assert turn.task is not None
         await asyncio.wait([turn.task])
         await self._app.ephemeral.forget(turn.order.key)
-
-    async def _file(self, caller: Caller, key: SessionKey, given: Given) -> str:
-        """Its id, once it is a file of the session. A client that repeats a conversation repeats its files: one that is
-        there by its name and bytes stays the same."""
-        files, store = self._app.runtime.files, self._app.runtime.store
-        await store.create(key)
-        if given.id or files is None:
-            await attach(self._app, caller, key, [given.id])
-            return given.id
-        arrived = await asyncio.to_thread(_arrived, files, given)
-        for known in await files.files(key):
-            if (known.hash, known.name) == (arrived.hash, clean_name(given.name)) and known.purpose == "user_data":
-                arrived.remove()
-                return known.id
-        return (await files.receive(key, given.name, arrived, mime=given.mime)).id
-
-
-def _arrived(files: FileRegistry, given: Given) -> Arrived:
-    incoming = files.incoming()
-    try:
-        incoming.write(given.data)
-        return incoming.arrived()
-    finally:
-        incoming.close()
 
 
 def _engaged(asked: Asked) -> TurnRequest:

@@ -1,16 +1,24 @@
-"""Files that a turn was given by their ids become files of its session."""
+"""Files that a turn was given, by their ids or with their bytes, become files of its session."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agent_kernel.errors import FileNotFound
+from agent_kernel.errors import FileNotFound, InvalidRequest
+from agent_kernel.file_registry import FileRegistry
+from agent_kernel.files import clean_name
+from agent_kernel.incoming import Arrived
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.callers import Caller
+from jupyter_ext.dialects.asked import Given
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
+
+PURPOSE = "user_data"
 
 
 async def attach(app: AgentKernel, caller: Caller, key: SessionKey, ids: Sequence[str]) -> None:
@@ -25,3 +33,47 @@ async def attach(app: AgentKernel, caller: Caller, key: SessionKey, ids: Sequenc
         if files is None or not usable:
             raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
         await files.attach(key, usable[0], id)
+
+
+async def bring(app: AgentKernel, caller: Caller, key: SessionKey, files: Sequence[Given]) -> tuple[str, ...]:
+    """Their ids, in order, once they are files of the session, which is made for them. A client that repeats a
+    conversation repeats its files: one that is there by its name and bytes stays the same. Raises FileNotFound,
+    FileTooLarge, InvalidRequest, and what the store does."""
+    if not files:
+        return ()
+    registry = app.runtime.files
+    if registry is None and not all(given.id for given in files):
+        raise InvalidRequest("The session store of this server keeps no files.")
+    await app.runtime.store.create(key)
+    await attach(app, caller, key, [given.id for given in files if given.id])
+    if registry is None or all(given.id for given in files):
+        return tuple(given.id for given in files)
+    listed = await registry.files(key)
+    known = {(file.name, file.hash): file.id for file in reversed(listed) if file.purpose == PURPOSE}
+    brought = []
+    for given in files:
+        id = given.id
+        if not id:
+            same = clean_name(given.name), await asyncio.to_thread(_hash, given.data)
+            id = known[same] = known.get(same) or await _received(registry, key, given)
+        brought.append(id)
+    return tuple(brought)
+
+
+async def _received(registry: FileRegistry, key: SessionKey, given: Given) -> str:
+    arrived = await asyncio.to_thread(_arrived, registry, given)
+    return (await registry.receive(key, given.name, arrived, purpose=PURPOSE, mime=given.mime)).id
+
+
+def _hash(data: bytes) -> str:
+    """As the registry's."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _arrived(files: FileRegistry, given: Given) -> Arrived:
+    incoming = files.incoming()
+    try:
+        incoming.write(given.data)
+        return incoming.arrived()
+    finally:
+        incoming.close()

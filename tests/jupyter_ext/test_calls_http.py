@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import sqlite3
+from contextlib import closing
 from typing import Any
 
+from agent_kernel.sessions.model import UNLISTED
 from tests.server import AgentServer, Json
 
 SCRIPT = [
@@ -102,3 +106,62 @@ async def test_a_named_session_that_is_busy_is_told(server: AgentServer) -> None
         refused = await client.post("agent/v1/chat/completions", json=body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
     await running
+
+
+async def test_an_unlisted_session_that_is_named_while_it_is_busy_is_told_too(server: AgentServer) -> None:
+    first = await ask(server, user("begin it"))
+    running = asyncio.create_task(ask(server, user("slowly"), session_id=first["session_id"]))
+    await asyncio.sleep(0.4)
+    async with server.client() as client:
+        body = {"model": "agent/default", "messages": [user("now")], "session_id": first["session_id"]}
+        refused = await client.post("agent/v1/chat/completions", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
+    assert (await running)["session_id"] == first["session_id"]
+
+
+async def test_two_that_continue_the_same_conversation_at_once_both_have_its_files(server: AgentServer) -> None:
+    first = await ask(server, user("begin with a file"))
+    said = first["choices"][0]["message"]["content"]
+
+    async def goes_on(text: str, file: str, wait_s: float = 0) -> tuple[str, set[str]]:
+        """Its session, and the files of it."""
+        await asyncio.sleep(wait_s)
+        part = {"type": "file", "file": {"filename": file, "file_data": base64.b64encode(b"words").decode()}}
+        more = {"role": "user", "content": [{"type": "text", "text": text}, part]}
+        session = (await ask(server, user("begin with a file"), assistant(said), more))["session_id"]
+        async with server.client() as client:
+            files = (await client.get("agent/v1/files", params={"session": session})).raise_for_status().json()["data"]
+        return session, {file["filename"] for file in files}
+
+    (one, first_files), (other, other_files) = await asyncio.gather(
+        goes_on("slowly", "a.txt"), goes_on("slowly", "b.txt", 0.4)
+    )
+    assert one != other
+    assert (first_files, other_files) == ({"a.txt"}, {"b.txt"})
+    at_once = await asyncio.gather(goes_on("now slowly", "c.txt"), goes_on("now slowly", "c.txt"))
+    assert len({session for session, _ in at_once}) == 2
+    assert all("c.txt" in files for _, files in at_once)
+
+
+async def test_a_call_that_is_refused_leaves_no_session(server: AgentServer) -> None:
+    part = {"type": "file", "file": {"file_id": "file_unknown"}}
+    message = {"role": "user", "content": [{"type": "text", "text": "hi"}, part]}
+    async with server.client() as client:
+        await client.post("agent/v1/sessions", json={"id": "was there"})
+        for session in ("refused", "was there"):
+            body = {"model": "default", "messages": [message], "session_id": session}
+            assert (await client.post("agent/v1/chat/completions", json=body)).status_code == 404
+        stored = {"model": "default", "input": [{"role": "user", "content": [FILE]}]}
+        assert (await client.post("agent/v1/responses", json=stored)).status_code == 404
+    there = await listed(server)
+    assert "refused" not in there
+    assert "was there" in there
+    assert [id for id in every_session(server) if id.startswith(UNLISTED)] == []
+
+
+FILE = {"type": "input_file", "file_id": "file_unknown"}
+
+
+def every_session(server: AgentServer) -> list[str]:
+    with closing(sqlite3.connect(server.directory / "data" / "sessions.db", timeout=30)) as db:
+        return [id for (id,) in db.execute("SELECT id FROM sessions")]
