@@ -41,6 +41,7 @@ MAX_PICTURES = 100
 MAX_FETCHED = 16
 """Sources of one request that are fetched by URL."""
 MAX_FILES = 64
+TOO_MUCH = f"at most {MAX_MEDIA >> 20} MiB of pictures and documents; upload files before"
 GO_ON = "Go on."
 OF_USER = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock, ToolResultBlock, ContainerUploadBlock)
 OF_ASSISTANT = (
@@ -315,7 +316,7 @@ def _within_limits(messages: Sequence[Message], files: Sequence[Given]) -> None:
     if len(files) > MAX_FILES:
         raise ValueError(f"at most {MAX_FILES} files")
     if sum(one.size for one in media) + sum(len(file.data) for file in files) > MAX_MEDIA:
-        raise ValueError(f"at most {MAX_MEDIA >> 20} MiB of pictures and documents; upload files before")
+        raise ValueError(TOO_MUCH)
 
 
 def _source(source: UrlSource | FileSource) -> Source:

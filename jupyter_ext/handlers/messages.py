@@ -17,7 +17,7 @@ from agent_kernel.errors import (
     NotFound,
 )
 from agent_kernel.events import TurnFinished
-from agent_kernel.net.fetch import Bounds, Fetcher
+from agent_kernel.net.fetch import Bounds, Fetched, Fetcher
 from agent_kernel.request import TurnRequest
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.model import new_id
@@ -27,10 +27,11 @@ from jupyter_ext.dialects.asked import AGENT, Asked, Given
 from jupyter_ext.dialects.content import MAX_MEDIA
 from jupyter_ext.dialects.messages import PING, Container, MessagesCodec
 from jupyter_ext.dialects.messages_body import CountBody, MessagesBody, PromptBody
-from jupyter_ext.dialects.messages_conversation import Conversation, Source, conversation, sources
+from jupyter_ext.dialects.messages_conversation import TOO_MUCH, Conversation, Source, conversation, sources
 from jupyter_ext.dialects.messages_count import counted
 from jupyter_ext.dialects.messages_tools import tools_of
 from jupyter_ext.ephemeral import IDLE_S, NAMED, is_ephemeral
+from jupyter_ext.fetches import fetch_all
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import DialectHandler
 from jupyter_ext.message_threads import MessageThread
@@ -69,39 +70,44 @@ class AnthropicHandler(DialectHandler):
     async def said(self, body: PromptBody) -> Conversation:
         """Raises InvalidRequest, also for a source that can not be had; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
-        found = await self._all(wanted) if wanted else []
-        return await asyncio.to_thread(conversation, body, dict(zip(wanted, found, strict=True)))
+        return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
 
-    async def _all(self, wanted: Sequence[Source]) -> list[Given]:
-        tasks = [asyncio.ensure_future(self._one(source)) for source in wanted]
+    async def _all(self, wanted: Sequence[Source]) -> dict[Source, Given]:
+        """All together within MAX_MEDIA; a file that is larger than what is left is not read."""
+        urls = [source for source in wanted if source.kind == "url"]
+        fetcher = Fetcher(self.app.runtime.guard, self.app.runtime.exits)
         try:
-            return await asyncio.gather(*tasks)
+            got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
         except FetchFailed as error:
             raise InvalidRequest(f"A source of this request can not be had: {error.message}") from error
-        finally:
-            for task in tasks:
-                task.cancel()
+        found = {url: _given(fetched) for url, fetched in zip(urls, got, strict=True)}
+        left = MAX_MEDIA - sum(len(fetched.data) for fetched in got)
+        for source in wanted:
+            if source.kind == "file":
+                found[source] = await self._kept(source.name, left)
+                left -= len(found[source].data)
+        return found
 
-    async def _one(self, source: Source) -> Given:
-        if source.kind == "file":
-            return await self._kept(source.name)
-        runtime = self.app.runtime
-        fetched = await Fetcher(runtime.guard, runtime.exits).get(source.name, FETCHED, purpose="a source of a message")
-        name = fetched.url.partition("?")[0].rstrip("/").rpartition("/")[2]
-        return Given(name=name[:100], mime=fetched.mime, data=fetched.data)
-
-    async def _kept(self, id: str) -> Given:
-        """A file of the caller's."""
+    async def _kept(self, id: str, left: int) -> Given:
+        """A file of the caller's, of at most ``left`` bytes."""
         files = self.app.runtime.files
         owners = await files.sessions_of(self.caller.namespace, id) if files is not None else []
         for owner in owners:
             if files is not None and await self.app.access.may_use(self.caller, owner.id):
-                file, body = await files.opened(owner, id)
+                file = await files.file(owner, id)
                 if file.size > MAX_MEDIA:
                     raise FileTooLarge(f"A picture of a message has at most {MAX_MEDIA >> 20} MiB.")
+                if file.size > left:
+                    raise InvalidRequest(f"messages: {TOO_MUCH}")
+                _, body = await files.opened(owner, id)
                 data = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
                 return Given(name=file.name, mime=file.mime, data=data)
         raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+
+
+def _given(fetched: Fetched) -> Given:
+    name = fetched.url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return Given(name=name[:100], mime=fetched.mime, data=fetched.data)
 
 
 class MessagesHandler(AnthropicHandler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from agent_kernel.messages import SEEN, Media
 from agent_kernel.net.fetch import Bounds, Fetcher
 from jupyter_ext.dialects.content import MAX_MEDIA, seen
 from jupyter_ext.dialects.openai_errors import openai_error
+from jupyter_ext.fetches import fetch_all
 from jupyter_ext.handlers.base import M
 from jupyter_ext.handlers.dialect import DialectHandler
 from jupyter_ext.openapi.errors import OpenAIError
@@ -44,20 +44,16 @@ class OpenAIHandler(DialectHandler):
             raise InvalidRequest(said, details={"param": field}) from error.__cause__
 
     async def fetched(self, urls: Sequence[str]) -> dict[str, Media]:
-        """Media of other servers, by the one guard of what may be fetched. Raises InvalidRequest, also for one that can
-        not be had; Forbidden, LocalOnly."""
+        """Media of other servers, by the one guard of what may be fetched, all together as large as one may be. Raises
+        InvalidRequest, also for one that can not be had; Forbidden, LocalOnly."""
         if not urls:
             return {}
         runtime = self.app.runtime
         fetcher = Fetcher(runtime.guard, runtime.exits)
-        got = [asyncio.ensure_future(fetcher.get(url, PICTURE, purpose="a picture")) for url in urls]
         try:
-            found = await asyncio.gather(*got)
+            found = await fetch_all(fetcher, urls, PICTURE, purpose="a picture")
         except FetchFailed as error:
             raise InvalidRequest(f"A medium of this request can not be had: {error.message}") from error
-        finally:
-            for task in got:
-                task.cancel()
         try:
             return {url: seen(one.mime, one.data) for url, one in zip(urls, found, strict=True)}
         except ValueError as error:

@@ -19,7 +19,7 @@ from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.calls import Call
 from jupyter_ext.continued import Continued, carried, continued, owner_of
 from jupyter_ext.dialects.asked import Asked, Given
-from jupyter_ext.dialects.content import MAX_LINKS, MAX_MEDIA, seen
+from jupyter_ext.dialects.content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, seen
 from jupyter_ext.dialects.responses_input import listed, messages_of, served, with_files
 from jupyter_ext.dialects.responses_items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
 from jupyter_ext.dialects.responses_request import ResponsesBody
@@ -177,10 +177,14 @@ class ResponsesHandler(ResponsesAgentHandler):
         urls = {part.file_url: part for part in parts if isinstance(part, InputFile) and part.file_url}
         if len(links) + len(urls) > MAX_LINKS:
             raise InvalidRequest(f"At most {MAX_LINKS} pictures and files of a request are fetched.")
+        ids = list(dict.fromkeys(part.file_id for part in parts if isinstance(part, InputImage) and part.file_id))
+        if len(ids) > MAX_PICTURES:
+            raise InvalidRequest(f"input: a request has at most {MAX_PICTURES} pictures", details={"param": "input"})
         pictures = await self.fetched(links)
-        for part in parts:
-            if isinstance(part, InputImage) and part.file_id and part.file_id not in pictures:
-                pictures[part.file_id] = await self._picture(part.file_id)
+        left = MAX_MEDIA - sum(picture.size for picture in pictures.values())
+        for file_id in ids:
+            pictures[file_id] = await self._picture(file_id, left)
+            left -= pictures[file_id].size
         return Brought(pictures, await self._files(urls))
 
     async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, Given]:
@@ -194,8 +198,8 @@ class ResponsesHandler(ResponsesAgentHandler):
             found[url] = Given(name=name, mime=got.mime, data=got.data)
         return found
 
-    async def _picture(self, file_id: str) -> Media:
-        """Of a file that was uploaded, or that a tool made."""
+    async def _picture(self, file_id: str, left: int) -> Media:
+        """Of a file that was uploaded, or that a tool made; one of more than ``left`` bytes is not read."""
         files, access = self.app.runtime.files, self.app.access
         owners = await files.sessions_of(self.caller.namespace, file_id) if files is not None else []
         for key in owners:
@@ -203,6 +207,10 @@ class ResponsesHandler(ResponsesAgentHandler):
                 file = await files.file(key, file_id)
                 if file.size > MAX_MEDIA:
                     raise InvalidRequest(f"A picture has at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
+                if file.size > left:
+                    raise InvalidRequest(
+                        f"A request has at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
+                    )
                 _, data = await files.opened(key, file_id)
                 try:
                     return seen(
