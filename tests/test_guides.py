@@ -90,7 +90,9 @@ def run(path: Path, where: Path, environment: dict[str, str]) -> str:
     )
     client.execute(env={**inherited, "PYTHONPATH": str(ROOT), **environment})
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    return "\n".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs)
+    # What a cell prints comes in as many pieces as the kernel happened to send it in.
+    pieces = [output.get("text") or f"{output.get('data', {}).get('text/plain', '')}\n" for output in outputs]
+    return "".join(pieces)
 
 
 @pytest.mark.parametrize("name", TOLD)
