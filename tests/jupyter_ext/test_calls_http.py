@@ -17,6 +17,8 @@ SCRIPT = [
     {"when": "set x", "text": "It is set.", "loop": True},
     {"when": "read x", "text": "", "calls": [{"name": "python", "arguments": {"code": "x + 1"}}]},
     {"when": "read x", "text": "It is 42.", "loop": True},
+    {"when": "set y", "text": "", "calls": [{"name": "python", "arguments": {"code": "y = 41; print(y)"}}]},
+    {"when": "set y", "text": "It is set.", "loop": True},
     {"text": "Hello.", "loop": True},
 ]
 
@@ -141,6 +143,28 @@ async def test_two_that_continue_the_same_conversation_at_once_both_have_its_fil
     at_once = await asyncio.gather(goes_on("now slowly", "c.txt"), goes_on("now slowly", "c.txt"))
     assert len({session for session, _ in at_once}) == 2
     assert all("c.txt" in files for _, files in at_once)
+
+
+async def test_two_that_continue_the_same_conversation_at_once_both_have_what_its_tools_said(
+    server: AgentServer,
+) -> None:
+    async def told(*messages: Json) -> Json:
+        async with server.client() as client:
+            body = {"model": "agent/default", "max_tokens": 100, "messages": list(messages)}
+            answer: Json = (await client.post("agent/v1/messages", json=body)).raise_for_status().json()
+            return answer
+
+    first = await told(user("set y"))
+    assert "server_tool_use" in [block["type"] for block in first["content"]]
+    asked = (user("set y"), {"role": "assistant", "content": first["content"]}, user("slowly"))
+    both = await asyncio.gather(told(*asked), told(*asked))
+    sessions = {answer["session_id"] for answer in both}
+    assert len(sessions) == 2
+    async with server.client() as client:
+        for session in sessions:
+            items = (await client.get(f"agent/v1/sessions/{session}/items")).raise_for_status().json()["items"]
+            roles = [item["message"]["role"] for item in items]
+            assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
 
 
 async def test_a_call_that_is_refused_leaves_no_session(server: AgentServer) -> None:
