@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -181,6 +182,29 @@ async def test_a_call_that_is_refused_leaves_no_session(server: AgentServer) -> 
     assert "refused" not in there
     assert "was there" in there
     assert [id for id in every_session(server) if id.startswith(UNLISTED)] == []
+
+
+async def test_a_session_that_was_begun_anew_for_a_call_that_is_refused_is_forgotten(server: AgentServer) -> None:
+    async def in_memory() -> float:
+        async with server.client() as client:
+            metrics = (await client.get("agent/v1/metrics")).raise_for_status().text
+        (line,) = re.findall(r"^\w*private_sessions(?:{.*})? (\S+)$", metrics, re.MULTILINE)
+        return float(line)
+
+    first = await ask(server, user("begin anew"))
+    said = (user("begin anew"), assistant(first["choices"][0]["message"]["content"]))
+    before = await in_memory()
+    running = asyncio.create_task(ask(server, *said, user("slowly")))
+    await asyncio.sleep(0.4)
+    part = {"type": "file", "file": {"file_id": "file_unknown"}}
+    more = {"role": "user", "content": [{"type": "text", "text": "slowly"}, part]}
+    async with server.client() as client:
+        refused = await client.post(
+            "agent/v1/chat/completions", json={"model": "agent/default", "messages": [*said, more]}
+        )
+    assert refused.status_code == 404
+    assert (await running)["session_id"] == first["session_id"]
+    assert await in_memory() == before
 
 
 FILE = {"type": "input_file", "file_id": "file_unknown"}
