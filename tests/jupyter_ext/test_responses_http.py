@@ -311,6 +311,23 @@ async def test_what_tools_did_elsewhere_is_said_in_a_new_session_and_once(
     assert await seen(server, "from elsewhere") == [*told, "user: More.", "assistant: Hello."]
 
 
+async def test_what_tools_did_is_said_in_another_session_where_that_of_the_items_is_busy(
+    client: AsyncOpenAI, server: AgentServer
+) -> None:
+    busy = await client.responses.create(model="default", input="hang", background=True)
+    (said,) = [item async for item in client.responses.input_items.list(busy.id)]
+    items: Any = [
+        {"type": "message", "id": said.id, "role": "user", "content": "Six by seven."},
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "6 * 7", "outputs": [{"type": "logs", "logs": "42"}]},
+        {"role": "assistant", "content": "It is 42."},
+        {"role": "user", "content": "And?"},
+    ]
+    made = await client.responses.create(model="default", input=items)
+    assert session(made) != session(busy)
+    assert (await seen(server, session(made)))[1:3] == ["assistant: ", "tool: 42"]
+    await client.responses.cancel(busy.id)
+
+
 async def test_from_a_response_that_failed_nothing_goes_on(client: AsyncOpenAI) -> None:
     stream = await client.responses.create(model="default", input="broken", stream=True)
     events = [event async for event in stream]
