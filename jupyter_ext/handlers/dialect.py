@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+from agent_kernel.errors import AgentKernelError, Unprocessable
 from agent_kernel.events import ContextBuilt, Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
 from jupyter_ext.calls import Call
 from jupyter_ext.dialects.asked import Asked
@@ -28,6 +29,8 @@ class DialectHandler(AgentHandler):
 
     detached = False
     nobody = 401
+    unasked: type[AgentKernelError] = Unprocessable
+    """What a request is where somebody would have to be asked and nobody follows: 422, or as the dialect has it."""
     _turn: LiveTurn | None = None
     _entry: Entry | None = None
 
@@ -38,6 +41,16 @@ class DialectHandler(AgentHandler):
         if self._gone:
             self.on_connection_close()
         return call
+
+    def answerable(self, asked: Asked) -> None:
+        """Raises ``unasked``."""
+        asks = "ask" in (asked.request.permission, self.app.runtime.settings.permission)
+        if asks and asked.engaged != () and not asked.streams:
+            raise self.unasked(
+                "With permission ask somebody is asked while the answer is streamed.",
+                hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
+                details={"param": "agent_permission"},
+            )
 
     _gone = False
 

@@ -46,6 +46,7 @@ class AnthropicHandler(DialectHandler):
     """Errors as Anthropic's clients read them."""
 
     error_shape = AnthropicError
+    unasked = InvalidRequest
     keep_alive = PING
 
     def begin(self) -> None:
@@ -127,7 +128,7 @@ class MessagesHandler(AnthropicHandler):
         if thread is not None:
             body = body.model_copy(update={"system": thread.system, "tools": thread.tools})
         asked = self._asked(body, await self.said(body), thread)
-        self._answerable(body, asked)
+        self.answerable(asked)
         call = await self.begun(asked)
         codec = MessagesCodec(
             body.model,
@@ -160,14 +161,6 @@ class MessagesHandler(AnthropicHandler):
         chars = len(body.instructions) + sum(len(tool.model_dump_json()) for tool in body.tools or ())
         thread = MessageThread(call.turn.order.key, call.turn.id, body.system, body.tools, chars)
         self.app.message_threads.keep(message, thread)
-
-    def _answerable(self, body: MessagesBody, asked: Asked) -> None:
-        """Raises InvalidRequest where the server asks a person and nobody follows."""
-        if self.app.runtime.settings.permission == "ask" and asked.engaged != () and not body.stream:
-            raise InvalidRequest(
-                "This server asks before its tools run, and somebody can be asked only while the answer is streamed.",
-                hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
-            )
 
     def _container(self, call: Call) -> Container:
         id, sandbox = call.turn.order.key.id, self.app.runtime.sandbox

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
-from agent_kernel.errors import InvalidRequest, NotFound, SessionBusy, Unprocessable
+from agent_kernel.errors import InvalidRequest, NotFound, SessionBusy
 from agent_kernel.messages import Media
 from agent_kernel.net.fetch import FILE, Fetcher
 from agent_kernel.sessions.model import SessionKey
@@ -119,13 +119,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             asked = await asyncio.to_thread(_read, body, goes_on, brought)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
-        asks = "ask" in (body.permission, self.app.runtime.settings.permission)
-        if asks and asked.engaged != () and not body.stream:
-            raise Unprocessable(
-                "With permission ask somebody is asked while the answer is streamed.",
-                hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
-                details={"param": "agent_permission"},
-            )
+        self.answerable(asked)
         if goes_on.after and not body.kept:
             return await self._elsewhere(asked, goes_on)
         return asked
