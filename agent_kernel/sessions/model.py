@@ -263,3 +263,12 @@ class Bound:
 def new_id(prefix: str) -> str:
     """A readable unique id: ``prefix-YYYYMMDD-HHMMSS-xxxxxx``."""
     return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def made_at(id: str) -> int | None:
+    """When ``new_id`` made it, in seconds since 1970; None: it did not. The same wherever and whenever it is asked, as
+    long as the time zone of this machine stays."""
+    try:
+        return int(time.mktime(time.strptime("-".join(id.split("-")[-3:-1]), "%Y%m%d-%H%M%S")))
+    except (ValueError, OverflowError):
+        return None

@@ -30,9 +30,10 @@ from agent_kernel.events import (
     TextDelta,
     TurnFinished,
 )
-from agent_kernel.sessions.model import new_id
+from agent_kernel.sessions.model import made_at, new_id
 from jupyter_ext.dialects import agent_records
 from jupyter_ext.dialects.agent_records import CallLog, arguments_text
+from jupyter_ext.dialects.asked import DEFAULT
 from jupyter_ext.dialects.openai_errors import openai_error
 from jupyter_ext.dialects.token_usage import chat_usage
 from jupyter_ext.sse import encode
@@ -45,8 +46,9 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChatCodec:
-    """``model`` is the name as the client said it, ``id`` that of the completion, ``session`` is told at the end.
-    ``include_usage`` None: the last chunk has the usage; True: a chunk of its own, as OpenAI does; False: none.
+    """``model`` is the name as the client said it, ``session`` is told at the end. ``turn`` is the id of the turn, which
+    gives the completion its id and its time: the same for a request that comes again. ``include_usage`` None: the last
+    chunk has the usage; True: a chunk of its own, as OpenAI does; False: none.
     ``alternatives``: with the logprob of a token it is told as its own alternative."""
 
     def __init__(
@@ -54,11 +56,13 @@ class ChatCodec:
         model: str,
         session: str = "",
         *,
-        id: str = "",
+        turn: str = "",
         include_usage: bool | None = None,
         alternatives: bool = False,
     ) -> None:
-        self._facts = {"id": id or new_id("chatcmpl"), "created": int(time.time()), "model": model or "default"}
+        turn = turn or new_id("turn")
+        id, created = f"chatcmpl-{turn.removeprefix('turn-')}", made_at(turn)
+        self._facts = {"id": id, "created": int(time.time()) if created is None else created, "model": model or DEFAULT}
         self._session = {"session_id": session} if session else {}
         self._include_usage = include_usage
         self._alternatives = alternatives

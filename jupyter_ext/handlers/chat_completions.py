@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.errors import InvalidRequest, Unprocessable
+from agent_kernel.errors import InvalidRequest
 from jupyter_ext.dialects.asked import Asked
 from jupyter_ext.dialects.chat_codec import ChatCodec
 from jupyter_ext.dialects.chat_request import ChatBody
@@ -29,7 +29,7 @@ class ChatCompletionsHandler(OpenAIHandler):
         codec = ChatCodec(
             body.model,
             call.session,
-            id=f"chatcmpl-{call.turn.id.removeprefix('turn-')}",  # the same for a request that comes again
+            turn=call.turn.id,
             include_usage=body.include_usage,
             alternatives=bool(body.top_logprobs),
         )
@@ -41,11 +41,5 @@ class ChatCompletionsHandler(OpenAIHandler):
             asked = body.asked(await self.fetched(body.links))
         except ValueError as error:
             raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
-        asks = "ask" in (body.permission, self.app.runtime.settings.permission)
-        if asks and asked.engaged != () and not asked.streams:
-            raise Unprocessable(
-                "With permission ask somebody is asked while the answer is streamed.",
-                hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
-                details={"param": "agent_permission"},
-            )
+        self.answerable(asked)
         return asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -143,6 +144,26 @@ async def test_openais_client_repeats_its_key_when_it_tries_again(server: AgentS
         assert str(answer.choices[0].message.content).startswith("word word")
 
 
+async def test_a_completion_that_comes_again_is_the_same_also_later(server: AgentServer) -> None:
+    client = openai.AsyncOpenAI(base_url=server.agent_url, api_key="test-token")
+    messages: list[Any] = [{"role": "user", "content": "hello"}]
+
+    async def streamed(name: str) -> list[Any]:
+        stream = await client.chat.completions.create(
+            model="default", messages=messages, stream=True, extra_headers=key(name)
+        )
+        return [chunk async for chunk in stream]
+
+    async with client:
+        first = await client.chat.completions.create(model="default", messages=messages, extra_headers=key("equal"))
+        chunks = await streamed("equal chunks")
+        await asyncio.sleep(1.1)  # ``created`` is in whole seconds
+        again = await client.chat.completions.create(model="default", messages=messages, extra_headers=key("equal"))
+        assert again == first
+        assert await streamed("equal chunks") == chunks
+    assert abs(first.created - time.time()) < 3_600
+
+
 async def test_responses_and_messages_have_keys_too(server: AgentServer) -> None:
     async with server.client() as counting, begins(counting, 2):
         openais = openai.AsyncOpenAI(base_url=server.agent_url, api_key="test-token")
@@ -160,6 +181,7 @@ async def test_responses_and_messages_have_keys_too(server: AgentServer) -> None
                 )
                 for _ in range(2)
             ]
+        assert messages[0] == messages[1]
         assert responses[0].id == responses[1].id
         assert {response.output_text for response in responses} == {"Hello."}
         assert [message.content[0].type for message in messages] == ["text", "text"]

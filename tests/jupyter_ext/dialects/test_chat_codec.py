@@ -35,6 +35,7 @@ from agent_kernel.events import (
     TurnStarted,
 )
 from agent_kernel.messages import Usage
+from agent_kernel.sessions.model import made_at, new_id
 from jupyter_ext.dialects.chat_codec import ChatCodec
 
 USAGE = Usage(10, 4, 6, 0.5, 2.0, 1.0).to_json()
@@ -344,3 +345,9 @@ def test_whatever_happens_a_stream_is_openais_and_has_its_end(
     )
     if end.state == "committed":
         whole(*bodies, end)
+
+
+def test_a_completion_has_the_id_and_the_time_of_its_turn() -> None:
+    turn = new_id("turn")
+    chunks = [data for _ in range(2) for _, data in streamed([TextDelta("hi"), END], turn=turn) if data != "[DONE]"]
+    assert {(chunk["id"], chunk["created"]) for chunk in chunks} == {(f"chatcmpl-{turn[5:]}", made_at(turn))}

@@ -1,0 +1,23 @@
+"""Ids that tell when they were made."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from agent_kernel.sessions.model import made_at, new_id
+
+
+def test_an_id_tells_when_it_was_made() -> None:
+    before = int(time.time())
+    made = made_at(new_id("turn"))
+    assert made is not None
+    assert before <= made <= time.time()
+
+
+@pytest.mark.parametrize(
+    "id", ["", "turn", "turn-1", "a-b-c-d", "turn-20269999-000000-aaaaaa", "turn-20260101-0000000-a"]
+)
+def test_of_a_foreign_id_that_is_not_known(id: str) -> None:
+    assert made_at(id) is None
