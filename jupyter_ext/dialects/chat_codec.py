@@ -46,7 +46,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChatCodec:
-    """``model`` is the name as the client said it, ``session`` is told at the end. ``turn`` is the id of the turn, which
+    """``model`` is the name as the client said it, ``session`` is told at the end. ``turn`` is the id of the turn: it
     gives the completion its id and its time: the same for a request that comes again. ``include_usage`` None: the last
     chunk has the usage; True: a chunk of its own, as OpenAI does; False: none.
     ``alternatives``: with the logprob of a token it is told as its own alternative."""
