@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +28,8 @@ LISTED = 1_000
 CHUNK = 1 << 18
 PURPOSE = 100
 """Characters."""
+FILE_ID = re.compile(r"file-[0-9a-f]{32}|file_[0-9a-f]{12}_r[0-9]+_[0-9]+")
+"""Of an upload, or of what a tool made."""
 TEXT = {"type": "string", "minLength": 1, "maxLength": PURPOSE, "pattern": r"^[\x21-\x7e]+$"}
 OWNER = {"type": "string", "maxLength": 512, "pattern": f"^$|{ID_PATTERN}"}
 UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session=OWNER)
@@ -65,13 +68,14 @@ class FileAgentHandler(AgentHandler):
         return anthropic_file(file) if self.anthropic else openai_file(file, session)
 
     def listed(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
-        """``limit`` of them, those behind the file ``after`` (or the page ``page``) where the query names one. Raises
-        InvalidRequest for one that is not among them: the first page again would have no end."""
+        """``limit`` of them, those behind the file ``after`` (or the page ``page``) where the query names one; behind one
+        that was deleted meanwhile from the first on, so that who deletes all that is listed comes to the end. Raises
+        InvalidRequest for what never was a file's id."""
         after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
         ids = [file["id"] for file in files]
-        if after and after not in ids:
-            raise InvalidRequest(f"after: there is no file {after[:80]!r} in this list (any more).")
-        start = ids.index(after) + 1 if after else 0
+        if after and after not in ids and not FILE_ID.fullmatch(after):
+            raise InvalidRequest(f"after: {after[:80]!r} is the id of no file.")
+        start = ids.index(after) + 1 if after in ids else 0
         found, more = files[start : start + limit], len(files) > start + limit
         return anthropic_page(found, more=more) if self.anthropic else page(found, more=more)
 

@@ -248,7 +248,9 @@ queries = st.one_of(
 def fuzz(soak: Soak, target: Target) -> None:
     # The longest ids still fit into a request line; longer ones are the web server's to refuse.
     ids = text.map(lambda one: one[:600] or "x")
-    served = {pattern: [method for method in METHODS if method.lower() in vars(handler)] for pattern, handler in routes()}
+    served = {
+        pattern: [method for method in METHODS if method.lower() in vars(handler)] for pattern, handler in routes()
+    }
     requests = st.sampled_from(list(served)).flatmap(
         lambda route: st.builds(
             Request,
