@@ -68,7 +68,7 @@ class FileAgentHandler(AgentHandler):
         return anthropic_file(file) if self.anthropic else openai_file(file, session)
 
     def listed(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
-        """``limit`` of them, those behind the file ``after`` (or the page ``page``) where the query names one; behind one
+        """``limit`` of them, behind the file ``after`` (or the page ``page``) where the query names one; behind one
         that was deleted meanwhile from the first on, so that who deletes all that is listed comes to the end. Raises
         InvalidRequest for what never was a file's id."""
         after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
