@@ -17,6 +17,8 @@ MAX_CHARS = 256 << 10
 MAX_DEPTH = 64
 MAX_VALUES = 2_000
 """Nested ones counted: each costs about 0.1 ms."""
+MAX_PATTERN = 1_000
+"""Characters of a regular expression in it: an engine may have to compile it."""
 WHERE_CHARS = 200
 NO_FORMATS = jsonschema.FormatChecker(())
 KNOWN = 512
@@ -31,6 +33,8 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     if not text or len(text) > MAX_CHARS:
         most = f"{MAX_DEPTH} levels, {MAX_VALUES:,} values and {MAX_CHARS >> 10} KiB"
         raise InvalidRequest(f"a schema has at most {most}")
+    if _longest_pattern(schema) > MAX_PATTERN:
+        raise InvalidRequest(f"a pattern of a schema has at most {MAX_PATTERN:,} characters")
     problem = _known_problem(text) if len(text) <= KNOWN_CHARS else _problem(schema)
     if problem:
         raise InvalidRequest(problem)
@@ -45,6 +49,20 @@ def too_many(value: object, most: int) -> bool:
         inner: Iterable[object] = here.values() if isinstance(here, Mapping) else here if isinstance(here, list) else ()
         waiting.extend(inner)
     return left < 0
+
+
+def _longest_pattern(schema: object) -> int:
+    """Of what may be one: also a property that is called so."""
+    longest, waiting = 0, [schema]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, Mapping):
+            found = [here.get("pattern"), *(here.get("patternProperties") or ())]
+            longest = max([longest, *(len(one) for one in found if isinstance(one, str))])
+            waiting.extend(here.values())
+        elif isinstance(here, list):
+            waiting.extend(here)
+    return longest
 
 
 @functools.lru_cache(KNOWN)

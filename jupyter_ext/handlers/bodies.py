@@ -16,7 +16,7 @@ from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec,
 from agent_kernel.sessions.grant import Remember
 from agent_kernel.sessions.model import MAX_ID, Described, valid_id
 from agent_kernel.settings import Permission
-from agent_kernel.tools.web.options import WebOptions
+from jupyter_ext.dialects.functions import JsonSchema, WebSearchOptions
 from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
 from jupyter_ext.openapi.operation import ID_PATTERN
 
@@ -35,18 +35,6 @@ MAX_PICTURES_BYTES = 20 << 20
 
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
-
-
-def _web_options(given: dict[str, Any]) -> dict[str, Any]:
-    try:
-        WebOptions.of(given)
-    except InvalidRequest as error:
-        raise ValueError(str(error)) from None
-    return given
-
-
-WebOptionsBody = Annotated[dict[str, Any], AfterValidator(_web_options)]
-"""OpenAI's web_search_options; keys that are not known are left alone."""
 
 
 class NoteBody(Body):
@@ -73,7 +61,7 @@ class FormatBody(Body):
     """``choice`` and ``regex`` are whole answers."""
 
     kind: Literal["json_object", "json_schema", "regex", "choice"]
-    json_schema: dict[str, Any] = {}
+    json_schema: JsonSchema = {}
     regex: Annotated[str, Field(max_length=10_000)] = ""
     choice: Annotated[list[str], Field(max_length=1_000)] = []
     name: Annotated[str, Field(max_length=200)] = ""
@@ -111,7 +99,7 @@ class FunctionBody(Body):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     description: Annotated[str, Field(max_length=10_000)] = ""
-    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    parameters: JsonSchema = {"type": "object", "properties": {}}
     effects: bool = True
     parallel: bool = False
 
@@ -166,7 +154,7 @@ class TurnBody(Body):
     outputs: Annotated[list[WantedBody], Field(max_length=100)] = []
     given: Annotated[list[VariableBody], Field(max_length=100)] = []
     skills: Annotated[list[Name], Field(max_length=20)] = []
-    web: WebOptionsBody | None = None
+    web: WebSearchOptions | None = None
     functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
     sampling: SamplingBody = SamplingBody()
     max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
@@ -246,7 +234,7 @@ class ToolsBody(Body):
     client_tools: Annotated[list[Name], Field(max_length=100)] = []
     tools: Annotated[list[Name], Field(max_length=200)] | None = None
     skills: Annotated[list[Name], Field(max_length=20)] = []
-    web: WebOptionsBody | None = None
+    web: WebSearchOptions | None = None
     functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
 
     def request(self) -> TurnRequest:

@@ -26,6 +26,8 @@ def test_a_schema_is_one(schema: dict[str, Any]) -> None:
         ({"properties": {"a": {"minimum": "x"}}}, "at properties/a/minimum"),
         (nested(70), "64 levels"),
         ({"description": "x" * (300 << 10)}, "256 KiB"),
+        ({"properties": {"a": {"pattern": "(" * 1_001}}}, "1,000 characters"),
+        ({"items": [{"patternProperties": {"x" * 1_001: {}}}]}, "1,000 characters"),
         ({"allOf": [{"not": {}}] * 1_000}, "2,000 values"),
         ({"properties": {str(n): {} for n in range(2_000)}}, "2,000 values"),
     ],
@@ -55,7 +57,7 @@ def test_of_what_is_too_large_nothing_is_looked_at(monkeypatch: pytest.MonkeyPat
     assert len(looked_at) == 1
 
 
-@pytest.mark.parametrize("pattern", ["(" * 5_000, r"^\p{L}+$", "a{99999999999999999999}"])
+@pytest.mark.parametrize("pattern", ["(" * 1_000, r"^\p{L}+$", "a{99999999999999999999}"])
 def test_a_pattern_is_never_compiled(pattern: str) -> None:
     check_schema({"pattern": pattern})
     check_schema({"patternProperties": {pattern: {}}})

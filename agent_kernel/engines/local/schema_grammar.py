@@ -316,8 +316,9 @@ class _Compiler:
 def _check(schema: Mapping[str, Any]) -> None:
     try:
         Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise InvalidRequest(f"This is no JSON schema of Draft 2020-12: {error.message[:500]}") from error
+    except (SchemaError, RecursionError, OverflowError) as error:  # the last two are of patterns that no machine takes
+        told = error.message[:500] if isinstance(error, SchemaError) else "a pattern can not be compiled"
+        raise InvalidRequest(f"This is no JSON schema of Draft 2020-12: {told}") from error
 
 
 def written(value: Any) -> str:

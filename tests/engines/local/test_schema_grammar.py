@@ -172,6 +172,8 @@ BOMB = {f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}, {"type": "array", "
         {"type": "number", "minimum": 1e300},
         {"enum": [float("nan")]},
         {"description": "x" * 60_000},
+        {"type": "string", "pattern": "(" * 1_000},
+        {"type": "string", "pattern": "a{99999999999999999999}"},
         named({"allOf": [{"type": "string"}, {"type": "null"}]}),
     ],
 )
