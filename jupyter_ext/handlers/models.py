@@ -174,8 +174,9 @@ class ModelHandler(ModelHandlers):
         if self.anthropic:
             self.reply(anthropic_model(listed))
             return
-        known = name in catalog() or not listed
-        facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources) if known else {}
+        of_hub = HubId.parse(name) is not None and not name.startswith(AGENT)
+        here = name in catalog() or of_hub or not listed
+        facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources) if here else {}
         self.reply({**listed, **facts})
 
 

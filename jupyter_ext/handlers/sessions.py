@@ -16,6 +16,7 @@ from jupyter_ext.handlers.bodies import DescribeBody, EmptyBody, SessionBody
 from jupyter_ext.handlers.revision import etag, seen
 from jupyter_ext.openapi import sessions as told
 from jupyter_ext.openapi.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
+from jupyter_ext.turns import busy
 
 LISTED = 50
 MAX_LISTED = 1000
@@ -162,6 +163,9 @@ class SessionHandler(AgentHandler):
     async def _put(self, key: SessionKey, document: bytes, redactor: Redactor) -> None:
         if is_private(key.id):
             raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
+        # One that was begun a moment ago holds nothing in the store yet.
+        if running := next((turn for turn in self.app.turns.running if turn.order.key == key), None):
+            raise busy(running.id)
         await import_session(
             self.app.runtime.store, key.namespace, document, id=key.id, redactor=redactor, replace=True
         )
