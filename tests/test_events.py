@@ -6,12 +6,14 @@ from agent_kernel.events import TYPES, ContextBuilt, Event, Stamp, TextDelta, Tu
 def test_event_names_are_these_and_stay_these() -> None:
     assert sorted(TYPES) == [
         "answer.checked",
+        "answer.logprobs",
         "approval.required",
         "approval.resolved",
         "call.claimed",
         "call.finished",
         "call.offered",
         "call.output",
+        "call.returned",
         "call.started",
         "context",
         "file.produced",
