@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server import AgentServer, followed, start_turn
+from tests.server import AgentServer, followed, start_turn, wait_for_event
 
 Json = dict[str, Any]
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -121,6 +121,8 @@ async def test_a_session_is_not_replaced_under_a_turn_that_runs_nor_when_it_chan
     async with server.client() as client:
         seen = (await client.put("agent/v1/sessions/s", json=PLAIN)).headers["ETag"]
         turn = await start_turn(client, "slow", session="s")
+        assert (await client.put("agent/v1/sessions/s", json=PLAIN)).status_code == 409
+        await wait_for_event(client, turn["turn"], "text.delta")
         assert (await client.put("agent/v1/sessions/s", json=PLAIN)).status_code == 409
         await client.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})
         await followed(client, turn["turn"])

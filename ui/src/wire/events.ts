@@ -32,6 +32,11 @@ export interface CheckedNumber {
   shown?: string;
 }
 
+export interface TokenLogprob {
+  text: string;
+  logprob: number;
+}
+
 export interface Bodies {
   "turn.started": { model: string; local: boolean; where: string; host: string };
   "turn.version": {
@@ -80,7 +85,7 @@ export interface Bodies {
   };
   /** Its caller runs it and brings the result with its next turn. */
   "call.returned": { call: string; name: string; arguments: Facts };
-  "answer.logprobs": { tokens: { text: string; logprob: number }[] };
+  "answer.logprobs": { tokens: TokenLogprob[] };
   "file.produced": { call: string; file: Facts };
   "state.lost": { reason: string };
   notice: { level: string; text: string };
@@ -92,6 +97,7 @@ export interface Bodies {
     usage: Record<string, number>;
     error: ErrorBody | null;
     finish?: string;
+    stopped?: string;
   };
 }
 
