@@ -25,16 +25,21 @@ def _schema(required: Sequence[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
+_TEXTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "file_text": TEXT,
+        "old_str": TEXT,
+        "new_str": TEXT,
+        "insert_line": NUMBER,
+        "insert_text": TEXT,
+        "view_range": SPAN,
+    }
+)
 _EDIT = _schema(
     ["command", "path"],
     command={"type": "string", "enum": ["view", "create", "str_replace", "insert"]},
     path=TEXT,
-    file_text=TEXT,
-    old_str=TEXT,
-    new_str=TEXT,
-    insert_line=NUMBER,
-    insert_text=TEXT,
-    view_range=SPAN,
+    **_TEXTS,
 )
 _MEMORY = _schema(
     ["command"],
@@ -42,12 +47,7 @@ _MEMORY = _schema(
     path=TEXT,
     old_path=TEXT,
     new_path=TEXT,
-    file_text=TEXT,
-    old_str=TEXT,
-    new_str=TEXT,
-    insert_line=NUMBER,
-    insert_text=TEXT,
-    view_range=SPAN,
+    **_TEXTS,
 )
 KNOWN: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {

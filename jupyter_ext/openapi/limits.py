@@ -31,7 +31,8 @@ WORDS = """\
 Drives the same agent, sessions, files and permissions as the notebook does.
 
 **Who may call.** A person, with the token of the server as `Authorization: Bearer ...` or `x-api-key: ...`, or in the \
-browser with a cookie and its XSRF token; and a notebook's kernel with its own credential, for its own sessions. \
+browser with a cookie and its XSRF token; a notebook's kernel with its own credential, for its own sessions; and a \
+program with a lasting token (`agent-kernel token new`), for what the scopes of that open. \
 `x-action` of an operation is what the server's authorizer is asked: read, write or execute of `agent`.
 
 **Errors.** Each has a JSON body of the shape that the operation names, and the id of the request, which is also in \

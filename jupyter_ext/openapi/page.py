@@ -19,7 +19,7 @@ h1 { font-size: 1.6rem; margin: 0 0 .25rem; }
 h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem; border-bottom: 1px solid var(--line); padding-bottom: .25rem; }
 h4 { font-size: .85rem; margin: 1rem 0 .25rem; color: var(--dim); text-transform: uppercase; letter-spacing: .04em; }
 a { color: var(--key); }
-nav a { margin-right: .9rem; white-space: nowrap; }
+nav { display: flex; flex-wrap: wrap; gap: .3rem .9rem; }
 code, pre { font: 13px/1.5 ui-monospace, monospace; }
 pre { background: var(--soft); padding: .75rem; overflow: auto; border-radius: 6px; max-height: 32rem; }
 details { border: 1px solid var(--line); border-radius: 6px; margin: .4rem 0; background: #11151c; }

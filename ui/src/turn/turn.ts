@@ -110,6 +110,9 @@ export function emptyTurn(id: string, session: string): TurnView {
   };
 }
 
+/** It waits for nothing any more: it has said or done something. */
+const atWork = { waiting: "", place: 0, loading: null };
+
 /** The turn after one more event; an event that it has already changes nothing. */
 export function after(turn: TurnView, event: TurnEvent): TurnView {
   if (event.seq <= turn.seq) return turn;
@@ -124,16 +127,16 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
     case "model.loading":
       return { ...next, waiting: `${event.data.stage} ${event.data.model}`, place: 0, loading: event.data.fraction };
     case "context":
-      return { ...next, context: event.data, waiting: "", place: 0, loading: null, blocks: closed(turn.blocks) };
+      return { ...next, ...atWork, context: event.data, blocks: closed(turn.blocks) };
     case "text.delta":
-      return { ...next, waiting: "", place: 0, loading: null, blocks: grown(turn.blocks, "text", event) };
+      return { ...next, ...atWork, blocks: grown(turn.blocks, "text", event) };
     case "reasoning.delta":
-      return { ...next, waiting: "", place: 0, loading: null, blocks: grown(turn.blocks, "reasoning", event) };
+      return { ...next, ...atWork, blocks: grown(turn.blocks, "reasoning", event) };
     case "call.started":
-      return { ...next, blocks: [...closed(turn.blocks), started(event.data, event.time)] };
+      return { ...next, ...atWork, blocks: [...closed(turn.blocks), started(event.data, event.time)] };
     case "call.returned": {
       const handed = { ...started({ ...event.data, where: "caller" }, event.time), status: "returned", done: true };
-      return { ...next, blocks: [...closed(turn.blocks), handed] };
+      return { ...next, ...atWork, blocks: [...closed(turn.blocks), handed] };
     }
     case "call.output":
       return { ...next, blocks: called(turn, event.data.call, (call) => printed(call, event.data.text)) };
@@ -190,9 +193,7 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
         rounds: event.data.rounds,
         usage: event.data.usage,
         error: event.data.error,
-        waiting: "",
-        place: 0,
-        loading: null,
+        ...atWork,
         ended: event.time,
         blocks: ended(turn.blocks),
       };

@@ -56,6 +56,7 @@ describe("a turn", () => {
     const loads = shown(["model.loading", { model: "m", stage: "loading", fraction: 0.4 }]);
     expect(loads).toMatchObject({ waiting: "loading m", loading: 0.4 });
     expect(more(loads, ["text.delta", { text: "a" }])).toMatchObject({ waiting: "", loading: null });
+    expect(more(loads, call("c"))).toMatchObject({ waiting: "", loading: null });
   });
 
   test("keeps the end of output that does not end, and counts what it lets go", () => {
