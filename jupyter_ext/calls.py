@@ -94,7 +94,7 @@ class Calls:
         session that the client named is the one it means."""
         if asked.session or not is_ephemeral(found.key.id):
             return await self._started_in(caller, found, asked, turn_id)
-        if not self._runs(found.key):
+        if self._app.turns.of_session(found.key) is None:
             with suppress(SessionBusy):
                 return await self._started_in(caller, found, asked, turn_id)
         fresh = Found(self._app.ephemeral.new(caller.namespace), found.scope, made=True)
@@ -103,9 +103,6 @@ class Calls:
     async def _started_in(self, caller: Caller, found: Found, asked: Asked, turn_id: str) -> LiveTurn:
         async with self._or_forgotten(caller, found):
             return await self._app.turns.start(await self._order(caller, found.key, asked, turn_id), queue=False)
-
-    def _runs(self, key: SessionKey) -> bool:
-        return any(turn.order.key == key for turn in self._app.turns.running)
 
     async def _order(self, caller: Caller, key: SessionKey, asked: Asked, turn_id: str) -> Order:
         """With its files in the session."""
@@ -135,7 +132,7 @@ class Calls:
             raise
 
     async def _unmake(self, caller: Caller, key: SessionKey) -> None:
-        if self._runs(key):
+        if self._app.turns.of_session(key) is not None:
             return
         if is_ephemeral(key.id):
             await self._app.ephemeral.forget(key)

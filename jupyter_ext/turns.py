@@ -127,7 +127,11 @@ class Turns:
 
     @property
     def running(self) -> list[LiveTurn]:
-        return [turn for turn in self._turns.values() if turn.running]
+        return [turn for line in self._lines.values() for turn in line if turn.running]
+
+    def of_session(self, key: SessionKey) -> LiveTurn | None:
+        """The first of its turns that is not over."""
+        return next((turn for turn in self._lines.get(key, ()) if turn.running), None)
 
     def admit(self) -> None:
         """Raises Forbidden in the modes in which no model is asked, and what ``refuse`` was given."""
@@ -161,9 +165,8 @@ class Turns:
         self.admit()
         if self._limits is not None:
             await self._limits.check_budget(order.key.namespace, order.token)
-        line = self._lines.get(order.key, [])
-        if not queue and any(turn.running for turn in line):
-            raise busy(next(turn.id for turn in line if turn.running))
+        if not queue and (runs := self.of_session(order.key)):
+            raise busy(runs.id)
         entry = self._entered(order)
         line = self._lines.setdefault(order.key, [])
         turn_id = order.id or new_id("turn")

@@ -164,7 +164,7 @@ class SessionHandler(AgentHandler):
         if is_private(key.id):
             raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
         # One that was begun a moment ago holds nothing in the store yet.
-        if running := next((turn for turn in self.app.turns.running if turn.order.key == key), None):
+        if running := self.app.turns.of_session(key):
             raise busy(running.id)
         await import_session(
             self.app.runtime.store, key.namespace, document, id=key.id, redactor=redactor, replace=True

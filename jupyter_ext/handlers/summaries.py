@@ -39,8 +39,8 @@ class CompactHandler(AgentHandler):
         """By the engine that the next turn of the session would go to; null when nothing is old enough."""
         self.parse(EmptyBody)
         key = (await self.app.access.session(self.caller, session_id)).key
-        if running := [turn for turn in self.app.turns.running if turn.order.key == key]:
-            raise busy(running[0].id)
+        if running := self.app.turns.of_session(key):
+            raise busy(running.id)
         engine = self.app.runtime.engines.get(await self.app.access.engine(self.caller, key))
         engine = self.app.turns.metered(engine, key, self.caller.token.id if self.caller.token else "")
         made = await self.app.runtime.afterwards.compact(key, engine)

@@ -79,8 +79,8 @@ class RebuildHandler(AgentHandler):
         if body.dry_run:
             self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
             return
-        if running := [turn for turn in self.app.turns.running if turn.order.key == key]:
-            raise busy(running[0].id)
+        if running := self.app.turns.of_session(key):
+            raise busy(running.id)
         self._check_permission()
         timeout_s = runtime.settings.run_timeout_s
         work = rebuild(runtime.sandbox, key, found, timeout_s=timeout_s, read=await self._read(key))
