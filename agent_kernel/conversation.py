@@ -21,6 +21,8 @@ LOST = "The kernel is another one than in the last turn: variables defined earli
 CELLS = "Cells of the notebook, as they stand on its page:"
 OF_CELL = 20
 """Turns of one cell among which the newest that was answered is looked for."""
+AT_THE_END = 2
+"""Turns: the one that is open, and the one before it."""
 HISTORY_ITEMS = 1_000
 HISTORY_STEP = 500
 Clean: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
@@ -77,10 +79,10 @@ class Conversation:
         limit = stored.checked_limit(self._limit if request.history_limit is None else request.history_limit)
         # The window moves in steps, so that the beginning of the prompt stays the same.
         window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
-        if request.after:
+        if request.after and not await self._is_newest(request.after):
             placed = await self._behind(request.after, incoming)
             summary = None
-        elif reconcile.mode(incoming, request.history) == "replay":
+        elif not request.after and reconcile.mode(incoming, request.history) == "replay":
             placed = await self._replayed(incoming)
             summary = None
         elif page is not None:
@@ -99,6 +101,11 @@ class Conversation:
         items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
         since = summary.last if summary else 0
         return reconcile.appended([item for item in items if item.seq > since], incoming)
+
+    async def _is_newest(self, turn: str) -> bool:
+        """It is what the current branch ends with: going on there is what a turn does anyhow."""
+        ended = [one for one in await self._store.turns(self._key, AT_THE_END) if one.state != "open"]
+        return bool(ended) and ended[-1].id == turn and ended[-1].state == "committed"
 
     async def _behind(self, turn: str, incoming: Sequence[Message]) -> Placed:
         """Raises TurnNotFound for a turn that the session does not have, InvalidRequest for one that failed."""

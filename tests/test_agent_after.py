@@ -1,6 +1,9 @@
 """A turn that continues another turn of its session, wherever that stands."""
 
 from agent_kernel.agent import TurnRequest
+from agent_kernel.sessions.memory import MemoryStore
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.whole import Whole
 from tests.turns import KEY, agent, stored
 
 
@@ -49,3 +52,21 @@ async def test_a_turn_that_failed_can_not_be_continued_and_the_one_before_it_can
     assert (result.error and result.error.code, len(engine.requests)) == ("invalid_request", 2)
     assert (await it.run(TurnRequest("two", after=first.turn))).state == "committed"
     assert [m.text for m in await stored(store)] == ["one", "answer", "two", "answer"]
+
+
+async def test_behind_the_newest_turn_the_session_is_not_read_as_a_whole() -> None:
+    class Counting(MemoryStore):
+        wholes = 0
+
+        async def whole(self, key: SessionKey) -> Whole | None:
+            self.wholes += 1
+            return await super().whole(key)
+
+    store = Counting()
+    it, _, engine = agent([{"text": "answer", "loop": True}], store=store)
+    last = await it.run("one")
+    for number in range(3):
+        last = await it.run(TurnRequest(f"more {number}", after=last.turn))
+    assert (store.wholes, len(engine.requests)) == (0, 4)
+    told = [m.text for m in engine.requests[-1].messages if m.role == "user"]
+    assert told == ["one", "more 0", "more 1", "more 2"]
