@@ -10,11 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from agent_kernel.errors import Unprocessable
-from agent_kernel.files import Wanted
 from agent_kernel.protocols import OutputFormat, Sampling
 from agent_kernel.request import TurnRequest
 from agent_kernel.settings import Permission
+from jupyter_ext.dialects.agent_fields import Rounds, WantedFile, makeable
 from jupyter_ext.dialects.asked import AGENT, Asked
 from jupyter_ext.dialects.chat_messages import ChatMessage, conversation, text_or_list
 from jupyter_ext.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
@@ -31,7 +30,6 @@ from jupyter_ext.dialects.functions import (
     specs_of,
 )
 
-MAX_ROUNDS = 1_000_000
 MAX_STOPS = 16
 CODE_INTERPRETER = "code_interpreter"
 GROUPS = {CODE_INTERPRETER: "python"}
@@ -113,18 +111,6 @@ class SchemaFormat(Words):
         return self.json_schema.output
 
 
-class WantedFile(Words):
-    """A file that the turn is to produce, by its name in the work directory."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    format: Annotated[str, Field(max_length=40)] | None = None
-    description: Annotated[str, Field(max_length=1_000)] | None = None
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.name, self.format or "", self.description or "")
-
-
 class StreamOptions(Words):
     include_usage: bool | None = None
 
@@ -181,7 +167,7 @@ class ChatBody(SamplingFields):
     functions: Any = None
     web_search_options: WebSearchOptions | None = None
     session_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    max_tool_rounds: Annotated[int, Field(ge=0, le=MAX_ROUNDS)] | None = None
+    max_tool_rounds: Rounds | None = None
     enable_shell: bool | None = None
     agent_permission: Permission | None = None
     code_execution_permission: Permission | None = None
@@ -245,13 +231,7 @@ class ChatBody(SamplingFields):
             streams=self.streams,
             only=choice.allowed is not None,
         )
-        if self.files and (asked.engaged == () or self.max_tool_rounds == 0):
-            raise Unprocessable(
-                "files asks for files that a tool makes, and this request has no tools of the server.",
-                hint="Use the model agent/NAME, or code_interpreter among the tools.",
-                details={"param": "files"},
-            )
-        return asked
+        return makeable(asked)
 
     @property
     def _functions(self) -> list[Function]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from agent_kernel.messages import MAX_ARGUMENT_DEPTH, too_deep
 from agent_kernel.settings import Permission
-from jupyter_ext.dialects.functions import FewValues, JsonSchema, WebSearchOptions
+from jupyter_ext.dialects.agent_fields import Rounds, WantedFile
+from jupyter_ext.dialects.functions import FewValues, JsonSchema, WebSearchOptions, Words
 
 MAX_MESSAGES = 10_000
 MAX_BLOCKS = 1_000
@@ -19,10 +20,6 @@ ID = 512
 NAME = r"^[A-Za-z0-9_.-]{1,128}$"
 MIN_THINKING = 1_024
 """Tokens, as Anthropic has it."""
-
-
-class Words(BaseModel):
-    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 def _shallow(value: Any) -> Any:
@@ -238,14 +235,6 @@ class ContainerBody(Words):
     skills: Annotated[list[SkillBody], Field(max_length=MAX_SKILLS)] | None = None
 
 
-class WantedBody(Words):
-    """A file that the turn is to make, by its name in the work directory."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    format: Annotated[str, Field(max_length=40)] | None = None
-    description: Annotated[str, Field(max_length=1_000)] | None = None
-
-
 # ---------------------------------------------------------------------------------------------------- requests
 
 
@@ -296,7 +285,7 @@ class MessagesBody(PromptBody):
     stream: bool = False
     stop_sequences: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=1_000)]], Field(max_length=64), AfterValidator(_ends)
-    ] = []
+    ] = Field(default=[])
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0)] | None = None
@@ -307,8 +296,8 @@ class MessagesBody(PromptBody):
     """As it was called before it was a part of ``output_config``."""
 
     session_id: Id | None = None
-    files: Annotated[list[WantedBody], Field(max_length=64)] = []
-    max_tool_rounds: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    files: Annotated[list[WantedFile], Field(max_length=64)] = Field(default=[])
+    max_tool_rounds: Rounds | None = None
     web_search_options: WebSearchOptions | None = None
     enable_code_execution: bool = False
     agent_permission: Permission | None = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from agent_kernel.errors import InvalidRequest
-from agent_kernel.files import Wanted
 from agent_kernel.protocols import OutputFormat, Sampling
 from agent_kernel.request import TurnRequest
+from jupyter_ext.dialects.agent_fields import makeable
 from jupyter_ext.dialects.asked import AGENT, Asked
 from jupyter_ext.dialects.messages import Thinking
 from jupyter_ext.dialects.messages_body import MessagesBody
 from jupyter_ext.dialects.messages_conversation import Conversation
 from jupyter_ext.dialects.messages_tools import tools_of
+
+CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
 def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: str = "") -> Asked:
@@ -28,7 +30,7 @@ def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: s
             tool_choice=tools.choice,
             parallel_calls=tools.parallel,
             output=_output(body),
-            outputs=tuple(Wanted(one.name, one.format or "", one.description or "") for one in body.files),
+            outputs=tuple(file.wanted for file in body.files),
             web=tools.web,
             skills=tools.skills,
             functions=tools.functions,
@@ -40,12 +42,7 @@ def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: s
         streams=body.stream,
         spoken=said.spoken if said.spoken != said.messages else (),
     )
-    if body.files and (whole.engaged == () or whole.request.max_tool_rounds == 0):
-        raise InvalidRequest(
-            "files asks for files that a tool makes, and this request has no tools of the server.",
-            hint="Use the model agent/NAME, or a tool code_execution.",
-        )
-    return whole
+    return makeable(whole, InvalidRequest, hint=CODE_HINT, details=None)
 
 
 def sampling(body: MessagesBody) -> Sampling:

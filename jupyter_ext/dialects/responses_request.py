@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
-from agent_kernel.errors import Unprocessable
-from agent_kernel.files import Wanted
 from agent_kernel.messages import Message, system
 from agent_kernel.protocols import OutputFormat, Sampling
 from agent_kernel.request import TurnRequest
 from agent_kernel.settings import Permission
+from jupyter_ext.dialects.agent_fields import Rounds, WantedFile, makeable
 from jupyter_ext.dialects.asked import AGENT, Asked, Given
 from jupyter_ext.dialects.content import MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.dialects.functions import (
@@ -32,7 +31,6 @@ from jupyter_ext.dialects.responses_tools import Offered, Tool, offered
 Body: TypeAlias = dict[str, Any]
 MAX_METADATA = 16
 MAX_TOKENS = 2**31 - 1
-MAX_ROUNDS = 1_000_000
 
 
 class Reference(Words):
@@ -72,14 +70,6 @@ class Reasoning(Words):
 
     effort: Annotated[str, Field(max_length=20)] | None = None
     summary: Annotated[str, Field(max_length=20)] | None = None
-
-
-class WantedFile(Words):
-    """A file that is to be produced, by its name in the work directory."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    format: Annotated[str, Field(max_length=40)] | None = None
-    description: Annotated[str, Field(max_length=1_000)] | None = None
 
 
 def _choosable(said: Any) -> Any:
@@ -125,7 +115,7 @@ class ResponsesBody(Words):
     include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None
-    max_tool_rounds: Annotated[int, Field(ge=0, le=MAX_ROUNDS)] | None = None
+    max_tool_rounds: Rounds | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -218,7 +208,7 @@ class ResponsesBody(Words):
             tool_choice=choice.choice,
             parallel_calls=self.parallel_tool_calls is not False,
             output=self.text.output if self.text else None,
-            outputs=tuple(Wanted(one.name, one.format or "", one.description or "") for one in self.files or ()),
+            outputs=tuple(file.wanted for file in self.files or ()),
             functions=choice.of(offered.functions),
             skills=offered.skills,
             web=offered.web,
@@ -236,13 +226,7 @@ class ResponsesBody(Words):
             spoken=(*told, *spoken) if repeats else (),
             only=choice.allowed is not None,
         )
-        if self.files and (asked.engaged == () or self.max_tool_rounds == 0):
-            raise Unprocessable(
-                "files asks for files that a tool makes, and this request has no tools of the server.",
-                hint="Use the model agent/NAME, or code_interpreter among the tools.",
-                details={"param": "files"},
-            )
-        return asked
+        return makeable(asked)
 
     @property
     def echo(self) -> Body:
