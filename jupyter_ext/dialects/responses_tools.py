@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -130,17 +130,22 @@ class WebTool(Words):
         return self.model_dump(exclude_none=True)
 
 
-class AutoContainer(Words):
-    type: Literal["auto"]
+class Container(Words):
+    """The one of the session, as the server has it."""
+
     file_ids: Any = None
     memory_limit: Any = None
     network_policy: Any = None
 
     @model_validator(mode="after")
-    def plain(self) -> AutoContainer:
+    def plain(self) -> Self:
         if self.file_ids or self.memory_limit or self.network_policy:
             raise ValueError("the container is that of the session: give files as input_file, limits are the server's")
         return self
+
+
+class AutoContainer(Container):
+    type: Literal["auto"]
 
 
 class CodeTool(Words):
@@ -162,18 +167,9 @@ class SkillReference(Words):
         return self.skill_id if self.version in (None, "latest") else f"{self.skill_id}@{self.version}"
 
 
-class ShellEnvironment(Words):
+class ShellEnvironment(Container):
     type: Literal["container_auto"]
     skills: Annotated[list[SkillReference], Field(max_length=20)] | None = None
-    file_ids: Any = None
-    memory_limit: Any = None
-    network_policy: Any = None
-
-    @model_validator(mode="after")
-    def plain(self) -> ShellEnvironment:
-        if self.file_ids or self.memory_limit or self.network_policy:
-            raise ValueError("the container is that of the session: give files as input_file, limits are the server's")
-        return self
 
 
 class ShellTool(Words):
