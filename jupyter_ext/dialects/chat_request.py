@@ -23,6 +23,8 @@ from jupyter_ext.dialects.functions import (
     FewValues,
     Function,
     JsonSchemaFormat,
+    ObjectFormat,
+    TextFormat,
     ToolChoice,
     WebSearchOptions,
     Words,
@@ -84,22 +86,6 @@ class OtherTool(Words):
 
 
 ChatTool = Annotated[FunctionTool | CodeInterpreterTool | OtherTool, Field(discriminator="type")]
-
-
-class TextFormat(Words):
-    type: Literal["text"]
-
-    @property
-    def output(self) -> OutputFormat | None:
-        return None
-
-
-class ObjectFormat(Words):
-    type: Literal["json_object"]
-
-    @property
-    def output(self) -> OutputFormat | None:
-        return OutputFormat("json_object")
 
 
 class SchemaFormat(Words):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
@@ -153,6 +153,22 @@ def chosen(choice: Chosen, functions: Collection[str], hosted: Collection[str], 
 
 
 # ---------------------------------------------------------------------------------------------------- answers
+
+
+class TextFormat(Words):
+    type: Literal["text"]
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return None
+
+
+class ObjectFormat(Words):
+    type: Literal["json_object"]
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return OutputFormat("json_object")
 
 
 class JsonSchemaFormat(Words):

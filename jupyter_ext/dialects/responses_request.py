@@ -20,6 +20,8 @@ from jupyter_ext.dialects.functions import (
     Chosen,
     FewValues,
     JsonSchemaFormat,
+    ObjectFormat,
+    TextFormat,
     Words,
     choice_of,
     chosen,
@@ -37,14 +39,6 @@ class Reference(Words):
     id: Annotated[str, Field(min_length=1, max_length=512)]
 
 
-class TextFormat(Words):
-    type: Literal["text"]
-
-
-class ObjectFormat(Words):
-    type: Literal["json_object"]
-
-
 class SchemaFormat(JsonSchemaFormat):
     type: Literal["json_schema"]
 
@@ -55,9 +49,7 @@ class TextConfig(Words):
 
     @property
     def output(self) -> OutputFormat | None:
-        if isinstance(self.format, SchemaFormat):
-            return self.format.output
-        return OutputFormat("json_object") if isinstance(self.format, ObjectFormat) else None
+        return self.format.output if self.format else None
 
     @property
     def echo(self) -> Body:
