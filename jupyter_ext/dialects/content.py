@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from agent_kernel.messages import Media, Message, is_seen
@@ -85,14 +85,29 @@ def file_given(id: str | None, name: str | None, data: str | None) -> Given:
     return Given(name=name, mime=mime, data=body)
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much a request has of what is bounded; ``size`` is the bytes of its media and files."""
+
+    chars: int
+    pictures: int
+    size: int
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], files: Sequence[Given]) -> Load:
+        media = [one for message in messages for one in message.media if one.data is not None]
+        said = sum(len(message.text) + len(message.reasoning) for message in messages)
+        said += sum(len(str(call.arguments)) for message in messages for call in message.calls)
+        return cls(said, len(media), sum(one.size for one in media) + sum(len(file.data) for file in files))
+
+
 def within_limits(messages: Sequence[Message], files: Sequence[Given] = ()) -> None:
-    media = [one for message in messages for one in message.media if one.data is not None]
-    said = sum(len(message.text) + len(message.reasoning) for message in messages)
-    if said + sum(len(str(call.arguments)) for message in messages for call in message.calls) > MAX_TEXT:
+    load = Load.of(messages, files)
+    if load.chars > MAX_TEXT:
         raise ValueError(TOO_LONG)
-    if len(media) > MAX_PICTURES:
+    if load.pictures > MAX_PICTURES:
         raise ValueError(f"a request has at most {MAX_PICTURES} pictures")
-    if sum(one.size for one in media) + sum(len(file.data) for file in files) > MAX_MEDIA:
+    if load.size > MAX_MEDIA:
         raise ValueError(f"a request has at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it")
     if len(files) > MAX_FILES:
         raise ValueError(f"a request has at most {MAX_FILES} files")

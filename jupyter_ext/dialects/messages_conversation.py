@@ -14,7 +14,16 @@ from agent_kernel.files import is_text
 from agent_kernel.messages import Media, Message, Part, Text, ToolCall, assistant, system, tool_result
 from jupyter_ext.dialects import messages_blocks as served
 from jupyter_ext.dialects.asked import Given
-from jupyter_ext.dialects.content import MAX_MEDIA, MAX_TEXT, from_base64, seen
+from jupyter_ext.dialects.content import (
+    MAX_FILES,
+    MAX_LINKS,
+    MAX_MEDIA,
+    MAX_PICTURES,
+    MAX_TEXT,
+    Load,
+    from_base64,
+    seen,
+)
 from jupyter_ext.dialects.messages_body import (
     Base64Source,
     ContainerUploadBlock,
@@ -37,10 +46,6 @@ from jupyter_ext.dialects.messages_body import (
     UrlSource,
 )
 
-MAX_PICTURES = 100
-MAX_FETCHED = 16
-"""Sources of one request that are fetched by URL."""
-MAX_FILES = 64
 TOO_MUCH = f"at most {MAX_MEDIA >> 20} MiB of pictures and documents; upload files before"
 GO_ON = "Go on."
 OF_USER = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock, ToolResultBlock, ContainerUploadBlock)
@@ -81,8 +86,8 @@ def sources(body: PromptBody) -> list[Source]:
             found[Source("url", block.source.url)] = None
         elif isinstance(block.source, FileSource) and isinstance(block, ImageBlock):
             found[Source("file", block.source.file_id)] = None
-    if sum(one.kind == "url" for one in found) > MAX_FETCHED:
-        raise InvalidRequest(f"At most {MAX_FETCHED} urls of a request are fetched.")
+    if sum(one.kind == "url" for one in found) > MAX_LINKS:
+        raise InvalidRequest(f"At most {MAX_LINKS} urls of a request are fetched.")
     if sum(one.kind == "file" for one in found) > MAX_PICTURES:
         raise InvalidRequest(f"messages: at most {MAX_PICTURES} pictures")
     return list(found)
@@ -306,16 +311,14 @@ def _results_behind(messages: Sequence[Message], at: int) -> Iterator[Message]:
 
 
 def _within_limits(messages: Sequence[Message], files: Sequence[Given]) -> None:
-    said = sum(len(message.text) + len(message.reasoning) for message in messages)
-    said += sum(len(str(call.arguments)) for message in messages for call in message.calls)
-    media = [one for message in messages for one in message.media]
-    if said > MAX_TEXT:
+    load = Load.of(messages, files)
+    if load.chars > MAX_TEXT:
         raise ValueError(f"at most {MAX_TEXT} characters together")
-    if len(media) > MAX_PICTURES:
+    if load.pictures > MAX_PICTURES:
         raise ValueError(f"at most {MAX_PICTURES} pictures")
     if len(files) > MAX_FILES:
         raise ValueError(f"at most {MAX_FILES} files")
-    if sum(one.size for one in media) + sum(len(file.data) for file in files) > MAX_MEDIA:
+    if load.size > MAX_MEDIA:
         raise ValueError(TOO_MUCH)
 
 

@@ -16,10 +16,10 @@ from agent_kernel.events import CallFinished, CallStarted, ContextBuilt, Stamp, 
 from agent_kernel.messages import Media, Message, Text, ToolCall
 from jupyter_ext.dialects import messages_conversation
 from jupyter_ext.dialects.asked import Given
-from jupyter_ext.dialects.content import from_base64
+from jupyter_ext.dialects.content import MAX_PICTURES, from_base64
 from jupyter_ext.dialects.messages import MessagesCodec
 from jupyter_ext.dialects.messages_body import MessagesBody
-from jupyter_ext.dialects.messages_conversation import MAX_PICTURES, Conversation, Source, conversation, sources
+from jupyter_ext.dialects.messages_conversation import Conversation, Source, conversation, sources
 
 PNG = base64.b64encode(b"png").decode()
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
