@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent_kernel.errors import FileNotFound, InvalidRequest
 from agent_kernel.file_registry import FileRegistry
-from agent_kernel.files import clean_name
+from agent_kernel.files import File, clean_name
 from agent_kernel.incoming import Arrived
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext.callers import Caller
@@ -19,6 +20,29 @@ if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
 PURPOSE = "user_data"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of this server, in a session that the caller may use."""
+
+    file: File
+    key: SessionKey
+    registry: FileRegistry
+
+    async def data(self) -> bytes:
+        """Raises FileGone, FileNotProduced."""
+        _, body = await self.registry.opened(self.key, self.file.id)
+        return body if isinstance(body, bytes) else await asyncio.to_thread(body.read_bytes)
+
+
+async def kept(app: AgentKernel, caller: Caller, id: str) -> Kept | None:
+    """None where the caller may use no session that has the file."""
+    registry = app.runtime.files
+    for owner in await registry.sessions_of(caller.namespace, id) if registry is not None else []:
+        if registry is not None and await app.access.may_use(caller, owner.id):
+            return Kept(await registry.file(owner, id), owner, registry)
+    return None
 
 
 async def attach(app: AgentKernel, caller: Caller, key: SessionKey, ids: Sequence[str]) -> None:

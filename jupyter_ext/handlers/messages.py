@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from agent_kernel.errors import (
@@ -34,6 +33,7 @@ from jupyter_ext.ephemeral import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.fetches import fetch_all
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import DialectHandler
+from jupyter_ext.inputs import kept
 from jupyter_ext.message_threads import MessageThread
 from jupyter_ext.openapi.errors import AnthropicError
 from jupyter_ext.openapi.operation import FITS, IDEMPOTENCY_KEY, operation
@@ -91,19 +91,14 @@ class AnthropicHandler(DialectHandler):
 
     async def _kept(self, id: str, left: int) -> Given:
         """A file of the caller's, of at most ``left`` bytes."""
-        files = self.app.runtime.files
-        owners = await files.sessions_of(self.caller.namespace, id) if files is not None else []
-        for owner in owners:
-            if files is not None and await self.app.access.may_use(self.caller, owner.id):
-                file = await files.file(owner, id)
-                if file.size > MAX_MEDIA:
-                    raise FileTooLarge(f"A picture of a message has at most {MAX_MEDIA >> 20} MiB.")
-                if file.size > left:
-                    raise InvalidRequest(f"messages: {TOO_MUCH}")
-                _, body = await files.opened(owner, id)
-                data = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
-                return Given(name=file.name, mime=file.mime, data=data)
-        raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+        found = await kept(self.app, self.caller, id)
+        if found is None:
+            raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+        if found.file.size > MAX_MEDIA:
+            raise FileTooLarge(f"A picture of a message has at most {MAX_MEDIA >> 20} MiB.")
+        if found.file.size > left:
+            raise InvalidRequest(f"messages: {TOO_MUCH}")
+        return Given(name=found.file.name, mime=found.file.mime, data=await found.data())
 
 
 def _given(fetched: Fetched) -> Given:

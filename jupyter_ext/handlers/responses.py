@@ -27,6 +27,7 @@ from jupyter_ext.dialects.responses_resource import Facts, response_id
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import raise_failed
 from jupyter_ext.handlers.openai import OpenAIHandler
+from jupyter_ext.inputs import kept
 from jupyter_ext.openapi.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.response_store import StoredResponse
 from jupyter_ext.responses import LiveResponse
@@ -194,25 +195,20 @@ class ResponsesHandler(ResponsesAgentHandler):
 
     async def _picture(self, file_id: str, left: int) -> Media:
         """Of a file that was uploaded, or that a tool made; one of more than ``left`` bytes is not read."""
-        files, access = self.app.runtime.files, self.app.access
-        owners = await files.sessions_of(self.caller.namespace, file_id) if files is not None else []
-        for key in owners:
-            if files is not None and await access.may_use(self.caller, key.id):
-                file = await files.file(key, file_id)
-                if file.size > MAX_MEDIA:
-                    raise InvalidRequest(f"A picture has at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
-                if file.size > left:
-                    raise InvalidRequest(
-                        f"A request has at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
-                    )
-                _, data = await files.opened(key, file_id)
-                try:
-                    return seen(
-                        file.mime, data if isinstance(data, bytes) else await asyncio.to_thread(data.read_bytes)
-                    )
-                except ValueError as error:
-                    raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
-        raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
+        found = await kept(self.app, self.caller, file_id)
+        if found is None:
+            raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
+        if found.file.size > MAX_MEDIA:
+            raise InvalidRequest(f"A picture has at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
+        if found.file.size > left:
+            raise InvalidRequest(
+                f"A request has at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
+            )
+        data = await found.data()
+        try:
+            return seen(found.file.mime, data)
+        except ValueError as error:
+            raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
 
 
 def _read(body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
