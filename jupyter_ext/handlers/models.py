@@ -162,7 +162,7 @@ class ModelHandler(ModelHandlers):
     @guarded("execute")
     @operation("What a model is and would cost.", told.AnyModel, errors=(404, 409, 502))
     async def get(self, name: str) -> None:
-        """One that a request may name, or could once it is here. Of an id of a hub that is not here, the hub is
+        """One that a request may name, or could once it is here. Of an id of a hub that is nowhere here, the hub is
         asked."""
         settings = self.app.runtime.settings
         try:
@@ -174,21 +174,32 @@ class ModelHandler(ModelHandlers):
         if self.anthropic:
             self.reply(anthropic_model(listed))
             return
-        of_hub = HubId.parse(name) is not None and not name.startswith(AGENT)
-        here = name in catalog() or of_hub or not listed
-        facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources) if here else {}
+        if listed:
+            facts = await asyncio.to_thread(model_here, name, settings.cache_dir)
+        else:
+            facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources)
         self.reply({**listed, **facts})
 
 
-def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
-    wanted = HubId.parse(name)
+def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
+    """What is known of the files of a model that can be used, without asking anybody; nothing of one that runs
+    elsewhere."""
+    wanted = None if name.startswith(AGENT) else HubId.parse(name)
     if wanted is None:
-        return model_to_json(entry(name), cache_dir)
+        return model_to_json(entry(name), cache_dir) if name in catalog() else {}
     here = installed(name, cache_dir)
-    if here is not None:
-        told = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
-        return {"name": name, "state": "ready", "path": str(here.path)} | told
-    return {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
+    if here is None:
+        return {}
+    told = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
+    return {"name": name, "state": "ready", "path": str(here.path)} | told
+
+
+def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
+    """Raises UnknownModel."""
+    if HubId.parse(name) is None:
+        return model_to_json(entry(name), cache_dir)
+    known = model_here(name, cache_dir)
+    return known or {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
 
 
 class ModelPullHandler(AgentHandler):

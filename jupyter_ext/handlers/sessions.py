@@ -6,11 +6,10 @@ import contextlib
 import dataclasses
 from typing import Any, Literal
 
-from agent_kernel.errors import BranchNotFound, InvalidRequest, NotFound, SessionNotFound, StoreError
+from agent_kernel.errors import AgentKernelError, BranchNotFound, InvalidRequest, NotFound, SessionNotFound, StoreError
 from agent_kernel.sessions.exchange import export_session, import_session
 from agent_kernel.sessions.model import Item, Session, SessionKey, Turn, new_id
 from agent_kernel.sessions.private import is_private, private_id
-from agent_kernel.sessions.redaction import Redactor
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import DescribeBody, EmptyBody, SessionBody
 from jupyter_ext.handlers.revision import etag, seen
@@ -150,26 +149,31 @@ class SessionHandler(AgentHandler):
         """The body is a serialized session: mistral.rs's, whose values may be tagged with their side, OpenAI's
         messages, or a document of our own. Its media are looked at first: what can not be read changes nothing."""
         body = self.json_body()
-        await self.app.access.claim_id(self.caller, session_id)
+        if is_private(session_id):
+            raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
+        made = await self.app.access.claim_id(self.caller, session_id)
         key = SessionKey(self.caller.namespace, session_id)
-        async with self.app.changes.of(key, seen(self), "cleared"):
-            redactor = self.app.runtime.ledger.redactor
-            await self._put(key, body, redactor)
+        try:
+            async with self.app.changes.of(key, seen(self), "cleared"):
+                await self._put(key, body)
+        except AgentKernelError:
+            if made and self.caller.kernel:
+                self.caller.kernel.sessions.discard(session_id)
+            raise
         await self.app.sidecars.touch(key)
         session = await self.app.access.session(self.caller, session_id)
         self.set_header("ETag", etag(session.revision))
         self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(key)})
 
-    async def _put(self, key: SessionKey, document: bytes, redactor: Redactor) -> None:
-        if is_private(key.id):
-            raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
+    async def _put(self, key: SessionKey, document: bytes) -> None:
         # One that was begun a moment ago holds nothing in the store yet.
         if running := self.app.turns.of_session(key):
             raise busy(running.id)
-        await import_session(
-            self.app.runtime.store, key.namespace, document, id=key.id, redactor=redactor, replace=True
-        )
-        await self.app.runtime.sandbox.close(key, remove=True)
+        store, redactor = self.app.runtime.store, self.app.runtime.ledger.redactor
+        async with self.app.importing:
+            await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
+        if self.app.turns.of_session(key) is None:  # a turn that began meanwhile has its work directory
+            await self.app.runtime.sandbox.close(key, remove=True)
 
     @guarded("write")
     @operation(

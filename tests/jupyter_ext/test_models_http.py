@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import anthropic
 import openai
 import pytest
 
+from jupyter_ext.handlers.models import model_here
 from tests.server import TOKEN, AgentServer
 
 ENGINES = {"far": {"url": "https://models.example.com/v1", "model": "big", "vision": True}}
@@ -42,6 +44,11 @@ def test_one_is_fetched_by_its_name_also_with_a_slash_in_it(
 ) -> None:
     assert openais.models.retrieve(name).id == name
     assert anthropics.models.retrieve(name).id == name
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "agent/Qwen/Qwen3-8B", "agent/scripted", "far"])
+def test_nobody_is_asked_about_a_model_that_runs_elsewhere(name: str, tmp_path: Path) -> None:
+    assert model_here(name, tmp_path) == {}
 
 
 async def test_a_slash_may_come_as_it_is_or_by_its_number(server: AgentServer) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server import AgentServer, followed, start_turn, wait_for_event
+from tests.server import KERNEL_HEADER, AgentServer, followed, start_turn, wait_for_event
 
 Json = dict[str, Any]
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -146,3 +146,15 @@ async def test_delete_of_what_is_not_there_is_200(server: AgentServer) -> None:
         assert [reply.status_code for reply in replies] == [200] * 3
         assert (await client.get("agent/v1/sessions/none")).status_code == 404
         assert (await client.get("agent/v1/sessions/none")).json()["error"]["code"] == "session_not_found"
+
+
+async def test_a_refused_put_leaves_nothing(server: AgentServer) -> None:
+    async with server.client() as client:
+        private = await client.put("agent/v1/sessions/private:mine", json=PLAIN)
+        assert (private.status_code, private.json()["error"]["code"]) == (400, "invalid_request")
+    kernel = await server.start_kernel("refused.ipynb")
+    headers = {KERNEL_HEADER: await server.kernel_token(kernel)}
+    async with server.client() as client, server.client(None, headers) as of_kernel:
+        assert (await of_kernel.put("agent/v1/sessions/taken", json={"no": "document"})).status_code == 400
+        (await client.put("agent/v1/sessions/taken", json=PLAIN)).raise_for_status()
+        assert (await of_kernel.get("agent/v1/sessions/taken")).status_code == 403
