@@ -34,14 +34,9 @@ from agent_kernel.events import (
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.messages import Usage
 from agent_kernel.sessions.model import made_at, new_id
 from jupyter_ext.dialects.chat_codec import ChatCodec
-
-USAGE = Usage(10, 4, 6, 0.5, 2.0, 1.0).to_json()
-BEGIN = (TurnStarted("scripted", True, "sandbox"), ContextBuilt(1, 0))
-END = TurnFinished("committed", "", 0, USAGE, finish="stop")
-NAMED = ("agentic_tool_call_progress", "agentic_tool_approval_required", "file_produced")
+from tests.jupyter_ext.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE
 
 
 def streamed(bodies: Iterable[Body], **options: Any) -> list[tuple[str, Any]]:
@@ -76,11 +71,6 @@ def whole(*bodies: Body, **options: Any) -> chat.ChatCompletion:
     for body in bodies:
         list(codec.feed(stamp(body)))
     return chat.ChatCompletion.model_validate(json.loads(json.dumps(codec.whole())))
-
-
-PYTHON = CallStarted("c1", "python", {"code": "print(1)"}, "sandbox")
-PYTHON_DONE = CallFinished("c1", "python", "success", "1", 0.25, details={"seconds": 0.2}, files=("file_1",))
-FILE = FileProduced("c1", {"id": "file_1", "name": "a.txt", "bytes": 2, "text": "hi", "source": {"tool": "python"}})
 
 
 def test_a_stream_begins_with_the_role_and_ends_with_a_reason_usage_and_done() -> None:
@@ -159,9 +149,9 @@ def test_calls_of_the_clients_functions_are_told_with_their_places() -> None:
 def test_tools_of_the_server_are_told_by_named_events_that_are_chunks_without_words() -> None:
     output = CallOutput("c1", "1\n")
     frames = streamed([*BEGIN, TextDelta("Let me see."), PYTHON, output, FILE, PYTHON_DONE, ContextBuilt(3, 0), END])
-    assert [name for name, _ in frames if name] == [NAMED[0], NAMED[2], NAMED[0]]
+    assert [name for name, _ in frames if name] == [OURS[0], OURS[2], OURS[0]]
     began, file, done = [data for name, data in frames if name]
-    assert (began["type"], began["round"], began["tool_name"], began["phase"]) == (NAMED[0], 0, "python", "calling")
+    assert (began["type"], began["round"], began["tool_name"], began["phase"]) == (OURS[0], 0, "python", "calling")
     assert began["data"] == {"tool_type": "code_execution", "code": "print(1)"}
     assert done["data"] == {"tool_type": "code_execution", "stdout": "1\n", "execution_time_ms": 200}
     assert {key: file[key] for key in FILE.file} == FILE.file
@@ -268,7 +258,7 @@ def test_a_question_is_told_with_the_id_that_answers_it() -> None:
     )
     (told,) = [data for name, data in streamed([*BEGIN, asked, END]) if name]
     assert {key: told[key] for key in ("type", "approval_id", "session_id", "round", "tool", "arguments")} == {
-        "type": NAMED[1],
+        "type": OURS[1],
         "approval_id": "appr_1",
         "session_id": "session_1",
         "round": 0,

@@ -36,16 +36,11 @@ from agent_kernel.events import (
     StateLost,
     TextDelta,
     TurnFinished,
-    TurnStarted,
 )
-from agent_kernel.messages import Usage
 from jupyter_ext.dialects import messages_errors
 from jupyter_ext.dialects.messages import PING, Container, MessagesCodec
+from tests.jupyter_ext.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE
 
-USAGE = Usage(10, 4, 6, 0.5, 2.0, 1.0).to_json()
-BEGIN = (TurnStarted("scripted", True, "sandbox"), ContextBuilt(1, 0))
-END = TurnFinished("committed", "", 0, USAGE, finish="stop")
-OURS = ("agentic_tool_call_progress", "agentic_tool_approval_required", "file_produced")
 EVENT: TypeAdapter[types.RawMessageStreamEvent] = TypeAdapter(types.RawMessageStreamEvent)
 BETA_EVENT: TypeAdapter[beta.BetaRawMessageStreamEvent] = TypeAdapter(beta.BetaRawMessageStreamEvent)
 
@@ -128,11 +123,6 @@ def same(bodies: Iterable[Body], **options: Any) -> dict[str, Any]:
 
 def kinds(message: Mapping[str, Any]) -> list[str]:
     return [block["type"] for block in message["content"]]
-
-
-PYTHON = CallStarted("c1", "python", {"code": "print(1)"}, "sandbox")
-PYTHON_DONE = CallFinished("c1", "python", "success", "1", 0.25, details={"seconds": 0.2}, files=("file_1",))
-FILE = FileProduced("c1", {"id": "file_1", "name": "a.txt", "bytes": 2, "text": "hi", "source": {"tool": "python"}})
 
 
 def test_a_stream_begins_and_ends_as_anthropic_says() -> None:

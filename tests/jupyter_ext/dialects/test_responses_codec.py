@@ -31,18 +31,14 @@ from agent_kernel.events import (
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.messages import Usage
 from jupyter_ext.dialects.responses_codec import DONE, ResponsesCodec
 from jupyter_ext.dialects.responses_output import LOGPROBS, OUTPUTS, SOURCES
 from jupyter_ext.dialects.responses_request import ResponsesBody
 from jupyter_ext.dialects.responses_resource import Facts, response_id, stem_of
+from tests.jupyter_ext.dialects.events import BEGIN, END, OURS, USAGE
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-USAGE = Usage(10, 4, 6, 0.5, 2.0, 1.0).to_json()
-BEGIN = (TurnStarted("scripted", True, "sandbox"), ContextBuilt(1, 0))
-END = TurnFinished("committed", "", 0, USAGE, finish="stop")
 ECHO = ResponsesBody(model="m", input="x").echo
-OURS = ("agentic_tool_call_progress", "agentic_tool_approval_required", "file_produced")
 FILE = {"id": "file_1", "name": "a.csv", "mime_type": "text/csv", "bytes": 1}
 
 
