@@ -31,7 +31,6 @@ ANSWERED_S = 2.0
 """For answers that are under way when all turns have ended."""
 FORCED = 130
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-STOPPING = "the server was stopped"
 
 
 class HeadlessServer(ServerApp):
@@ -156,7 +155,7 @@ class HeadlessServer(ServerApp):
                 await asyncio.wait([ended, hurry], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
                 hurry.cancel()
-            await turns.aclose(STOPPING)
+            await turns.aclose()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANSWERED_S):
                     await self.agent.requests.done()

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.errors import Conflict, InvalidRequest, KeyReused, StoreError
-from agent_kernel.events import CallOffered, CallStarted, Event
+from agent_kernel.events import CallOffered, CallStarted, Event, TurnState
 from agent_kernel.request import TurnRequest
-from agent_kernel.sessions.account import CALLS
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import Turn, new_id
 from agent_kernel.sessions.private import is_private
@@ -25,7 +24,8 @@ from jupyter_ext.answered import KEPT_S, PRIVATE, AnsweredRows, Key, Row
 from jupyter_ext.archive import replay
 from jupyter_ext.callers import Caller, subject
 from jupyter_ext.eventlog import EventLog
-from jupyter_ext.turns import LiveTurn, Order, Turns
+from jupyter_ext.turns import STOPPING, LiveTurn, Order, Turns
+from jupyter_ext.versions import Versions
 
 log = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
@@ -86,6 +86,7 @@ class Idempotency:
     ) -> None:
         self._store = store
         self._turns = turns
+        self._versions = Versions(store)
         self._rows = AnsweredRows(records, clock)
         self._entries: dict[tuple[str, str, str], Entry] = {}
         self._clock = clock
@@ -97,8 +98,8 @@ class Idempotency:
         to be begun (None). Whoever comes meanwhile joins. Raises KeyReused, Conflict, StoreError, and what ``begin``
         does: then the key is as if it had not come.
 
-        A turn that failed before any tool began, was interrupted so, or was stopped so because its client left, has
-        done nothing and said little: the request begins another.
+        A turn that failed before any tool began, was interrupted so, or was stopped so because its client left or its
+        server was stopped, has done nothing and said little: the request begins another.
         """
         entry = self._held(key)
         if entry is not None and entry.key.request != key.request:
@@ -180,9 +181,16 @@ class Idempotency:
             if not row.session:
                 return None
             raise gone()
-        if stored.state in ("failed", "interrupted") and not stored.record.get(CALLS):
+        if await self._did_nothing(stored):
             return None
         return Begun(self._made_again(stored), row.facts, again=True)
+
+    async def _did_nothing(self, stored: Turn) -> bool:
+        """As ``_idle``. The calls are looked for among the messages, which are kept before a call runs: a turn that was
+        killed has no record of any."""
+        if not _cut_short(stored.state, stored.reason):
+            return False
+        return not any(message.calls for message in await self._versions.said(stored))
 
     async def _stored(self, key: Key, row: Row) -> Turn | None:
         until = time.monotonic() + row.began + BEGINS_WITHIN_S - self._clock()
@@ -247,10 +255,15 @@ async def _told(store: SessionStore, stored: Turn, log: EventLog) -> None:
             log.append(event.body)
 
 
+def _cut_short(state: TurnState, reason: str) -> bool:
+    """Nobody wanted that end."""
+    return state in ("failed", "interrupted") or (state == "cancelled" and reason in (LEFT, STOPPING))
+
+
 def _idle(turn: LiveTurn) -> bool:
-    """It is over and has done nothing: it failed, or its client left, before any tool began."""
+    """It is over and has done nothing: it was cut short before any tool began."""
     end = turn.log.finished
-    if end is None or (end.state not in ("failed", "interrupted") and end.reason != LEFT):
+    if end is None or not _cut_short(end.state, end.reason):
         return False
     return not any(isinstance(event.body, CallStarted | CallOffered) for event in turn.log.since(0))
 

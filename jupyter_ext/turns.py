@@ -33,6 +33,8 @@ NOT_BEGUN = {
     "off": "Agents are switched off on this server.",
 }
 ELSEWHERE = "another server runs a turn of this session"
+STOPPING = "the server was stopped"
+"""Why a turn ends that its server ended with itself."""
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +214,7 @@ class Turns:
             if turn.order.kernel == kernel:
                 self._stop(turn, reason)
 
-    async def aclose(self, reason: str = "the server was stopped") -> None:
+    async def aclose(self, reason: str = STOPPING) -> None:
         self._closing = reason
         self._runtime.approvals.stop()
         for turn in self.running:

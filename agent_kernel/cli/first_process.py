@@ -1,5 +1,6 @@
 """The first process of a container: orphans of programs that are run there come to it, and it has to end them properly.
-The server is its child; what it is told by signals is told to that one."""
+The server is its child, in a session of its own: what is told by signals, also by keys of a terminal, is told to that
+one by this process only, and once."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-HANDED_ON = (signal.SIGTERM, signal.SIGINT)
+HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 def am() -> bool:
@@ -19,6 +20,7 @@ def run(work: Callable[[], int]) -> int:
     """Until ``work``, in a child, has ended: its exit status, 128 and the number of the signal that killed it."""
     child = os.fork()
     if child == 0:
+        os.setsid()
         for number in HANDED_ON:
             signal.signal(number, signal.SIG_DFL)
         return work()

@@ -32,6 +32,7 @@ DRAIN_S = 5.0
 LEVELS = ("debug", "info", "warning", "error")
 MIB = 1 << 20
 BODY_MIB = 64
+DATA_VARIABLE = "AGENT_KERNEL_DATA_DIR"
 TRAITS = ("engine", "model", "tools", "permission", "namespace", "local_only", "data_dir", "cache_dir")
 """Settings that the command line has; all others are variables, or in Jupyter's files of settings."""
 TOLD = """\
@@ -135,7 +136,12 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace, private: Path) -> Settings:
-    """Where nothing can be kept at home, sessions are kept until this ends. Raises InvalidRequest."""
+    """Where nothing can be kept at home, sessions are kept until this ends. Raises InvalidRequest. A data directory
+    that is given below the working directory is absolute from here on, for the extension and for programs too."""
+    if (chosen := getattr(args, "data_dir", None)) is not None:
+        args.data_dir = chosen.absolute()
+    elif at := os.environ.get(DATA_VARIABLE):
+        os.environ[DATA_VARIABLE] = str(Path(at).absolute())
     os.environ.setdefault("JUPYTER_RUNTIME_DIR", str(private))
     if _shared(args):
         for name, limit in SHARED.items():
@@ -144,14 +150,14 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
     settings = Settings.from_env(**given)
     if _writable(settings.data_dir) or settings.store == "memory":
         return settings
-    if "data_dir" in given or os.environ.get("AGENT_KERNEL_DATA_DIR"):
+    if "data_dir" in given or os.environ.get(DATA_VARIABLE):
         raise InvalidRequest(f"{settings.data_dir} can not be written.", hint="Give another --data-dir.")
     print(
         f"agent-kernel: {settings.data_dir} can not be written: sessions are kept until this server ends. "
         "--data-dir names another place.",
         file=sys.stderr,
     )
-    os.environ["AGENT_KERNEL_DATA_DIR"] = str(private / "data")
+    os.environ[DATA_VARIABLE] = str(private / "data")
     return Settings.from_env(**given)
 
 
@@ -165,7 +171,7 @@ def _writable(directory: Path) -> bool:
     if not directory.is_absolute():  # no home directory is known
         return False
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=directory):
             return True
     except OSError:

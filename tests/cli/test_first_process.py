@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -10,9 +12,11 @@ import time
 import pytest
 
 PLAY = """
-import ctypes, os, signal, subprocess, sys, time
+import ctypes, fcntl, os, signal, subprocess, sys, termios, time
 from agent_kernel.cli import first_process
 ctypes.CDLL(None).prctl(36, 1)  # orphans come here
+if os.isatty(0):
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 def work():
     {work}
 sys.exit(first_process.run(work))
@@ -33,6 +37,16 @@ WAITS = """
     print("ready", flush=True)
     time.sleep(30)
     return 1
+"""
+COUNTS = """
+    interrupts = []
+    signal.signal(signal.SIGINT, lambda *_: interrupts.append(1))
+    print("ready", flush=True)
+    until = time.monotonic() + 20
+    while not interrupts and time.monotonic() < until:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    return 40 + len(interrupts)
 """
 DIES = """
     os.kill(os.getpid(), signal.SIGKILL)
@@ -61,3 +75,16 @@ def test_a_signal_is_handed_on() -> None:
 def test_work_that_is_killed_is_told_as_a_shell_does() -> None:
     with play(DIES) as process:
         assert process.wait(30) == 128 + signal.SIGKILL
+
+
+def test_ctrl_c_in_a_terminal_interrupts_the_work_once() -> None:
+    """The terminal sends SIGINT to every process of its foreground group; the work must not be one of them."""
+    terminal, other = pty.openpty()
+    command = [sys.executable, "-c", PLAY.format(work=COUNTS)]
+    with subprocess.Popen(command, stdin=other, stdout=subprocess.PIPE, start_new_session=True, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.write(terminal, b"\x03")
+        assert process.wait(30) == 41
+    os.close(terminal)
+    os.close(other)

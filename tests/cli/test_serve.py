@@ -123,6 +123,7 @@ def test_a_token_is_made_once_kept_for_its_owner_and_told_nowhere(serve: Serve) 
     first = serve("--log-level", "debug").start()
     token, file = first.token, Path(first.started["token_file"])
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     with first.client() as client:
         assert client.get("/v1/models").status_code == 200
         assert client.get("/v1/models", params={"token": token}).status_code == 200
@@ -131,16 +132,18 @@ def test_a_token_is_made_once_kept_for_its_owner_and_told_nowhere(serve: Serve) 
     assert token.encode() not in Path(f"/proc/{first.process.pid}/cmdline").read_bytes()
     assert first.stop() == 0
     assert token.encode() not in first.everything()
-    again = serve().start()
+    again = serve("--data-dir", "data", env={"AGENT_KERNEL_DATA_DIR": "other"}).start()
     assert again.token == token
+    assert (again.started["token_file"], again.started["sessions"]) == (str(file), str(file.parent))
     assert again.stop() == 0
 
 
 @pytest.mark.parametrize("variable", ["JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN"])
 def test_a_token_that_is_given_is_used_and_not_kept(serve: Serve, variable: str) -> None:
     given = "a-token-of-the-operator"
-    served = serve(env={variable: given}).start()
+    served = serve(env={variable: given, "AGENT_KERNEL_DATA_DIR": "data/below"}).start()
     assert served.started["token_file"] is None
+    assert served.started["sessions"] == str(served.directory / "data" / "below")
     assert variable in served.started["token_from"]
     with served.client(given) as client, served.client("another") as stranger:
         assert client.get("/v1/models").status_code == 200

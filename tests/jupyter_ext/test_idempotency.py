@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,13 +13,15 @@ import pytest
 
 from agent_kernel.errors import EngineError, InvalidRequest, KeyReused
 from agent_kernel.events import TextDelta
+from agent_kernel.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.sessions.database import Database
+from agent_kernel.sessions.model import Owner, SessionKey, Turn
 from jupyter_ext import answered, idempotency
 from jupyter_ext.answered import AnsweredRows, Key
 from jupyter_ext.callers import Caller
 from jupyter_ext.idempotency import Begun, Idempotency, key_of
 from jupyter_ext.records import records
-from jupyter_ext.turns import LiveTurn
+from jupyter_ext.turns import LiveTurn, Turns
 from tests.jupyter_ext.test_limits import Server, ended
 from tests.turns import CancelledAt
 
@@ -242,3 +245,69 @@ async def test_a_start_without_a_record_is_no_start(tmp_path: Path) -> None:
         assert made.begun == 0
         blocked.rmdir()
         await ended((await made.once(key())).turn)
+
+
+CALL = ToolCall("c1", "python", {"code": "book()"})
+SAID = user("book")
+CALLED = [SAID, assistant("", [CALL])]
+DONE = [*CALLED, tool_result(CALL, "booked", "success")]
+
+
+async def kept(made: Desk, which: Key, messages: list[Message], *, owner: Owner | None = None) -> tuple[Turn, Owner]:
+    """A turn under a key, that this server knows from the disk alone. It is open."""
+    session, owner = SessionKey("ada", which.key[:20]), owner or Owner.here()
+    store, rows = made.server.runtime.store, AnsweredRows(made.server.records, made.server.clock)
+    await store.create(session)
+    turn = await store.open_turn(Turn(f"turn_{which.key[:8]}", session), owner)
+    await store.append(turn, owner, messages, 0)
+    assert await rows.claim(which, turn.id) is None
+    await rows.began(which, turn.id, session.id, {})
+    return turn, owner
+
+
+@pytest.mark.parametrize(("messages", "again"), [([SAID], False), (CALLED, True), (DONE, True)])
+async def test_a_turn_that_was_killed_runs_no_tool_twice(tmp_path: Path, messages: list[Message], again: bool) -> None:
+    """Whoever closes a turn in the place of its server writes no record of it."""
+    dead = dataclasses.replace(Owner.here(), pid=999_999, started="1", instance="dead")
+    async with desk(tmp_path) as made:
+        turn, _ = await kept(made, key(), messages, owner=dead)
+        closed = await made.server.runtime.store.recover()
+        assert [(one.id, one.state, one.record) for one in closed] == [(turn.id, "interrupted", {})]
+        begun = await made.once(key())
+        assert (begun.again, made.begun) == (again, 0 if again else 1)
+        assert (begun.turn.id == turn.id) is again
+        end = await ended(begun.turn)
+        assert end.state == ("interrupted" if again else "committed")
+
+
+@pytest.mark.parametrize("reason", [idempotency.LEFT, "the server was stopped"])
+@pytest.mark.parametrize(("messages", "again"), [([SAID], False), (CALLED, True)])
+async def test_a_turn_that_was_stopped_before_it_did_anything_begins_again_after_a_restart(
+    tmp_path: Path, messages: list[Message], again: bool, reason: str
+) -> None:
+    async with desk(tmp_path) as made:
+        turn, owner = await kept(made, key(), messages)
+        await made.server.runtime.store.close_turn(turn, owner, "cancelled", reason)
+        assert (await made.once(key())).again is again
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, restarted: bool) -> None:
+    async with desk(tmp_path) as made:
+        first = (await made.once(key(), "hang")).turn
+        while first.log.head < 3:
+            await asyncio.sleep(0)
+        await made.server.turns.aclose()
+        if restarted:
+            made.server.turns = Turns(made.server.runtime)
+            made.idempotency = Idempotency(made.server.runtime.store, made.server.turns, made.server.records)
+        again = await made.once(key(), "hang")
+        assert again.again is False
+        assert again.turn.id != first.id
+
+
+async def test_what_a_person_stopped_is_not_begun_again(tmp_path: Path) -> None:
+    async with desk(tmp_path) as made:
+        turn, owner = await kept(made, key(), [SAID])
+        await made.server.runtime.store.close_turn(turn, owner, "cancelled", "enough")
+        assert (await made.once(key())).again

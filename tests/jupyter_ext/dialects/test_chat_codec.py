@@ -16,27 +16,20 @@ from agent_kernel.errors import TurnStopped
 from agent_kernel.events import (
     AnswerLogprobs,
     ApprovalRequired,
-    ApprovalResolved,
     Body,
-    CallFinished,
     CallOutput,
     CallReturned,
-    CallStarted,
     ContextBuilt,
     FileProduced,
-    ModelLoading,
-    Notice,
-    Queued,
     ReasoningDelta,
     Stamp,
-    StateLost,
     TextDelta,
     TurnFinished,
     TurnStarted,
 )
 from agent_kernel.sessions.model import made_at, new_id
 from jupyter_ext.dialects.chat_codec import ChatCodec
-from tests.jupyter_ext.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE
+from tests.jupyter_ext.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE, any_end, any_event
 
 
 def streamed(bodies: Iterable[Body], **options: Any) -> list[tuple[str, Any]]:
@@ -267,55 +260,11 @@ def test_a_question_is_told_with_the_id_that_answers_it() -> None:
     }
 
 
-TEXT = st.text(max_size=20)
-CALLS = st.sampled_from(["c1", "c2", "c3"])
-NAMES = st.sampled_from(
-    ["python", "reset_python", "shell", "web_search", "fetch_page", "read_file", "surface_outputs", "x"]
+@given(
+    st.lists(any_event(), max_size=12),
+    any_end("committed", "cancelled", "failed", "interrupted"),
+    st.sampled_from([None, True, False]),
 )
-STATUSES = st.sampled_from(["success", "error", "denied", "timeout", "interrupted"])
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=2), max_leaves=3
-)
-FACTS = st.fixed_dictionaries(
-    {},
-    optional={
-        "stdout": TEXT,
-        "exit_code": st.none() | st.integers(),
-        "commands": st.lists(TEXT, max_size=2),
-        "sources": st.lists(TEXT, max_size=2),
-        "results_count": st.integers(0, 9),
-        "exception": TEXT,
-        "seconds": st.floats(0, 9),
-    },
-)
-BODIES = st.one_of(
-    st.builds(TextDelta, TEXT),
-    st.builds(ReasoningDelta, TEXT),
-    st.builds(CallStarted, CALLS, NAMES, st.dictionaries(TEXT, JSON, max_size=2), st.just("sandbox")),
-    st.builds(CallOutput, CALLS, TEXT, st.sampled_from(["stdout", "stderr"])),
-    st.builds(CallFinished, CALLS, NAMES, STATUSES, TEXT, st.floats(0, 10), st.just(()), FACTS),
-    st.builds(CallReturned, CALLS, NAMES, st.dictionaries(TEXT, JSON, max_size=2)),
-    st.builds(FileProduced, CALLS, st.fixed_dictionaries({"id": TEXT, "name": TEXT, "bytes": st.integers(0, 9)})),
-    st.builds(ApprovalRequired, CALLS, CALLS, NAMES, st.sampled_from(["shell", "mcp", "path"]), TEXT, TEXT),
-    st.builds(ApprovalResolved, CALLS, CALLS, st.just("deny"), TEXT),
-    st.builds(lambda words: AnswerLogprobs(({"text": words, "logprob": -1.0},)), TEXT),
-    st.just(ContextBuilt(1, 0)),
-    st.builds(Notice, st.just("warning"), TEXT),
-    st.builds(Queued, st.integers(1, 3), TEXT),
-    st.builds(ModelLoading, TEXT, TEXT),
-    st.builds(StateLost, TEXT),
-)
-ENDS = st.builds(
-    lambda state, reason, finish: TurnFinished(
-        state, reason, 1, USAGE, {"code": "x", "message": reason} if state == "failed" else None, finish
-    ),
-    st.sampled_from(["committed", "cancelled", "failed", "interrupted"]),
-    TEXT,
-    st.sampled_from(["", "stop", "length", "calls"]),
-)
-
-
-@given(st.lists(BODIES, max_size=12), ENDS, st.sampled_from([None, True, False]))
 def test_whatever_happens_a_stream_is_openais_and_has_its_end(
     bodies: list[Body], end: TurnFinished, include_usage: bool | None
 ) -> None:

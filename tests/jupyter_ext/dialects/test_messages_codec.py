@@ -20,26 +20,30 @@ from pydantic import TypeAdapter
 
 from agent_kernel.events import (
     ApprovalRequired,
-    ApprovalResolved,
     Body,
     CallFinished,
-    CallOutput,
     CallReturned,
     CallStarted,
     ContextBuilt,
-    FileProduced,
-    ModelLoading,
-    Notice,
-    Queued,
     ReasoningDelta,
     Stamp,
-    StateLost,
     TextDelta,
     TurnFinished,
 )
 from jupyter_ext.dialects import messages_errors
 from jupyter_ext.dialects.messages import PING, Container, MessagesCodec
-from tests.jupyter_ext.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE
+from tests.jupyter_ext.dialects.events import (
+    BEGIN,
+    END,
+    FILE,
+    FOUND,
+    OURS,
+    PYTHON,
+    PYTHON_DONE,
+    USAGE,
+    any_end,
+    any_event,
+)
 
 EVENT: TypeAdapter[types.RawMessageStreamEvent] = TypeAdapter(types.RawMessageStreamEvent)
 BETA_EVENT: TypeAdapter[beta.BetaRawMessageStreamEvent] = TypeAdapter(beta.BetaRawMessageStreamEvent)
@@ -245,9 +249,6 @@ def test_shell_has_its_streams_and_its_exit_code() -> None:
     assert told == {"stdout": "a\n", "stderr": "no\n", "return_code": 2}
 
 
-FOUND = [{"title": "A", "description": "about a", "url": "https://a.org/", "content": "words"}]
-
-
 def test_a_search_has_its_results_and_is_counted() -> None:
     text = json.dumps({"note": "n", "sources": ["a.org"], "output": FOUND})
     calls: list[Body] = [
@@ -327,55 +328,12 @@ def test_a_quiet_stream_pings() -> None:
 
 # ---------------------------------------------------------------------------------------------------- any events
 
-WORDS = st.text(max_size=8)
-NAMES = st.sampled_from(["python", "shell", "web_search", "fetch_page", "read_file", "mcp_thing", "reset_python"])
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
-    max_leaves=5,
-)
-ARGUMENTS = st.dictionaries(WORDS | st.sampled_from(["code", "commands", "command", "query"]), JSON, max_size=3)
-IDS = st.sampled_from(["c1", "c2", "c3"])
-RESULT = WORDS | st.builds(lambda output: json.dumps({"output": output}), JSON) | st.just(json.dumps({"output": FOUND}))
-DETAILS = st.dictionaries(st.sampled_from(["stdout", "stderr", "exit_code", "results_count"]), JSON, max_size=3)
-BODIES: st.SearchStrategy[Body] = st.one_of(
-    st.builds(TextDelta, WORDS),
-    st.builds(ReasoningDelta, WORDS),
-    st.builds(CallStarted, IDS, NAMES, ARGUMENTS, st.just("server")),
-    st.builds(CallOutput, IDS, WORDS),
-    st.builds(
-        CallFinished,
-        IDS,
-        NAMES,
-        st.sampled_from(["success", "error", "denied", "timeout", "interrupted"]),
-        RESULT,
-        st.just(0.1),
-        st.just(()),
-        DETAILS,
-        st.lists(WORDS, max_size=2).map(tuple),
-    ),
-    st.builds(CallReturned, IDS, WORDS, ARGUMENTS),
-    st.builds(FileProduced, IDS, st.builds(lambda id: {"id": id, "name": id}, WORDS)),
-    st.just(ApprovalRequired("a", "c1", "python", "python.sandbox", "sandbox", "1")),
-    st.just(ApprovalResolved("a", "c1", "approve", "")),
-    st.just(ContextBuilt(1, 0)),
-    st.just(ModelLoading("m", "loading", 0.5)),
-    st.just(Notice("warning", "look")),
-    st.just(Queued(1, "another")),
-    st.just(StateLost("restart")),
-)
-ENDS = st.builds(
-    TurnFinished,
-    st.sampled_from(["committed", "cancelled", "interrupted"]),
-    WORDS,
-    st.integers(0, 9),
-    st.sampled_from([USAGE, {}]),
-    st.none(),
-    st.sampled_from(["stop", "length", "calls", ""]),
-)
 
-
-@given(st.lists(BODIES, max_size=20), ENDS, st.sampled_from(["shown", "omitted", "hidden"]))
+@given(
+    st.lists(any_event(), max_size=20),
+    any_end("committed", "cancelled", "interrupted"),
+    st.sampled_from(["shown", "omitted", "hidden"]),
+)
 def test_whatever_happens_anthropics_types_and_accumulators_take_it(
     bodies: list[Body], end: TurnFinished, thinking: Any
 ) -> None:
@@ -387,7 +345,7 @@ def test_whatever_happens_anthropics_types_and_accumulators_take_it(
     assert shown == (thought if thinking == "shown" else "")
 
 
-@given(st.lists(BODIES, max_size=20))
+@given(st.lists(any_event(), max_size=20))
 def test_whatever_happened_before_a_failure_the_blocks_are_closed_and_the_error_is_last(bodies: list[Body]) -> None:
     fault = {"code": "x", "message": "y", "hint": "", "details": {}}
     _, frames = fed([*BEGIN, *bodies, TurnFinished("failed", "", 0, {}, fault)])

@@ -15,27 +15,23 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from agent_kernel.events import (
-    AnswerLogprobs,
     ApprovalRequired,
     Body,
     CallFinished,
     CallOutput,
     CallReturned,
     CallStarted,
-    ContextBuilt,
     FileProduced,
-    Notice,
     ReasoningDelta,
     Stamp,
     TextDelta,
     TurnFinished,
-    TurnStarted,
 )
 from jupyter_ext.dialects.responses_codec import DONE, ResponsesCodec
 from jupyter_ext.dialects.responses_output import LOGPROBS, OUTPUTS, SOURCES
 from jupyter_ext.dialects.responses_request import ResponsesBody
 from jupyter_ext.dialects.responses_resource import Facts, response_id, stem_of
-from tests.jupyter_ext.dialects.events import BEGIN, END, OURS, USAGE
+from tests.jupyter_ext.dialects.events import BEGIN, END, OURS, USAGE, any_end, any_event
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 ECHO = ResponsesBody(model="m", input="x").echo
@@ -102,46 +98,10 @@ def sound(events: list[Any]) -> Response:
 
 # ---------------------------------------------------------------------------------------------------- any events
 
-words = st.text(max_size=5)
-names = st.sampled_from(["python", "shell", "web_search", "fetch_page", "read_file", "mcp_x"])
-calls = st.sampled_from(["c1", "c2", "c3"])
-values = st.dictionaries(
-    st.sampled_from(["code", "commands", "query", "url", "_raw"]), words | st.lists(words) | st.none() | st.integers()
-)
-details = st.dictionaries(
-    st.sampled_from(["stdout", "stderr", "exit_code", "timed_out", "sources", "commands"]),
-    words | st.lists(words) | st.none() | st.integers() | st.booleans(),
-).map(lambda found: found if isinstance(found.get("sources", []), list) else {})
-statuses = st.sampled_from(["success", "error", "denied", "timeout", "interrupted"])
-bodies = st.one_of(
-    st.builds(TextDelta, words),
-    st.builds(ReasoningDelta, words),
-    st.builds(CallStarted, calls, names, values, st.just("sandbox")),
-    st.builds(CallOutput, calls, words, st.sampled_from(["stdout", "stderr"])),
-    st.builds(CallFinished, calls, names, statuses, words, st.just(0.1), details=details),
-    st.builds(CallReturned, st.uuids().map(str), st.sampled_from(["f", "ns.f"]), values),
-    st.just(ContextBuilt(1, 0)),
-    st.just(Notice("warning", "x")),
-    st.just(FileProduced("c1", FILE)),
-    st.just(FileProduced("c1", {"id": "f2", "name": "b", "code": "not_produced", "message": "x"})),
-    st.just(ApprovalRequired("appr_1", "c1", "python", "python.sandbox", "sandbox", "1")),
-    st.builds(AnswerLogprobs, st.lists(st.fixed_dictionaries({"text": words, "logprob": st.just(-0.5)})).map(tuple)),
-    st.just(TurnStarted("m", True, "sandbox")),
-)
-endings = st.builds(
-    TurnFinished,
-    st.sampled_from(["committed", "cancelled", "failed", "interrupted"]),
-    words,
-    st.just(1),
-    st.just(USAGE),
-    st.none() | st.just({"code": "engine_error", "message": "x", "hint": "", "details": {}}),
-    st.sampled_from(["", "stop", "length", "calls"]),
-)
-
 
 @given(
-    st.lists(bodies, max_size=12),
-    endings,
+    st.lists(any_event(st.uuids().map(str)), max_size=12),
+    any_end("committed", "cancelled", "failed", "interrupted"),
     st.booleans(),
     st.booleans(),
     st.frozensets(st.sampled_from([LOGPROBS, OUTPUTS, SOURCES])),
