@@ -43,7 +43,6 @@ from agent_kernel.protocols import (
 )
 from agent_kernel.request import Note, TurnRequest
 from agent_kernel.running_turn import Running
-from agent_kernel.sessions.admission import ORIGIN
 from agent_kernel.sessions.afterwards import Afterwards, Answered
 from agent_kernel.sessions.asides import Asides
 from agent_kernel.sessions.changed_cells import ChangedCells
@@ -211,7 +210,7 @@ class Agent:
         session = await settled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
             session = await settled(self._store.describe(self.key, Described(title=title, instead_of="")))
-        self._imported = IMPORTED if ORIGIN in session.metadata else ""
+        self._imported = "" if session.imported is None else IMPORTED
         self._afterwards.opened(session, title)
 
     async def _tell_conflict(self, error: Exception) -> None:

@@ -19,7 +19,6 @@ from filelock import FileLock, Timeout
 from jupyter_core.utils import ensure_async
 
 from agent_kernel.errors import AgentKernelError, InvalidRequest
-from agent_kernel.sessions.admission import ORIGIN
 from agent_kernel.sessions.model import Session, SessionKey
 from agent_kernel.sessions.private import is_private
 from agent_kernel.sessions.snapshot import snapshot
@@ -318,8 +317,7 @@ def _lock(data_dir: Path) -> Iterator[None]:
 
 def origin_of(session: Session) -> str | None:
     """The hash of the document that the session was imported from."""
-    origin = session.metadata.get(ORIGIN)
-    return origin.get("sha256") if isinstance(origin, dict) else None
+    return (session.imported or {}).get("sha256")
 
 
 def _parsed(body: bytes) -> Transcript | None:

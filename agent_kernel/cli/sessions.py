@@ -34,6 +34,7 @@ def session_row(session: Session) -> dict[str, Any]:
         **{name: getattr(session, name) for name in names},
         "tags": list(session.tags),
         "metadata": dict(session.metadata),
+        "imported": None if session.imported is None else dict(session.imported),
     }
 
 

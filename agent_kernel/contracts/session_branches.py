@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from agent_kernel.contracts.talk import KEY, PNG, Clock, Talk, calls, result, whole_turns
 from agent_kernel.errors import BranchNotFound, Conflict, InvalidRequest, SessionBusy, SessionNotFound, TurnNotFound
 from agent_kernel.messages import assistant, user
-from agent_kernel.sessions.model import MAIN, Owner, SessionKey, Turn
+from agent_kernel.sessions.model import MAIN, Described, Owner, SessionKey, Turn
 from agent_kernel.sessions.store import SessionStore
 
 
@@ -303,6 +304,27 @@ async def test_a_fork_of_a_branch_has_that_branch_only(store: SessionStore) -> N
     assert [branch.name for branch in await store.branches(target)] == [MAIN]
     assert await store.blob(target, PNG.hash) is None
     assert await store.siblings(target, "t4") == [("t4", MAIN)]
+
+
+async def test_a_session_that_was_imported_stays_so_whatever_is_done_with_it(store: SessionStore) -> None:
+    await whole_turns(store, 1)
+    whole, target = await store.whole(KEY), SessionKey("local", "copy")
+    assert whole is not None
+    assert whole.session.imported is None
+    await store.delete(KEY)
+    mark = {"id": "theirs", "sha256": "0" * 64}
+    assert (await store.restore(replace(whole, session=replace(whole.session, imported=mark)), {})).imported == mark
+    assert (await store.describe(KEY, Described("title", ("tag",), {"note": 1}, {}))).imported == mark
+    await store.fork(KEY, target, 1)
+    await store.fork(target, SessionKey("local", "fork of the fork"), 0)
+    for id in ("copy", "fork of the fork"):
+        fork = await store.info(SessionKey("local", id))
+        assert fork is not None
+        assert fork.imported == {"id": "theirs"}
+    await store.clear(KEY)
+    cleared = await store.info(KEY)
+    assert cleared is not None
+    assert cleared.imported == mark
 
 
 async def test_a_fork_of_no_turns_is_empty_and_more_than_there_are_is_all(store: SessionStore) -> None:

@@ -16,8 +16,6 @@ from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Described, Item, SessionKey, Turn, new_id
 from agent_kernel.sessions.whole import Transcript
 
-ORIGIN = "agent_kernel.origin"
-"""In the metadata of an imported session: the id and revision that it had, and the SHA-256 of the document."""
 REASON = "It was running when it was exported."
 MAX_TITLE = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -26,12 +24,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 def admitted(
     transcript: Transcript, key: SessionKey, *, now: float, trusted: bool, origin: Mapping[str, object] | None = None
 ) -> Transcript:
-    """The session as ``key``; what may not come is counted in ``left_out``. Raises InvalidRequest for what a store can
-    not hold."""
+    """The session as ``key``; what may not come is counted in ``left_out``. ``origin`` becomes the session's
+    ``imported``; a session that is not ``trusted`` has that mark in any case. Raises InvalidRequest for what a store
+    can not hold."""
     left_out = dict(transcript.left_out)
     come = transcript if trusted else _said(transcript, now, left_out)
-    metadata = {**come.session.metadata, **({ORIGIN: dict(origin)} if origin else {})}
-    session = replace(come.session, key=key, metadata=metadata)
+    session = replace(come.session, key=key, imported=origin or come.session.imported)
     come = _closed(replace(come, session=session, turns=tuple(replace(turn, key=key) for turn in come.turns)))
     come = replace(
         come,
@@ -75,6 +73,7 @@ def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Trans
             revision=max(session.revision, 1),
             metadata={},
             context=None,
+            imported={},
         ),
         turns=tuple(_bare(turn, now) for turn in transcript.turns),
         items=tuple(items),

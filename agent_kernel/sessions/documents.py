@@ -19,7 +19,7 @@ from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import SessionKey
 
 FORMAT = "agent-kernel session"
-_JSON = frozenset({"body", "usage", "record", "pending", "owner", "tags", "metadata", "context", "row"})
+_JSON = frozenset({"body", "usage", "record", "pending", "owner", "tags", "metadata", "context", "imported", "row"})
 _DERIVED = frozenset({"folded", "bytes"})
 """Columns that follow from the others: what search took over, and what the quota counts."""
 _ELSEWHERE = frozenset({"bindings", "search_places"})

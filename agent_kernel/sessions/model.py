@@ -59,7 +59,8 @@ class SessionKey:
 class Session:
     """``head`` is the seq that was given last (0 = none); ``revision`` grows with every change of any kind; ``turns``
     counts all that were opened, on all branches. ``accessed`` is when somebody last read or continued it. ``metadata``
-    and ``context`` are the caller's own; ``branch`` is the current one."""
+    and ``context`` are the caller's own; ``branch`` is the current one. ``imported`` describes the document that the
+    session was imported from, None for one that began here: only an import sets it, and a fork copies it."""
 
     key: SessionKey
     title: str = ""
@@ -73,6 +74,7 @@ class Session:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
+    imported: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

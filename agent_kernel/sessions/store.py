@@ -220,7 +220,8 @@ class Branches(Protocol):
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
         """A new session with the first ``turns`` committed turns of the current branch (None = all, 0 = none) and their
-        media. Turns that did not commit are left out. Raises Conflict if ``target`` exists, SessionNotFound."""
+        media, and with the mark ``imported``, without the hash of the document: the fork may hold less than that.
+        Turns that did not commit are left out. Raises Conflict if ``target`` exists, SessionNotFound."""
         ...
 
 

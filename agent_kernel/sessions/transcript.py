@@ -110,6 +110,7 @@ def session_body(session: Session) -> dict[str, Any]:
         "tags": list(session.tags),
         "metadata": dict(session.metadata),
         "context": session.context,
+        "imported": None if session.imported is None else dict(session.imported),
     }
 
 

@@ -18,6 +18,8 @@ from agent_kernel.sessions.whole import Segment, Transcript, Tree, extents
 
 FORMAT = 2
 READABLE = (1, 2)
+MARK_IN_METADATA = "agent_kernel.origin"
+"""Where documents say that a session was imported if they have no field ``imported``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,12 @@ def _of_format_1(found: Facts, items: Sequence[Item]) -> Facts:
 
 
 def _session(body: Fields, namespace: str) -> Session:
+    metadata = body.get("metadata", dict, {})
+    imported = None if body.child("imported").value is None else body.get("imported", dict)
+    if "imported" not in body.value and MARK_IN_METADATA in metadata:
+        mark = metadata[MARK_IN_METADATA]
+        metadata = {name: value for name, value in metadata.items() if name != MARK_IN_METADATA}
+        imported = mark if isinstance(mark, dict) else {}
     return Session(
         SessionKey(namespace, body.get("id", str)),
         body.get("title", str),
@@ -123,8 +131,9 @@ def _session(body: Fields, namespace: str) -> Session:
         body.count("turns"),
         body.utf8("branch", MAIN),
         tags=tuple(_tag(tag) for tag in body.each("tags")),
-        metadata=body.get("metadata", dict, {}),
+        metadata=metadata,
         context=body.child("context").value,
+        imported=imported,
     )
 
 

@@ -43,7 +43,8 @@ def brief(session: Session) -> dict[str, Any]:
 
 
 def session_to_json(session: Session) -> dict[str, Any]:
-    return {**brief(session), "metadata": dict(session.metadata), "context": session.context}
+    imported = None if session.imported is None else dict(session.imported)
+    return {**brief(session), "metadata": dict(session.metadata), "context": session.context, "imported": imported}
 
 
 def names_of(session: Session) -> str:

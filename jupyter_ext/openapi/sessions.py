@@ -41,8 +41,12 @@ class Sessions(TypedDict):
 
 
 class Session(Brief):
+    """``imported`` describes the document that the session was imported from: ``id`` and ``revision`` that it had
+    there, ``sha256`` of the document. Null: the session began here. No request changes it; a fork has it too."""
+
     metadata: dict[str, Any]
     context: Any
+    imported: dict[str, Any] | None
 
 
 class Bound(Session):

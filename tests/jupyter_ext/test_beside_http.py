@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
@@ -70,13 +71,22 @@ async def test_what_would_come_in_is_shown_and_then_exactly_that_comes_in(agent_
         assert listed == {own, come.json()["id"]}
 
 
-async def test_after_words_of_a_stranger_live_code_asks_although_it_was_allowed(agent_server: ServerFactory) -> None:
+@pytest.mark.parametrize("forked", [False, True])
+async def test_after_words_of_a_stranger_live_code_asks_although_it_was_allowed(
+    agent_server: ServerFactory, *, forked: bool
+) -> None:
     here = await moved(agent_server)
     async with here.client() as client:
         arrival = (await client.get(BESIDE, params=PLACE)).json()["arrival"]
         session = (await client.post(BESIDE, params=PLACE, json={"sha256": arrival["sha256"]})).json()["id"]
+        if forked:
+            patched = await client.patch(f"agent/v1/sessions/{session}", json={"metadata": {}, "context": {}})
+            assert patched.json()["imported"]["sha256"] == arrival["sha256"]
+            fork = (await client.post(f"agent/v1/sessions/{session}/fork", json={})).json()
+            assert fork["imported"].keys() == {"id", "revision"}
+            session = fork["id"]
         kernel = await here.start_kernel("a.ipynb")
-        started = await start_turn(client, "live", kernel=kernel, where="live", answers=["*"])
+        started = await start_turn(client, "live", kernel=kernel, where="live", answers=["*"], session=session)
         assert started["session"] == session
         async with client.stream("GET", f"agent/v1/turns/{started['turn']}/events") as stream:
             async for line in stream.aiter_lines():

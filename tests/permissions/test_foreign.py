@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from agent_kernel.events import ApprovalRequired
 from agent_kernel.permissions import Answer, Approvals, Gate
 from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.sessions.admission import ORIGIN
+from agent_kernel.sessions.exchange import import_session
 from agent_kernel.sessions.grant import Grant
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Described
@@ -102,9 +103,12 @@ async def test_our_own_tools_bring_no_strangers() -> None:
 async def test_a_conversation_that_was_imported_is_one_of_strangers() -> None:
     person = Person()
     store = MemoryStore()
-    await store.create(KEY)
+    document = json.dumps({"messages": [{"role": "user", "content": "go on"}]}).encode()
+    come = (await import_session(store, "local", document)).session.key
+    await store.describe(come, Described(metadata={}))
+    await store.clear(come)
+    await store.fork(come, KEY)
     await person.allows_live()
-    await store.describe(KEY, Described(metadata={ORIGIN: {"id": "theirs"}}))
     talk, _, _ = agent(calls("python"), [LIVE], store=store, gate=person.gate())
     await talk.run("go")
     assert [question.again for question in person.asked] == ["this conversation was imported"]

@@ -150,6 +150,7 @@ class _Grown:
             tags=tuple(draw(st.lists(ids, max_size=2))),
             metadata=draw(st.dictionaries(texts, json_values, max_size=2)),
             context=draw(json_values),
+            imported=draw(st.none() | st.dictionaries(texts, json_values, max_size=3)),
         )
         whole = Transcript(session, tuple(self._turns), tuple(self._items), blobs=blobs_of(self._said))
         if not self._branching:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from agent_kernel.errors import Conflict, InvalidRequest, SessionNotFound, StoreError
 from agent_kernel.messages import Media, Message, Text, ToolCall, assistant, tool_result, user
-from agent_kernel.sessions.admission import ORIGIN
-from agent_kernel.sessions.exchange import FORMATS, IMPORTED, export_session, import_session, preview
+from agent_kernel.sessions.exchange import FORMATS, IMPORTED, copy_session, export_session, import_session, preview
 from agent_kernel.sessions.fields import loads
 from agent_kernel.sessions.formats import lines
 from agent_kernel.sessions.memory import MemoryStore
@@ -82,7 +82,11 @@ async def test_what_comes_in_is_what_was_said(store: SessionStore, owner: Owner)
     key = come.session.key
     assert key.id not in ("s", "imported")
     assert (come.session.title, come.session.tags, come.session.context) == ("Fish", ("sea",), None)
-    assert set(come.session.metadata) == {ORIGIN}
+    assert come.session.metadata == {}
+    digest = hashlib.sha256(written.document).hexdigest()
+    there = await store.info(KEY)
+    assert there is not None
+    assert come.session.imported == {"id": "s", "revision": there.revision, "sha256": digest}
     turns, items = await store.everything(key)
     assert {turn.id for turn in turns}.isdisjoint({"t1", "t2", "t3"})
     assert all(turn.record == {} and turn.where == "" and turn.epoch == "" for turn in turns)
@@ -90,6 +94,32 @@ async def test_what_comes_in_is_what_was_said(store: SessionStore, owner: Owner)
     assert [item.message.text for item in items] == ["look", "", "done", "a", "second", "third"]
     assert come.preview.left_out == {"hidden messages": 1, "summaries": 1, "records of turns": 1}
     assert await store.blob(key, BIG.hash) == BIG.data
+
+
+@pytest.mark.parametrize("format", ["agent-kernel", "jsonl"])
+async def test_the_mark_of_an_import_is_in_the_documents_and_in_copies(store: SessionStore, format: str) -> None:
+    come = (await import_session(store, "local", b'[{"role": "user", "content": "hello"}]')).session
+    assert come.imported is not None
+    backup = (await export_session(store, come.key, format)).document
+    again = await import_session(store, "local", backup, id="again", trusted=True)
+    assert again.session.imported == come.imported
+    assert (await copy_session(store, come.key, THERE)).imported == come.imported
+    foreign = await import_session(store, "local", backup, id="foreign")
+    assert foreign.session.imported is not None
+    assert foreign.session.imported["sha256"] == hashlib.sha256(backup).hexdigest()
+
+
+async def test_a_document_of_an_older_release_has_the_mark_in_its_metadata(store: SessionStore) -> None:
+    await store.add_turn(Turn("t1", KEY), [user("hello")])
+    body = json.loads((await export_session(store, KEY)).document)
+    session = body["agent_kernel"]["session"]
+    del session["imported"]
+    session["metadata"] = {"note": "mine", "agent_kernel.origin": {"id": "theirs"}}
+    come = await import_session(store, "local", json.dumps(body).encode(), id="older", trusted=True)
+    assert (come.session.metadata, come.session.imported) == ({"note": "mine"}, {"id": "theirs"})
+    session["metadata"]["agent_kernel.origin"] = "changed by a client"
+    odd = await import_session(store, "local", json.dumps(body).encode(), id="odd", trusted=True)
+    assert odd.session.imported == {}
 
 
 async def test_a_preview_says_what_would_come_and_writes_nothing(store: SessionStore, owner: Owner) -> None:

@@ -31,6 +31,38 @@ async def test_a_migration_keeps_the_data_and_a_backup(path: Path) -> None:
     await old.aclose()
 
 
+@pytest.mark.parametrize(
+    ("metadata", "kept", "imported"),
+    [
+        (
+            '{"note": "é", "agent_kernel.origin": {"id": "theirs", "sha256": "ab"}}',
+            {"note": "é"},
+            {"id": "theirs", "sha256": "ab"},
+        ),
+        ('{"agent_kernel.origin": "changed by a client"}', {}, {}),
+        ('{"agent_kernel.origin": null}', {}, {}),
+        ('{"note": {"agent_kernel.origin": 1}}', {"note": {"agent_kernel.origin": 1}}, None),
+    ],
+)
+async def test_the_mark_of_an_import_moves_out_of_the_metadata(
+    path: Path, metadata: str, kept: dict[str, object], imported: dict[str, object] | None
+) -> None:
+    path.parent.mkdir()
+    before = next(at for at, script in enumerate(schema.scripts()) if "ADD COLUMN imported" in script)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        schema.migrate(connection, path, schema.scripts()[:before])
+        connection.executemany(
+            "INSERT INTO sessions (namespace, id, title, created, updated, metadata) VALUES ('local', ?, '', 0, 0, ?)",
+            [("s", metadata), ("x", "{")],
+        )
+    store = SqliteStore(path)
+    session = await store.info(KEY)
+    assert session is not None
+    assert (session.metadata, session.imported) == (kept, imported)
+    assert rows(path, "SELECT metadata, imported FROM sessions WHERE id = 'x'") == [("{", "null")]
+    await store.aclose()
+
+
 async def test_a_new_file_needs_no_backup(path: Path) -> None:
     await made(path)
     assert [file.name for file in path.parent.iterdir()] == ["sessions.db"]

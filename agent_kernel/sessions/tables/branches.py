@@ -79,8 +79,8 @@ def fork(db: sqlite3.Connection, key: SessionKey, target: SessionKey, count: int
     files.copy(db, key, target, {turn.ordinal for turn in kept}, all=count is None)
     head = moved[-1].seq if moved else 0
     db.execute(
-        "UPDATE sessions SET head = ?, turns = ?, tags = (SELECT tags FROM sessions WHERE namespace = ? AND id = ?)"
-        " WHERE namespace = ? AND id = ?",
+        "UPDATE sessions SET head = ?, turns = ?, (tags, imported) = (SELECT tags, json_remove(imported, '$.sha256')"
+        " FROM sessions WHERE namespace = ? AND id = ?) WHERE namespace = ? AND id = ?",
         (head, kept[-1].ordinal if kept else 0, *pair(key), *pair(target)),
     )
     sessions.changed(db, target, now)

@@ -21,7 +21,7 @@ OF_SESSION = (
     *("openings", "bindings", "files"),
 )
 """Tables whose rows belong to a session."""
-JSON_OF_SESSION = ("tags", "metadata", "context")
+JSON_OF_SESSION = ("tags", "metadata", "context", "imported")
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, AgentKernelError)
 """What decoding something that nobody wrote may raise."""
 

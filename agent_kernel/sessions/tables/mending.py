@@ -18,7 +18,7 @@ ROUNDS = 5
 """Mending one thing may show another: a turn that was made for items, a call whose result was set aside."""
 RECOVERED = "recovered"
 SET_ASIDE = "set aside"
-_DEFAULTS = {"tags": "[]", "metadata": "{}", "context": "null", "usage": "{}", "record": "{}"}
+_DEFAULTS = {"tags": "[]", "metadata": "{}", "context": "null", "imported": "{}", "usage": "{}", "record": "{}"}
 
 Mend: TypeAlias = Callable[[sqlite3.Connection, Found, float], str]
 
@@ -66,15 +66,16 @@ def set_aside(
 
 
 def _no_session(db: sqlite3.Connection, found: Found, now: float) -> str:
-    """A session is made for items and turns; what else is left of one that was deleted is set aside."""
+    """A session is made for items and turns; what else is left of one that was deleted is set aside. Nothing tells
+    whether that session was imported, so it counts as imported."""
     table = found.facts["table"]
     if db.execute("SELECT 1 FROM sessions WHERE namespace = ? AND id = ?", pair(found.key)).fetchone():
         return "a session was made"
     if table not in ("items", "turns"):
         return set_aside(db, found, table, HERE, pair(found.key), now=now)
     db.execute(
-        "INSERT INTO sessions (namespace, id, title, created, updated, accessed, revision)"
-        " VALUES (?, ?, ?, ?, ?, ?, 1)",
+        "INSERT INTO sessions (namespace, id, title, created, updated, accessed, revision, imported)"
+        " VALUES (?, ?, ?, ?, ?, ?, 1, '{}')",
         (*pair(found.key), RECOVERED, now, now, now),
     )
     return "a session was made"

@@ -10,7 +10,9 @@ from typing import Any
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import Item, Session, SessionKey, Turn
 
-SESSION = "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context"
+SESSION = (
+    "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context, imported"
+)
 TURN = (
     "namespace, session, id, ordinal, state, reason, cell, epoch, location, model, opened, closed, usage, record, since"
 )
@@ -27,9 +29,15 @@ def sql_limit(limit: int | None) -> int:
 
 
 def session_of(row: Sequence[Any]) -> Session:
-    *plain, tags, metadata, context = row[2:]
+    *plain, tags, metadata, context, imported = row[2:]
     session = Session(SessionKey(row[0], row[1]), *plain)
-    return replace(session, tags=tuple(json.loads(tags)), metadata=json.loads(metadata), context=json.loads(context))
+    return replace(
+        session,
+        tags=tuple(json.loads(tags)),
+        metadata=json.loads(metadata),
+        context=json.loads(context),
+        imported=json.loads(imported),
+    )
 
 
 def turn_row(turn: Turn) -> tuple[object, ...]:

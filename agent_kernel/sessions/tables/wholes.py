@@ -170,7 +170,7 @@ def _bytes_of(file: File, blobs: Mapping[str, bytes]) -> bytes | None:
 def _write_session(db: sqlite3.Connection, session: Session, now: float) -> None:
     db.execute(
         "UPDATE sessions SET created = ?, updated = ?, head = ?, revision = ?, turns = ?, branch = ?, accessed = ?,"
-        " tags = ?, metadata = ?, context = ?,"
+        " tags = ?, metadata = ?, context = ?, imported = ?,"
         " segment = (SELECT segment FROM branches WHERE namespace = sessions.namespace AND session = sessions.id"
         " AND name = ?) WHERE namespace = ? AND id = ?",
         (
@@ -184,6 +184,7 @@ def _write_session(db: sqlite3.Connection, session: Session, now: float) -> None
             json.dumps(session.tags, ensure_ascii=False),
             stored.encode_json(session.metadata),
             stored.encode_value(session.context),
+            stored.encode_value(session.imported),
             session.branch,
             *pair(session.key),
         ),
