@@ -10,21 +10,22 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# How many processes share the tests. Each file stays in one of them, because its tests share a server.
+JOBS ?= 2
 # The tests of the transformers backend run in an environment of their own, made as people make theirs; it installs
-# torch, on Linux with CUDA (3 GB). TORCH= leaves it and those tests out.
-TORCH ?= build/torch/.test
-# The packages whose sessions ours can be, each in an environment of its own: their pins exclude each other. PEERS=
-# leaves them and their tests out.
-PEERS ?= build/peers-openai/.test build/peers-selectools/.test
+# torch, on Linux with CUDA (3 GB).
+TORCH := build/torch/.test
+# The packages whose sessions ours can be, each in an environment of its own: their pins exclude each other.
+PEERS := build/peers-openai/.test build/peers-selectools/.test
 SOAK_MINUTES ?= 40
 SEED ?=
 PYTHON ?= $(shell packaging/find-python)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo lab test bench soak lowest lint ui format clean
+.PHONY: help demo lab test test-torch test-peers test-guides bench soak lowest lint ui format clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## Install, get the default model, run the quickstart in a real kernel; results in build/demo/
 	$(BIN)/agent-kernel model pull default --yes
@@ -36,11 +37,20 @@ lab: $(VENV)/.lab ## The same in JupyterLab, opened on a copy of the quickstart 
 	test -e build/lab/quickstart.ipynb || cp notebooks/quickstart.ipynb build/lab/
 	$(BIN)/jupyter lab build/lab/quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: $(VENV)/.test $(TORCH) $(PEERS) chromium ## Install what tests need and run them all
-	$(BIN)/pytest $(ARGS)
+test: $(VENV)/.test chromium ## Install what tests need and run them; without torch, other frameworks and guides
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it installs into build/torch (on Linux 3 GB)
+	$(BIN)/pytest -m torch $(ARGS)
+
+test-peers: $(VENV)/.test $(PEERS) ## The tests against other frameworks, each installed into build/
+	$(BIN)/pytest -m peers $(ARGS)
+
+test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model
+	$(BIN)/pytest -m guides $(ARGS)
 
 bench: $(VENV)/.test $(TORCH) $(PEERS) ## Measure turn overhead, streaming lag and time to first token (minutes)
-	$(BIN)/pytest tests/benchmarks $(ARGS)
+	$(BIN)/pytest -m "" tests/benchmarks $(ARGS)
 
 soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
 	$(BIN)/pytest tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -49,7 +59,7 @@ lowest: ## Run the tests with the oldest dependencies that pyproject.toml allows
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	$(PYTHON) packaging/lowest > build/lowest/constraints.txt
 	build/lowest/bin/python -m pip install -q -c build/lowest/constraints.txt --editable '.[test]'
-	build/lowest/bin/python -m pytest -m "not browser" $(ARGS)
+	build/lowest/bin/python -m pytest -m "not browser and not torch and not peers and not guides" $(ARGS)
 
 lint: $(VENV)/.test ## ruff, mypy and the layers
 	$(BIN)/ruff check

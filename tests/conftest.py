@@ -1,5 +1,6 @@
-"""What holds for every test: models are pulled before the first test that needs them, a browser test needs chromium,
-and a skip is loud here and a failure in CI."""
+"""Rules for every test: models are pulled before the first test that needs them, a browser test needs chromium, tests
+that need torch, another framework's environment or minutes of the real model have a mark of their own, and a skip is
+listed at the end and fails in CI."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 UNPULLED = pytest.StashKey[dict[str, str]]()
-SKIPS = pytest.StashKey[list[str]]()
+TORCH = {"torch_python", "older_torch_python", "model_server"}
+PEERS = {"agents_python", "selectools_python"}
 
 # A busy machine is no bug; and what a run in CI draws, the next one draws too.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=CI)
@@ -33,7 +35,7 @@ def chromium() -> str | None:
 
 @pytest.fixture(scope="session")
 def torch_python() -> str:
-    """An interpreter with torch and all that the transformers backend needs; ``make test`` makes it."""
+    """An interpreter with torch and all that the transformers backend needs; ``make test-torch`` makes it."""
     return _interpreter("AGENT_KERNEL_TORCH_PYTHON", BUILD / "torch/environments/gpu/bin/python")
 
 
@@ -45,13 +47,13 @@ def older_torch_python() -> str:
 
 @pytest.fixture(scope="session")
 def agents_python() -> str:
-    """An interpreter with openai-agents; ``make test`` makes it."""
+    """An interpreter with openai-agents; ``make test-peers`` makes it."""
     return _interpreter("AGENT_KERNEL_AGENTS_PYTHON", BUILD / "peers-openai/bin/python", "peers-openai")
 
 
 @pytest.fixture(scope="session")
 def selectools_python() -> str:
-    """An interpreter with selectools; ``make test`` makes it."""
+    """An interpreter with selectools; ``make test-peers`` makes it."""
     return _interpreter("AGENT_KERNEL_SELECTOOLS_PYTHON", BUILD / "peers-selectools/bin/python", "peers-selectools")
 
 
@@ -77,7 +79,19 @@ def pytest_configure(config: pytest.Config) -> None:
         # Started in the background of a script: all that tests start would be deaf to Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[UNPULLED] = {}
-    config.stash[SKIPS] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what ``make test`` leaves to targets of their own, by the fixtures that a test uses and by its folder."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if fixtures & TORCH:
+            item.add_marker("torch")
+        if fixtures & PEERS or folder == "peers":
+            item.add_marker("peers")
+        if folder == "guides":
+            item.add_marker("guides")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -118,7 +132,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
-        note_skip(item.config, report)
+        fail_skip_in_ci(report)
     return report
 
 
@@ -128,19 +142,23 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
     if report.skipped:
-        note_skip(collector.config, report)
+        fail_skip_in_ci(report)
     return report
 
 
-def note_skip(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport) -> None:
-    """In CI everything a test needs is there or is installed: what was not run was not shown to work."""
+def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    config.stash[SKIPS].append(f"NOT TESTED  {report.nodeid}: {reason.removeprefix('Skipped: ')}")
+    return reason.removeprefix("Skipped: ")
+
+
+def fail_skip_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """In CI every requirement of a test is installed, so a test that did not run has not shown that anything works."""
     if CI:
+        reason = skip_reason(report)
         report.outcome = "failed"
         report.longrepr = f"A skip is a failure in CI. {reason}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash[SKIPS]:
-        terminalreporter.write_line(line, red=True, bold=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.getreports("skipped"):
+        terminalreporter.write_line(f"NOT TESTED  {report.nodeid}: {skip_reason(report)}", red=True, bold=True)

@@ -144,7 +144,9 @@ def test_faults_are_told_mended_and_then_gone(sessions: Command) -> None:
 
 def test_statistics_and_a_vacuum(sessions: Command) -> None:
     assert sessions("sessions", "stats", "--json").json["items"] == 6
-    assert "2 " in sessions("sessions", "stats").out
+    shown = dict(line.split(maxsplit=1) for line in sessions("sessions", "stats").out.splitlines())
+    assert (shown["sessions"], shown["turns"], shown["items"]) == ("2", "2", "6")
+    assert shown["bytes"].endswith(("B", "KiB", "MiB"))
     assert sessions("sessions", "stats", "--namespace", "ann", "--json").json["items"] == 0
     assert sessions("sessions", "vacuum", "--json").json["freed_bytes"] >= 0
 

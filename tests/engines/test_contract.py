@@ -23,7 +23,15 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny"
 STORY = user("Tell a long story about a fox.")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["scripted", "local", "transformers", "openai_api"])
+ENGINES = [
+    "scripted",
+    "local",
+    pytest.param("transformers", marks=pytest.mark.torch),
+    pytest.param("openai_api", marks=pytest.mark.torch),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=ENGINES)
 async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine, None]:
     made: Engine
     if request.param == "scripted":

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.torch
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).parent / "transformers_facts.py"
 PATIENCE_S = 240
