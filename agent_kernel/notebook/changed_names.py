@@ -103,6 +103,22 @@ def names_in(code: str) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
+def loop_names(code: str) -> set[str]:
+    """Names that plain Python binds only as the variable of a loop."""
+    try:
+        tree = ast.parse(code)
+    except UNREADABLE:
+        return set()
+    loops = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor)]
+    targets = [node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.Name)]
+    others = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in targets
+    }
+    return {node.id for node in targets} - others
+
+
 def in_place(code: str) -> set[str]:
     """Names whose objects the code changes where they are: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
     ``inplace=True``."""

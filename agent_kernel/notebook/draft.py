@@ -38,12 +38,11 @@ NOT_HERE = (
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A call that ran in a draft. ``read`` are the person's variables that it names, as they were."""
+    """A call that ran to its end in a draft. ``read`` are the person's variables that it names, as they were."""
 
     turn: str
     code: str
     changes: Changes
-    failed: bool = False
     names: frozenset[str] = frozenset()
     read: Mapping[str, Mark] = field(default_factory=dict)
 
@@ -61,7 +60,8 @@ class DraftOutcome:
 
 
 class Drafts:
-    """Of one kernel. ``done`` are the calls of the copy that lives, or of the last one, in order."""
+    """Of one kernel. ``done`` are the calls of the copy that lives, or of the last one, in order. A call that failed is
+    not among them: its code is never offered to the person, nor joined with other code."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -115,12 +115,10 @@ class Drafts:
         return self._noted(turn, code, answer, said)
 
     def needed(self, names: Iterable[str]) -> list[Drafted]:
-        """The calls that made or changed these names, and those that these needed, in order. One that failed and was
-        tried again with the same code counts once."""
+        """The calls that made or changed these names, and those that these needed, in order."""
         wanted, found = set(names), list[Drafted]()
         for call in reversed(self.done):
-            again = call.failed and bool(found) and found[-1].code == call.code
-            if wanted & set(call.changes.names) and not again:
+            if wanted & set(call.changes.names):
                 found.append(call)
                 wanted |= call.names
         return found[::-1]
@@ -131,8 +129,7 @@ class Drafts:
 
     def kept(self, calls: Sequence[Drafted]) -> None:
         """They ran in the kernel itself."""
-        codes = {call.code for call in calls}
-        self.done = [call for call in self.done if call.code not in codes]
+        self.done = [call for call in self.done if not any(call is one for one in calls)]
 
     def drop(self) -> None:
         """Ends the copy; what it did can still be kept."""
@@ -183,7 +180,8 @@ class Drafts:
         names = self.names(code)
         namespace: Mapping[str, object] = self._shell.user_ns
         read = {name: Mark(namespace[name]) for name in names - self._made if name in namespace}
-        self.done.append(Drafted(turn, code, changes, status != "success", names, read))
+        if status == "success":
+            self.done.append(Drafted(turn, code, changes, names, read))
         self._made |= set(changes.names)
         refused = answer.get("refused") is True
         beside, said_in_python = _text(answer, "beside").rstrip(), _text(answer, "text")

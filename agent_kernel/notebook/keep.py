@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.notebook.capture import Show
+from agent_kernel.notebook.changed_names import loop_names, plain
 from agent_kernel.notebook.draft import Drafted, Drafts
 from agent_kernel.notebook.live import LiveCode, Outcome
 from agent_kernel.notebook.oneline import AgentError
@@ -16,11 +17,32 @@ from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.render import Card
 from agent_kernel.notebook.screen import Screen
 from agent_kernel.notebook.touched import Touched
+from agent_kernel.notebook.variables import ONE_LETTER_WORDS
 
 QUESTION = "Keep {names} in your kernel? It runs the same code for real. [y]es / [n]o: "
 FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "
 LATER = "In a draft only: {names}. %agent keep brings {them} into your kernel."
 NOTHING_TO_KEEP = "there is nothing to keep: no draft has made or changed a variable since your kernel was last used."
+FIGURES = frozenset({"fig", "ax", "axes", "axs"})
+"""By convention, names of a plot's parts. Nobody needs to keep them: the picture was shown."""
+NAME = r"[^\W\d]\w*"
+QUOTED = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})|(?<!`)`({NAME})`(?!`)")
+"""``{x}`` and `x`."""
+BOUND = re.compile(rf"(?<![\w./-])({NAME}(?:[ \t]*,[ \t]*{NAME})*)[ \t]*=(?!=)")
+"""``x = ...`` and ``x, y = ...``."""
+END = r"(?=[ \t]*(?:$|[,.;:!?)\n]|and\b|or\b))"
+"""A place where a list of names can end. ``as monthly and plot rain`` names only ``monthly``."""
+CALLED = re.compile(
+    r"(?<!such )(?<!same )(?<!well )\b(?i:as|called|named|into|call it|name it)\s+"
+    rf"(?i:(?:(?:a|the) )?(?:new )?variable )?[\"'“‘]?(?P<first>{NAME})(?![\w(]|[./\\-]\w)"
+    rf"(?P<more>(?:(?:\s*,\s*{NAME})*\s*,?\s+and\s+{NAME}{END})?)",
+    re.MULTILINE,
+)
+"""``as x``, ``called x``, ``named x``, ``into x and y``; not ``as x.csv``."""
+TO_TABLE = re.compile(rf"\b(?i:to)\s+({NAME})(?![\w(]|[./\\-]\w)")
+"""``add a column to df``: for a variable that exists already."""
+ARTICLE = re.compile(rf"[aAI]{END}")
+"""``a`` and ``I`` are words of the sentence, unless a list of names ends there: ``as a and b``."""
 
 
 def _not_again(
@@ -42,18 +64,31 @@ class Keep:
     denied: Callable[[], str]
 
     def after(self, turn: str, prompt: str, screen: Screen) -> None:
-        """At the end of a turn: the person is asked once, if it made or changed a variable that they named. What they
-        did not name is told in a line."""
-        made = [name for call in self.drafts.done if call.turn == turn for name in call.changes.names]
-        if not made:
+        """At the end of a turn, ask once about the variables that the turn made or changed and that ``prompt`` marks
+        (see ``marked_names``). Name the others in a line; loop variables and parts of figures not even there."""
+        new, changed = self._made_by(turn)
+        marked, targets = marked_names(prompt), {match[1] for match in TO_TABLE.finditer(prompt)}
+        wanted = [name for name in new if name in marked]
+        wanted += [name for name in changed if name in marked | targets and name not in wanted]
+        if not wanted or not self.person.is_there or self.denied():
+            if others := list(dict.fromkeys([*new, *changed])):
+                self._tell(others, screen)
             return
-        named = [name for name in dict.fromkeys(made) if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", prompt)]
-        if not named or not self.person.is_there or self.denied():
-            self._tell(list(dict.fromkeys(made)), screen)
-            return
-        calls = self.drafts.needed(named)
-        if self._asked(calls, QUESTION.format(names=_and(named)), turn, screen) is None:
-            self._tell(named, screen)
+        calls = self.drafts.needed(wanted)
+        if self._asked(calls, QUESTION.format(names=_and(wanted)), turn, screen) is None:
+            self._tell(wanted, screen)
+
+    def _made_by(self, turn: str) -> tuple[list[str], list[str]]:
+        """Names that the turn made, and names that it changed or deleted."""
+        new: dict[str, None] = {}
+        changed: dict[str, None] = {}
+        for call in self.drafts.done:
+            if call.turn == turn:
+                incidental = FIGURES | loop_names(plain(self.shell, call.code))
+                new |= dict.fromkeys(name for name in call.changes.new if name not in incidental)
+                rest = (*call.changes.changed, *call.changes.deleted)
+                changed |= dict.fromkeys(name for name in rest if name not in incidental)
+        return list(new), list(changed)
 
     def now(self, names: Sequence[str], screen: Screen) -> None:
         """``%agent keep [NAME ...]``: those names, or all that the draft made. Raises AgentError."""
@@ -127,6 +162,17 @@ class Keep:
 
     def _tell(self, names: Sequence[str], screen: Screen) -> None:
         screen.line(LATER.format(names=", ".join(names[:8]), them="it" if len(names) == 1 else "them"))
+
+
+def marked_names(prompt: str) -> set[str]:
+    """Names that a prompt asks for as names: ``{x}``, `x`, ``x = ...``, ``as x``, ``called x``, ``named x``,
+    ``into x``. A word of the sentence or the stem of a file's name is not marked."""
+    marked = {name for match in QUOTED.finditer(prompt) for name in match.groups() if name}
+    marked |= {name for match in BOUND.finditer(prompt) for name in re.findall(NAME, match[1])}
+    for match in CALLED.finditer(prompt):
+        is_word = match["first"] in ONE_LETTER_WORDS and not ARTICLE.match(prompt, match.start("first"))
+        marked |= set() if is_word else {match["first"], *re.findall(NAME, match["more"])} - {"and"}
+    return marked
 
 
 def _card(calls: Sequence[Drafted], turn: str) -> Card:

@@ -158,18 +158,18 @@ class AgentMagics(Magics):
         if publisher is not None:
             self._go_on_aside(request, body, cell, publisher)
             return
-        end = self._followed(request, body, cell)
+        end = self._followed(request, prompt, body, cell)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
         if offer and ModelPull(server, self._shell, offer).offered(self._person):
-            end = self._followed(request, {**body, "rerun": "append"}, cell)  # the first try is no version
+            end = self._followed(request, prompt, {**body, "rerun": "append"}, cell)  # the first try is no version
             error = from_json(end.error) if end.error else None
         if error is not None:
             raise error
         if end.state != "committed":
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
-    def _followed(self, request: Request, body: dict[str, Any], cell: str) -> TurnFinished:
+    def _followed(self, request: Request, prompt: str, body: dict[str, Any], cell: str) -> TurnFinished:
         screen = screen_for(self._shell, FORMS[request.form].words)
         started = self._commands.server.call("POST", "turns", body)
         self._commands.last_turn = started["turn"]
@@ -177,7 +177,7 @@ class AgentMagics(Magics):
         turn = CellTurn(around, _summary(started, cell))
         end = turn.follow()
         if end.state == "committed" and not started["stored"]:
-            self._keep.after(started["turn"], body["prompt"], screen)
+            self._keep.after(started["turn"], prompt, screen)
             if request.form == "code":
                 self._propose(code_of(turn.answer), screen)
         return end
