@@ -182,7 +182,9 @@ class Environment:
         return run(str(self.prefix / "bin" / command), *arguments, **self.variables)
 
     def install(self, *arguments: str) -> None:
-        self("python", "-m", "pip", "install", "-q", "--no-index", "--find-links", str(self.wheels), *arguments)
+        # Compiling every module takes most of an install, and the limits leave bytecode out.
+        quick = ("-q", "--no-compile", "--no-index", "--find-links", str(self.wheels))
+        self("python", "-m", "pip", "install", *quick, *arguments)
 
 
 def size(folder: Path) -> int:
