@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -287,7 +288,13 @@ def sources() -> list[Path]:
     return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[Import]:
+@functools.cache
+def imports(path: Path) -> tuple[Import, ...]:
+    """Every import of a file, also those inside functions. Several tests ask, so the answer is kept."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[Import]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nested: dict[ast.AST, tuple[bool, bool]] = {tree: (False, False)}
     for node in ast.walk(tree):
@@ -339,32 +346,33 @@ def covers(entry: str, module: str) -> bool:
     return module == entry if entry == "agent_kernel" else within(module, entry)
 
 
-ALL = [pytest.param(path, id=path.relative_to(ROOT).as_posix()) for path in sources()]
-
-
-@pytest.mark.parametrize("path", ALL)
-def test_a_module_imports_only_what_its_part_may(path: Path) -> None:
-    part = part_of(module_name(path))
-    ours, libraries = LAYERS[part]
+def test_a_module_imports_only_what_its_part_may() -> None:
     wrong = []
-    for found in imports(path):
-        if found.library in PACKAGES:
-            allowed = any(covers(other, found.module) for other in (part, *ours))
-        else:
-            lazy = LAZY.get(found.file, set()) if found.inside_function or found.for_types else set()
-            allowed = found.library in sys.stdlib_module_names | libraries | lazy
-        if not allowed:
-            wrong.append(str(found))
+    for path in sources():
+        part = part_of(module_name(path))
+        ours, libraries = LAYERS[part]
+        for found in imports(path):
+            if found.library in PACKAGES:
+                allowed = any(covers(other, found.module) for other in (part, *ours))
+            else:
+                lazy = LAZY.get(found.file, set()) if found.inside_function or found.for_types else set()
+                allowed = found.library in sys.stdlib_module_names | libraries | lazy
+            if not allowed:
+                wrong.append(str(found))
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", ALL)
-def test_imports_are_absolute_and_at_the_top(path: Path) -> None:
-    lazy = LAZY.get(path.relative_to(ROOT).as_posix(), set())
+def test_imports_are_absolute_and_at_the_top() -> None:
     wrong = [
         str(found)
+        for path in sources()
         for found in imports(path)
-        if found.level or (found.inside_function and not found.for_types and found.library not in lazy)
+        if found.level
+        or (
+            found.inside_function
+            and not found.for_types
+            and found.library not in LAZY.get(path.relative_to(ROOT).as_posix(), set())
+        )
     ]
     assert not wrong, "\n".join(wrong)
 
