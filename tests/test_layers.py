@@ -199,6 +199,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     # In a fork of that kernel: what jails a process, which is standard library as well.
     "agent_kernel.notebook.draft_jail": (JAIL, set()),
+    "agent_kernel.notebook.draft_keeper": ((*JAIL, "agent_kernel.notebook"), set()),
     "agent_kernel.notebook.copies": (("agent_kernel.notebook", "agent_kernel.sandbox.copies"), set()),
     "jupyter_ext": (
         (

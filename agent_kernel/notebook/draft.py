@@ -1,7 +1,8 @@
 """Drafts: the agent's code on a copy of the person's kernel, which sees every variable and changes none.
 
 One copy lives as long as the kernel stays what it is: calls, and turns that follow each other, see what earlier ones
-made in it. Any other code that runs in the kernel ends it, and so does IDLE_S without a call.
+made in it. A call that fails leaves nothing in it. Any other code that runs in the kernel ends the copy, and so does
+IDLE_S without a call.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ STATUSES = ("success", "error", "timeout", "interrupted")
 MAX_NAME = 200
 NO_OUTPUT = "(no output)"
 OWN_MAGICS = ("%agent", "%%agent")
+UNDONE = "Nothing that this code did is kept: every variable is as it was before it."
+LOST = "Every variable that earlier code made in the draft is gone: this code failed, and the draft ended with it."
 NOT_HERE = (
     "(A draft writes nowhere but in its temporary directory, reads no hidden files, and has no network, no input, no "
     "widgets. This code has to run in the person's kernel: only they can say so.)"
@@ -99,7 +102,7 @@ class Drafts:
         return "\n".join([*missing_imports(plain(self._shell, code), known), code])
 
     def run(self, turn: str, code: str, listener: Listener, show: Show) -> DraftOutcome:
-        """In the copy that lives, or in a new one. Never raises what the code raises; an interrupt ends the copy."""
+        """In the copy that lives, or in a new one. Never raises what the code raises; an interrupt ends the call."""
         said = _Heard(listener)
         with self._lock, interruptible() as interrupt:
             try:
@@ -107,10 +110,11 @@ class Drafts:
                     code, said.hear, lambda bundle: _shown(bundle, show, id(self)), stopped=interrupt.is_set
                 )
             except KeyboardInterrupt:
-                self._forget()
+                self._forget_ended()
                 return DraftOutcome(Outcome("interrupted", said.told("KeyboardInterrupt"), "", (), True))
             except DraftEnded as error:
                 return DraftOutcome(self._ended(error, said, interrupt.is_set()))
+            self._forget_ended()
             self._rest_later()
         return self._noted(turn, code, answer, said)
 
@@ -159,6 +163,10 @@ class Drafts:
         if process is not None:
             process.end()
 
+    def _forget_ended(self) -> None:
+        if self._process is not None and self._process.pid == 0:
+            self._forget()
+
     def _rest_later(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
@@ -167,16 +175,18 @@ class Drafts:
         self._idle.start()
 
     def _ended(self, error: DraftEnded, said: _Heard, interrupted: bool) -> Outcome:
-        self._forget()
+        self._forget_ended()
         if error.hung:
             self._unfit = "a draft of this kernel hung"
         status = "interrupted" if interrupted else "timeout" if error.timeout else "error"
-        reason = f"The draft is gone, with the variables it made: {error}. The person's kernel is as it was."
+        lost = f"The draft is gone, with the variables it made: {error}. The person's kernel is as it was."
+        reason = f"The code was ended: {error}. {UNDONE}" if error.restored else lost
         return Outcome(status, said.told(reason), reason, (), interrupted)
 
     def _noted(self, turn: str, code: str, answer: Mapping[str, Any], said: _Heard) -> DraftOutcome:
         status = answer.get("status") if answer.get("status") in STATUSES else "error"
-        changes = Changes(*(_names(answer.get(kind)) for kind in ("new", "changed", "deleted")))
+        attempted = Changes(*(_names(answer.get(kind)) for kind in ("new", "changed", "deleted")))
+        changes = attempted if status == "success" else Changes()
         names = self.names(code)
         namespace: Mapping[str, object] = self._shell.user_ns
         read = {name: Mark(namespace[name]) for name in names - self._made if name in namespace}
@@ -187,7 +197,8 @@ class Drafts:
         beside, said_in_python = _text(answer, "beside").rstrip(), _text(answer, "text")
         if beside and said_in_python == NO_OUTPUT:
             said_in_python = ""
-        parts = (beside, said_in_python, _of_changes(changes), NOT_HERE * refused)
+        undone = LOST if answer.get("lost") is True else UNDONE if attempted and not changes else ""
+        parts = (undone, beside, said_in_python, _of_changes(changes), NOT_HERE * refused)
         text = "\n".join(part for part in parts if part)
         outcome = Outcome(str(status), text, _text(answer, "traceback"), _media(answer.get("media")), False)
         return DraftOutcome(outcome, refused)

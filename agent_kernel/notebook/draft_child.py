@@ -1,6 +1,8 @@
 """What runs in the fork: the person's kernel as it was, cut off from everything, running one piece of code at a time.
 
-The process is a copy of one thread of a kernel. It must not use the kernel's sockets, its other threads, or anything
+Three processes at most: the keeper, the draft, and while a call runs the draft as it was before that call.
+
+Each process is a copy of one thread of a kernel. It must not use the kernel's sockets, its other threads, or anything
 that waits for them; it ends by ``os._exit``, so that nothing of the kernel is flushed, closed or said goodbye to twice.
 """
 
@@ -15,6 +17,7 @@ import getpass
 import io
 import os
 import random
+import select
 import shutil
 import signal
 import sys
@@ -25,10 +28,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from agent_kernel.notebook import draft_frames as frames
-from agent_kernel.notebook import draft_jail
+from agent_kernel.notebook import draft_jail, draft_keeper, draft_safety
 from agent_kernel.notebook.changed_names import Held
+from agent_kernel.notebook.draft_keeper import Ends, close
 from agent_kernel.notebook.live import LiveCode, Outcome
 
+MAX_FILES = 256
+"""Descriptors whose offsets a failed call gives back."""
 REFUSALS = {1, 13, 30}
 """EPERM, EACCES, EROFS."""
 NO_FRONT_END = "a draft has no connection to the notebook: widgets, input and comms need your kernel"
@@ -36,29 +42,32 @@ MATPLOTLIB = (".cache/matplotlib", ".config/matplotlib")
 """In the home directory: its list of fonts, which takes seconds to make, and the person's settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """File descriptors of the child: requests come in, frames go out; ``out`` and ``err`` take what is written past
-    Python. ``directory`` is where it may write."""
-
-    requests: int
-    results: int
-    out: int
-    err: int
-    directory: str
-    parent: int
-    random: object
-
-
 class NoFrontEnd(PermissionError):
     """Something asked for the person or the page."""
 
 
 def become_draft(shell: Any, ends: Ends) -> NoReturn:
-    """Right after the fork, in the child. Never returns."""
+    """Right after the fork, in the child, which becomes the keeper of the draft: the parent of the process that runs
+    code, and of what that leaves behind. The keeper runs no code of the agent. Never returns."""
+    try:
+        draft_keeper.prepare()
+        _detach(ends)
+        keeper = os.getpid()
+        draft = draft_keeper.fork()
+        if draft == 0:
+            _run_draft(shell, ends, keeper)
+        draft_keeper.keep(draft, ends)
+    finally:
+        os._exit(1)
+
+
+def _run_draft(shell: Any, ends: Ends, keeper: int) -> NoReturn:
     code = 1
     try:
-        _detach(ends)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        draft_keeper.lead(0)
+        draft_jail.follow_parent(keeper)
+        close(ends.reports)
         _give_back_random(ends.random)
         channel = Channel(ends.results)
         _cut_off(shell)
@@ -69,7 +78,7 @@ def become_draft(shell: Any, ends: Ends) -> NoReturn:
             channel.send(frames.of_json(frames.READY, {"refused": str(error)}))
         else:
             channel.send(frames.of_json(frames.READY, {"held": held}))
-            _serve(shell, ends.requests, channel)
+            _serve(shell, ends, channel, keeper)
             code = 0
     finally:
         os._exit(code)
@@ -86,6 +95,10 @@ class Channel:
         with self._lock:
             frames.write_all(self._fd, frame)
 
+    def renew(self) -> None:
+        """After a fork: a thread that was not copied may have held the lock."""
+        self._lock = threading.Lock()
+
     def text(self, stream: str, text: str) -> None:
         for frame in frames.of_text(stream, text):
             self.send(frame)
@@ -100,13 +113,108 @@ class Channel:
             self.text("stderr", f"[an output was left out: {error}]\n")
 
 
-def _serve(shell: Any, requests: int, channel: Channel) -> None:
+def _serve(shell: Any, ends: Ends, channel: Channel, keeper: int) -> None:
+    """Runs code until the kernel is gone. Before each call the process forks: when the call fails, this process ends,
+    and the fork goes on from here as if the call had not been."""
+    fallback: Fallback | None = None
     while True:
         with contextlib.suppress(KeyboardInterrupt):  # it came when the code had ended already
-            request = frames.read_frame(requests)
+            request = frames.read_frame(ends.requests)
             if request is None:
                 return
-            channel.send(frames.of_json(frames.DONE, _ran(shell, str(frames.mapping(request[1])["code"]), channel)))
+            if fallback is not None:
+                fallback.bury()
+            asked = frames.mapping(request[1])
+            fallback = Fallback.fork(ends, channel, keeper) if _may_fork(asked) else None
+            if fallback is not None and fallback.woke:
+                fallback = None
+                continue
+            answer = _ran(shell, str(asked["code"]), channel)
+            failed = answer["status"] != "success"
+            if fallback is not None and not failed:
+                fallback.drop()
+            channel.send(frames.of_json(frames.DONE, answer))
+            if failed:
+                return
+
+
+def _may_fork(asked: Mapping[str, Any]) -> bool:
+    return not draft_safety.unsafe_to_fork_again(draft_safety.Threads(**asked["threads"]))
+
+
+@dataclass(slots=True)
+class Fallback:
+    """The draft as it was before a call, in a process that sleeps. It ends when the call has succeeded, and takes the
+    place of its parent, which has ended then, when the kernel wakes it. ``woke``: this is that process."""
+
+    pid: int = 0
+    _pipe: int = -1
+
+    @property
+    def woke(self) -> bool:
+        return self.pid == 0
+
+    @classmethod
+    def fork(cls, ends: Ends, channel: Channel, keeper: int) -> Fallback | None:
+        """Returns in both processes, in the new one when it was woken. None where the system has no room for it."""
+        state, offsets = random.getstate(), _offsets()
+        dropped, drop = os.pipe()
+        try:
+            pid = draft_keeper.fork()
+        except OSError:
+            close(dropped, drop)
+            return None
+        if pid:
+            close(dropped)
+            channel.send(frames.of_json(frames.FORKED, {"pid": pid}))
+            return cls(pid, drop)
+        close(drop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _sleep(ends.wake, dropped)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        close(dropped)
+        draft_jail.follow_parent(keeper)
+        channel.renew()
+        _give_back_random(state)
+        for fd, offset in offsets.items():  # processes that share a descriptor share where it stands
+            os.lseek(fd, offset, os.SEEK_SET)
+        channel.send(frames.of_json(frames.READY, {}))
+        return cls()
+
+    def drop(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, b".")
+        close(self._pipe)
+
+    def bury(self) -> None:
+        """Some time after ``drop``: giving much memory back takes the system a while."""
+        with contextlib.suppress(OSError):
+            os.waitpid(self.pid, 0)
+
+
+def _sleep(wake: int, dropped: int) -> None:
+    """Returns when the kernel wakes this process; ends it when the call has succeeded, or the kernel is gone. The end
+    of the parent alone means neither: the kernel will notice it."""
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    poll.register(dropped, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            data = os.read(fd, 1)
+            if fd == wake and data:
+                return
+            if fd == wake or data:
+                os._exit(0)
+            poll.unregister(dropped)
+
+
+def _offsets() -> dict[int, int]:
+    """Where the files that are open stand."""
+    found = {}
+    for fd in range(3, MAX_FILES):
+        with contextlib.suppress(OSError):
+            found[fd] = os.lseek(fd, 0, os.SEEK_CUR)
+    return found
 
 
 def _ran(shell: Any, code: str, channel: Channel) -> dict[str, Any]:
@@ -147,16 +255,16 @@ def _detach(ends: Ends) -> None:
     """A session and signals of its own, and no descriptor of the kernel's: their numbers stay taken by something that
     can be neither read nor written, so that nothing opened later is mistaken for a socket of before."""
     os.setsid()
-    draft_jail.follow_parent(ends.parent)
+    draft_jail.follow_parent(ends.parent, signal.SIGTERM)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     null = os.open(os.devnull, os.O_RDONLY)
     for fd, source in enumerate((null, ends.out, ends.err)):
         os.dup2(source, fd)
     nothing = os.open(os.devnull, os.O_PATH | os.O_CLOEXEC)
-    kept = {0, 1, 2, ends.requests, ends.results, nothing}
+    kept = {0, 1, 2, ends.requests, ends.results, ends.reports, ends.wake, nothing}
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd not in kept:
             with contextlib.suppress(OSError):  # the one that listed them

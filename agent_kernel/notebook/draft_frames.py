@@ -13,6 +13,8 @@ from typing import Any
 
 HEAD = struct.Struct(">cI")
 OUT, ERR, VALUE, SHOW, READY, DONE, RUN = b"o", b"e", b"v", b"s", b"r", b"d", b"c"
+FORKED, KEEPER = b"f", b"k"
+"""FORKED: the draft has forked itself before a call. KEEPER: its keeper reports a process that began or ended."""
 STREAMS = {OUT: "stdout", ERR: "stderr", VALUE: "value"}
 OF_STREAM = {name: kind for kind, name in STREAMS.items()}
 MAX_FRAME = 48 << 20

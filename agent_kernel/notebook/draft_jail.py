@@ -92,11 +92,10 @@ def _own_shared_memory() -> list[str]:
     return [SHARED_MEMORY]
 
 
-def follow_parent(parent: int) -> None:
-    """Ends with the kernel, however that ends. Raises OSError."""
-    credentials.die_with_parent(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
+    """Sends this process the signal ``by`` when ``parent`` ends, however that ends; one that has ended already ends
+    this process now. Raises OSError."""
+    credentials.die_with_parent(by, parent)
 
 
 def readable_paths() -> list[str]:

@@ -9,7 +9,8 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -56,23 +57,50 @@ def _of_threads() -> str:
         return "your kernel is being debugged"
     if threading.active_count() > MAX_THREADS:
         return f"your kernel runs {threading.active_count()} threads"
-    names = set(_thread_names())
+    if library := _of_pools(Threads.of(os.getpid())):
+        return f"your kernel has used {library}, which does not work in a copy"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """What a fork of a process could wait for: the names of its threads, and the files of GNU OpenMP that it has
+    loaded. A process with one thread has nothing of it."""
+
+    names: Sequence[str] = ()
+    openmp: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, pid: int) -> Threads:
+        names = _thread_names(pid)
+        if len(names) < 2:
+            return cls()
+        found = {match[0] for line in _lines(f"/proc/{pid}/maps") if (match := OPENMP.search(line))}
+        return cls(names, sorted(found))
+
+
+def unsafe_to_fork_again(threads: Threads) -> str:
+    """The library because of which this process, a draft, must not be forked; empty if it may. ``threads`` are those of
+    this process, which cannot look at them itself."""
+    return _of_pools(threads)
+
+
+def _of_pools(threads: Threads) -> str:
     for library, begins in POOLS.items():
-        if library in sys.modules and any(name.startswith(begins) for name in names):
-            return f"your kernel has used {library}, which hangs in a copy"
-    numba = sys.modules.get("numba.np.ufunc.parallel")
-    if getattr(numba, "_is_initialized", False):
-        return "your kernel has used numba's threads, which do not work in a copy"
-    return _of_openmp()
+        if library in sys.modules and any(name.startswith(begins) for name in threads.names):
+            return library
+    if getattr(sys.modules.get("numba.np.ufunc.parallel"), "_is_initialized", False):
+        return "numba's threads"
+    return _of_openmp(threads.openmp)
 
 
-def _of_openmp() -> str:
+def _of_openmp(paths: Iterable[str]) -> str:
     """GNU OpenMP's idle threads are given back, else a copy would wait for them; it starts them again when needed."""
-    for path in {match[0] for line in _lines("/proc/self/maps") if (match := OPENMP.search(line))}:
+    for path in paths:
         with contextlib.suppress(OSError):
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
             if not hasattr(library, "omp_pause_resource_all") or library.omp_pause_resource_all(SOFT) != 0:
-                return "your kernel has used OpenMP, which hangs in a copy"
+                return "OpenMP"
     return ""
 
 
@@ -94,11 +122,12 @@ def _cgroup_free() -> int | None:
     return None
 
 
-def _thread_names() -> list[str]:
+def _thread_names(pid: int) -> list[str]:
     found = []
-    for task in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError):
-            found.append(Path(f"/proc/self/task/{task}/comm").read_text().strip())
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                found.append(Path(f"/proc/{pid}/task/{task}/comm").read_text().strip())
     return found
 
 

@@ -1,7 +1,7 @@
 """Run by ``test_draft.py``: the reference solutions of the notebook tasks in drafts and then in the kernel itself; and
-what a fork of a kernel of some size costs. One JSON object comes out.
+what a fork of a kernel of some size costs, for a draft and for each of its calls. One JSON object comes out.
 
-``python draft_tasks.py tasks`` or ``python draft_tasks.py size MB``.
+``python draft_tasks.py tasks``, ``python draft_tasks.py size MB`` or ``python draft_tasks.py chain MB CALLS``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_kernel.notebook import draft_safety
+from agent_kernel.notebook import draft_child, draft_safety
 from agent_kernel.notebook.draft_process import DraftProcess
 from agent_kernel.notebook.imports import missing_imports
 from agent_kernel.notebook.live import LiveCode
@@ -78,10 +78,7 @@ def names_and_files(shell: Any) -> tuple[list[str], list[str]]:
 
 
 def of_size(shell: Any, megabytes: int) -> dict[str, Any]:
-    """Of a kernel that has written so much memory, half of it in one array and half in small objects."""
-    objects = f"lines = [str(number) * 8 for number in range({megabytes} * 3500)]"
-    shell.run_cell(f"import numpy as np\narray = np.ones({megabytes} << 19, dtype='u1')\n{objects}")
-    gc.collect()
+    fill(shell, megabytes)
     starts, calls, own = list[float](), list[float](), list[float]()
     for _ in range(10):
         at = time.perf_counter()
@@ -115,6 +112,44 @@ def of_size(shell: Any, megabytes: int) -> dict[str, Any]:
     }
 
 
+def fill(shell: Any, megabytes: int) -> None:
+    """The kernel writes so much memory, half of it in one array and half in small objects."""
+    objects = f"lines = [str(number) * 8 for number in range({megabytes} * 3500)]"
+    shell.run_cell(f"import numpy as np\narray = np.ones({megabytes} << 19, dtype='u1')\n{objects}")
+    gc.collect()
+
+
+def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
+    """Milliseconds of calls that build on each other, with the fork before each of them and without it, and of one that
+    fails. The two are measured in turn, so that a busy machine slows both."""
+    fill(shell, megabytes)
+    code = "seen = [*globals().get('seen', []), sum(map(len, lines[:1000]))]\nlen(seen)"
+    found: dict[str, Any] = {"rss_mb": int(private_mb(os.getpid()))}
+    may_fork = draft_child._may_fork
+    forking = DraftProcess.start(shell)
+    draft_child._may_fork = lambda asked: False
+    plain = DraftProcess.start(shell)
+    draft_child._may_fork = may_fork
+    times: dict[str, list[float]] = {"plain_ms": [], "call_ms": [], "failed_ms": []}
+    for _ in range(calls):
+        times["plain_ms"].append(call_ms(plain, code))
+        times["call_ms"].append(call_ms(forking, code))
+    times["failed_ms"] = [call_ms(forking, "seen.append(0)\n1 / 0") for _ in range(5)]
+    last = forking.run("len(seen)", lambda s, t: None, lambda shown: None)
+    found |= {name: statistics.median(values) for name, values in times.items()}
+    found |= {f"all_{name}": sum(times[name]) for name in ("plain_ms", "call_ms")}
+    found |= {"seen": last["text"], "private_mb": private_mb(forking.pid)}
+    plain.end()
+    forking.end()
+    return found
+
+
+def call_ms(draft: DraftProcess, code: str) -> float:
+    at = time.perf_counter()
+    draft.run(code, lambda s, t: None, lambda shown: None)
+    return (time.perf_counter() - at) * 1e3
+
+
 def private_mb(pid: int) -> float:
     """Memory of the draft that it does not share with its kernel."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -126,6 +161,8 @@ def main() -> None:
     shell: Any = InteractiveShell.instance()
     if sys.argv[1] == "size":
         print("\n" + json.dumps(of_size(shell, int(sys.argv[2]))))
+    elif sys.argv[1] == "chain":
+        print("\n" + json.dumps(of_chain(shell, int(sys.argv[2]), int(sys.argv[3]))))
     else:
         found = [of_task(shell, task) for task in tasks() if task.solution and not task.is_chat]
         print("\n" + json.dumps(found))

@@ -1,7 +1,8 @@
 """A kernel's worth of IPython in a process of its own, which runs pieces of code in a draft and prints what came.
 
-``python draft_driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, stop_at}`` and prints ``{unsafe, ran,
-live, left}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one draft as long as it lives;
+``python draft_driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, memory_mb, stop_at}`` and prints
+``{unsafe, ran, live, left, processes}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one
+draft as long as it lives; ``processes`` how many the draft consists of before it ends;
 ``live`` the values of expressions in the kernel itself afterwards; ``left`` what should be gone. Code that prints
 ``stop_at`` is stopped as by an interrupt of which only the flag is left.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_kernel.notebook import draft_safety, draft_watch
+from agent_kernel.notebook import draft_process, draft_safety, draft_watch
 from agent_kernel.notebook.draft_process import DraftEnded, DraftProcess
 
 
@@ -45,6 +46,7 @@ def main() -> None:
     shell.run_cell(asked["setup"])
     unsafe = draft_safety.unsafe()
     draft_watch.HANG_S = asked.get("hang_s", draft_watch.HANG_S)
+    draft_process.MEMORY_MB = asked.get("memory_mb", draft_process.MEMORY_MB)
     draft, results = None, []
     for code in asked["codes"]:
         if draft is None or not draft.pid:
@@ -53,12 +55,20 @@ def main() -> None:
             ran(draft, code.replace("PARENT", str(os.getpid())), asked.get("timeout_s", 20.0), asked.get("stop_at", ""))
         )
     directory = draft.directory if draft else ""
+    processes = len(below(os.getpid()))
     if draft is not None:
         draft.end()
     left = [str(path) for path in Path(directory).parent.glob(Path(directory).name)] if directory else []
     left += [name for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == os.getpid()]
     live = [repr(eval(expression, shell.user_ns)) for expression in asked["live"]]
-    print("\n" + json.dumps({"unsafe": unsafe, "ran": results, "live": live, "left": left}))
+    print("\n" + json.dumps({"unsafe": unsafe, "ran": results, "live": live, "left": left, "processes": processes}))
+
+
+def below(pid: int) -> list[int]:
+    """All descendants that have not ended."""
+    children = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == pid]
+    living = [child for child in children if ") Z " not in Path(f"/proc/{child}/stat").read_text()]
+    return living + [found for child in children for found in below(child)]
 
 
 def parent_of(pid: str) -> int:

@@ -49,6 +49,13 @@ SCRIPT = [
     *python("write it down", "table = df.rain * 3", "table.to_csv('table.csv')\nprint('written')"),
     *python("write nothing", "open('nothing.txt', 'w')"),
     *python("half done twice", *["halved = 21\nhalved / 0"] * 2),
+    *python(
+        "rename the column",
+        "df.rename(columns={'rain': 'mm'}, inplace=True)\ntown = 'Ulm'\ndf.rain.sum()",
+        "print(list(df), 'town' in globals())",
+        "df = df.rename(columns={'rain': 'mm'})\ntotal_mm = df.mm.sum()\nprint(total_mm)",
+    ),
+    *python("lose the process", "steady = 20", "import os\nsteady = 0\nos._exit(3)", "print('steady', steady)"),
     *python("break the page", XSS),
     *python("with a shell line", "!echo from the shell\nlisted = !echo in a list\nprint(listed)\n%timeit -n1 -r1 0"),
     *python("a long sleep", "import time\nprint('begun')\ntime.sleep(60)")[:1],
@@ -175,6 +182,27 @@ async def test_a_call_that_failed_is_not_offered_even_when_it_was_tried_again_as
     assert await value(notebook, "halved") == "not there"
 
 
+async def test_a_call_after_one_that_failed_half_way_sees_what_was_before_it(notebook: Notebook) -> None:
+    await notebook.run(DF)
+    ran = await notebook.run("%%agent\nrename the column, and save the sum as total_mm", ["y"])
+    failed, looked, computed = (await told(notebook))[-3:]
+    assert failed.startswith("Nothing that this code did is kept: every variable is as it was before it.")
+    assert failed.endswith("AttributeError: 'DataFrame' object has no attribute 'rain'")
+    assert looked.startswith("['month', 'rain'] False")
+    assert computed.startswith("6")
+    assert ran.asked == [KEEP.format("total_mm")]
+    assert "inplace" not in ran.cards[-1], "what failed is not run for real"
+    assert await value(notebook, "total_mm") == "6"
+
+
+async def test_a_call_that_ends_its_process_takes_nothing_of_earlier_calls_with_it(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent\nlose the process", [])
+    assert ran.status == "ok"
+    _, lost, after = (await told(notebook))[-3:]
+    assert lost.startswith("The code was ended: it ended itself. Nothing that this code did is kept")
+    assert after == "steady 20"
+
+
 async def test_what_a_draft_shows_runs_nothing_and_fetches_nothing(notebook: Notebook) -> None:
     ran = await notebook.run("%%agent\nbreak the page", [])
     shown = [html for html in ran.of("text/html") if "safe" in html]
@@ -205,7 +233,7 @@ async def test_an_interrupt_ends_the_draft_and_not_the_kernel(notebook: Notebook
 async def test_a_draft_that_ends_itself_is_told_and_the_kernel_lives(notebook: Notebook) -> None:
     ran = await notebook.run("%%agent\nend the process", [])
     assert ran.status == "ok"
-    assert "The draft is gone, with the variables it made: it ended itself." in (await told(notebook))[-1]
+    assert "The code was ended: it ended itself. Nothing that this code did is kept" in (await told(notebook))[-1]
     assert await value(notebook, "nothing") == "not there"
 
 

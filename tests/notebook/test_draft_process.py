@@ -234,19 +234,21 @@ def test_code_that_python_can_not_read_is_a_failure_that_it_survives(tmp_path: P
     assert "5" in told["ran"][2][1], "it is the same draft"
 
 
-def test_code_that_takes_too_long_is_stopped_and_its_variables_stay(tmp_path: Path) -> None:
-    told = drafted(tmp_path, "import time\nx = 5\nprint('begun', flush=True)\ntime.sleep(60)", "x", timeout_s=1.0)
-    assert told["ran"][0][0] == "timeout"
-    assert "begun" in told["ran"][0][2]
-    assert told["ran"][1][0] == "success"
-    assert "5" in told["ran"][1][1]
+def test_code_that_takes_too_long_is_stopped_and_only_earlier_variables_stay(tmp_path: Path) -> None:
+    """What a call made until it was stopped is half done, and dropped as that of any other call that failed."""
+    slow = "import time\nx = 6\nprint('begun', flush=True)\ntime.sleep(60)"
+    told = drafted(tmp_path, "x = 5", slow, "x", timeout_s=1.0)
+    assert told["ran"][1][0] == "timeout"
+    assert "begun" in told["ran"][1][2]
+    assert told["ran"][2][0] == "success"
+    assert "5" in told["ran"][2][1]
 
 
 def test_code_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass"
-    told = drafted(tmp_path, stubborn, "1 + 1", timeout_s=0.5)
-    assert told["ran"][0][:2] == ["ended", "it took longer than 0.5 s and did not stop"]
-    assert told["ran"][1][0] == "success", "the next draft is a new one"
+    told = drafted(tmp_path, "x = 5", stubborn, "x", timeout_s=0.5)
+    assert told["ran"][1][:2] == ["ended", "it took longer than 0.5 s and did not stop"]
+    assert told["ran"][2][:2] == ["success", "Out[0]: 5"], "it is the draft from before that code"
     assert told["left"] == []
 
 
@@ -272,12 +274,88 @@ def test_sleeping_is_no_hanging(tmp_path: Path) -> None:
     assert told["ran"][0][0] == "success"
 
 
-def test_a_crash_ends_the_draft_alone(tmp_path: Path) -> None:
-    told = drafted(tmp_path, "import os; os.abort()", "import os; os._exit(0)", "2 * 21", live=("1 + 1",))
-    assert told["ran"][0][:2] == ["ended", "it was ended by SIGABRT"]
-    assert told["ran"][1][:2] == ["ended", "it ended itself"]
-    assert "42" in told["ran"][2][1]
+def test_a_crash_ends_the_call_alone(tmp_path: Path) -> None:
+    crashes = "import os; x = 0; os.abort()", "import os; x = 0; os._exit(0)"
+    told = drafted(tmp_path, "x = 21", *crashes, "2 * x", live=("1 + 1",))
+    assert told["ran"][1][:2] == ["ended", "it was ended by SIGABRT"]
+    assert told["ran"][2][:2] == ["ended", "it ended itself"]
+    assert "42" in told["ran"][3][1]
     assert told["live"] == ["2"]
+
+
+CHAIN = """
+import io, random
+import pandas as pd
+df = pd.DataFrame({'a': [1, 2]})
+rows = open('words.txt')
+random.seed(3)
+calls = []
+"""
+
+
+def test_a_failed_call_leaves_nothing_of_itself_in_the_draft(place: Path, user: int | None) -> None:
+    half_done = (
+        "df.rename(columns={'a': 'b'}, inplace=True)\ncalls.append('half')\nmade = rows.read()\nrandom.random()\n"
+        "import os, subprocess\nos.environ['HALF'] = '1'\nos.chdir('/')\nsubprocess.Popen(['sleep', '27182'])\ndf.a"
+    )
+    look = (
+        "import os\n"
+        "print(list(df), calls, 'made' in globals(), rows.read(), random.random(), os.getenv('HALF'), os.getcwd())"
+    )
+    told = drafted(place, CHAIN, "calls.append(1)", half_done, look, half_done, look, user=user)
+    assert [status for status, *_ in told["ran"]] == ["success", "success", "error", "success", "error", "success"]
+    assert told["ran"][3][1] == f"['a'] [1] False some words 0.23796462709189137 None {place}"
+    assert told["ran"][5][1].startswith("['a'] [1] False  0."), "the file was read to its end by then"
+    assert told["left"] == []
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 27182" not in listed
+
+
+def test_many_calls_in_a_chain_of_bounded_depth(place: Path, user: int | None) -> None:
+    """Calls that succeed build on each other, calls that fail leave nothing, and no process is left of either."""
+    codes = ["n = 0", *["n += 1", "n += 100; n / 0", "import os; n += 100; os._exit(1)"] * 20, "n"]
+    told = drafted(place, *codes, user=user)
+    assert told["ran"][-1][1] == "Out[0]: 20"
+    assert told["processes"] <= 3
+    assert told["left"] == []
+
+
+def test_a_chain_of_calls_is_held_as_one_draft(place: Path, user: int | None) -> None:
+    """Its jail and its limits do not begin anew when the fork from before a failed call takes over."""
+    failing = "1 / 0"
+    attempts = [
+        REFUSED[name] for name in ("write beside the notebook", "read keys", "a unix socket", "too much memory")
+    ]
+    grow = "import numpy as np\nheld = [*globals().get('held', []), np.zeros(1500 << 20, dtype='u1')]"
+    told = drafted(
+        place, *[code for attempt in attempts for code in (failing, attempt)], grow, failing, grow, failing, grow,
+        setup=SETUP, user=user,
+    )  # fmt: skip
+    ran = told["ran"]
+    assert [status for status, *_ in ran] == ["error"] * 8 + ["success", "error", "success", "error", "error"]
+    assert all(any(error in ran[index][1] for error in ERRORS) for index in (1, 3, 5, 7, 12))
+
+
+def test_threads_of_an_earlier_call_are_there_for_the_next(place: Path, user: int | None) -> None:
+    """A call that succeeds goes on in its own process, where its threads are."""
+    begin = (
+        "import queue, threading\nasked, answers = queue.Queue(), queue.Queue()\n"
+        "threading.Thread(target=lambda: [answers.put(2 * asked.get()) for _ in range(9)], daemon=True).start()"
+    )
+    told = drafted(place, begin, "asked.put(21)\nanswers.get(timeout=20)", user=user)
+    assert told["ran"][1][1] == "Out[0]: 42"
+
+
+def test_the_memory_of_all_processes_of_a_draft_is_bounded_together(place: Path, user: int | None) -> None:
+    several = (
+        "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n"
+        "        held = bytearray(os.urandom(1 << 20) * 150)\n        time.sleep(60)\n        os._exit(0)\n"
+        "time.sleep(60)"
+    )
+    told = drafted(place, "x = 5", several, "x", timeout_s=60.0, memory_mb=600, user=user)
+    assert told["ran"][1][:2] == ["ended", "its processes used more than 600 MB of memory together"]
+    assert told["ran"][2][1] == "Out[0]: 5"
+    assert told["left"] == []
 
 
 def test_a_flood_of_output_and_a_broken_frame_harm_nobody(tmp_path: Path) -> None:
