@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_kernel.notebook import draft_frames as frames
+from agent_kernel.notebook import draft_jail
 from agent_kernel.notebook.draft_child import become_draft
-from agent_kernel.notebook.draft_jail import MEMORY_MB
 from agent_kernel.notebook.draft_keeper import Ends, close, fork
 from agent_kernel.notebook.draft_safety import Threads
 from agent_kernel.notebook.draft_watch import Watch, in_group, parent_of
@@ -239,7 +239,7 @@ class DraftProcess:
         timeout_s: float,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        watch = Watch(self.pid, self._group, self.directory, MEMORY_MB)
+        watch = Watch(self.pid, self._group, self.directory, draft_jail.MEMORY_MB)
         rounds = _Rounds(watch, timeout_s)
         self._beside = ""
         shown = 0

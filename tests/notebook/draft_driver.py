@@ -18,7 +18,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_kernel.notebook import draft_process, draft_safety, draft_watch
+from agent_kernel.notebook import draft_jail, draft_safety, draft_watch
 from agent_kernel.notebook.draft_process import DraftEnded, DraftProcess
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     shell.run_cell(asked["setup"])
     unsafe = draft_safety.unsafe()
     draft_watch.HANG_S = asked.get("hang_s", draft_watch.HANG_S)
-    draft_process.MEMORY_MB = asked.get("memory_mb", draft_process.MEMORY_MB)
+    draft_jail.MEMORY_MB = asked.get("memory_mb", draft_jail.MEMORY_MB)
     draft, results = None, []
     for code in asked["codes"]:
         if draft is None or not draft.pid:
