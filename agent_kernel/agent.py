@@ -275,8 +275,11 @@ class Agent:
             return Offered(theirs, offered.notes if turn.request.inputs else (), offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
-        ours = {tool.spec.name for tool in tools if tool.spec.where != "caller"}
-        if taken := [spec.name for spec in turn.request.functions if spec.where == "caller" and spec.name in ours]:
+        # A tool that runs a declared function has the very schema of the declaration.
+        theirs = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
+        declared = {spec.name: spec.parameters for spec in theirs}
+        specs = (tool.spec for tool in tools if tool.spec.name in declared)
+        if taken := [spec.name for spec in specs if spec.parameters is not declared[spec.name]]:
             raise InvalidRequest(f"{', '.join(taken)}: a tool of this server is called so.", hint="Name it otherwise.")
         turn.tools = tuple(tool.spec.name for tool in tools)
         return Offered(tools, offered.notes, offered.page)

@@ -201,6 +201,11 @@ class Runtime:
             load=_found,
         )
 
+    @property
+    def dispatches(self) -> bool:
+        """Whether calls of functions that a client declares can run by dispatch_url."""
+        return self._parts().has("dispatch") and bool(url := self.settings.dispatch_url) and self.exits.allows(url)
+
     @classmethod
     def build(cls, settings: Settings) -> Runtime:
         """Raises InvalidRequest for settings that name nothing."""

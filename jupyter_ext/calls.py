@@ -70,6 +70,7 @@ class Calls:
         EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
         app = self._app
         app.turns.admit()
+        asked = asked.dispatched() if app.runtime.dispatches else asked
         if asked.name and app.access.may_choose(caller, asked.name):
             app.runtime.engines.get(asked.name)  # before a session is made for it
         await app.turns.allow(caller.namespace, caller.token.id if caller.token else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent_kernel.messages import Message
 from agent_kernel.request import TurnRequest
@@ -11,6 +11,8 @@ AGENT = "agent/"
 """Before the name of a model: the agent with the server's tools."""
 DEFAULT = "default"
 """The server's own engine, whatever model that has."""
+DISPATCH = "dispatch"
+"""The kind of a function whose calls the server sends to its dispatch_url."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,16 @@ class Asked:
     def engaged(self) -> tuple[str, ...] | None:
         """The tools of the server that the turn may have (None: all), as ``TurnRequest.tools``."""
         if self.only:
-            return self.groups
+            return (*self.groups, *(spec.name for spec in self.request.functions if spec.kind == DISPATCH))
         if self.agent:
             return None
         elsewhere = ("mcp", "functions", "dispatch") if self.request.max_tool_rounds else ()
         return (*self.groups, *elsewhere)
+
+    def dispatched(self) -> Asked:
+        """The same request where the server runs the calls of its functions (``max_tool_rounds`` above 0), by its
+        dispatch_url; without rounds, or with 0, the client runs them and nothing changes."""
+        if not self.request.max_tool_rounds:
+            return self
+        functions = tuple(replace(spec, kind=DISPATCH, where="server") for spec in self.request.functions)
+        return replace(self, request=replace(self.request, functions=functions))
