@@ -276,17 +276,19 @@ class Agent:
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
         # A tool that runs a declared function has the very schema of the declaration.
-        theirs = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
-        declared = {spec.name: spec.parameters for spec in theirs}
-        specs = (tool.spec for tool in tools if tool.spec.name in declared)
-        if taken := [spec.name for spec in specs if spec.parameters is not declared[spec.name]]:
+        functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
+        declared = {spec.name: spec.parameters for spec in functions}
+        known = (tool.spec for tool in tools if tool.spec.name in declared)
+        if taken := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
             raise InvalidRequest(f"{', '.join(taken)}: a tool of this server is called so.", hint="Name it otherwise.")
         turn.tools = tuple(tool.spec.name for tool in tools)
         return Offered(tools, offered.notes, offered.page)
 
     def _asked(self, turn: Running, view: View, tools: tuple[ToolSpec, ...]) -> EngineRequest:
         request = turn.request
-        bound = tools and (turn.rounds == 0 or request.tool_choice == "none")
+        owed = turn.owed(tools)
+        tools = owed or tools
+        bound = tools and (turn.rounds == 0 or request.tool_choice == "none" or owed)
         return EngineRequest(
             view.messages,
             tools,

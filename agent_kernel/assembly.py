@@ -204,7 +204,8 @@ class Runtime:
     @property
     def dispatches(self) -> bool:
         """Whether calls of functions that a client declares can run by dispatch_url."""
-        return self._parts().has("dispatch") and bool(url := self.settings.dispatch_url) and self.exits.allows(url)
+        on = self._parts().has("dispatch") and self.settings.max_tool_rounds > 0
+        return on and bool(url := self.settings.dispatch_url) and self.exits.allows(url)
 
     @classmethod
     def build(cls, settings: Settings) -> Runtime:

@@ -184,7 +184,8 @@ class CallReturned:
 
 @dataclass(frozen=True, slots=True)
 class AnswerLogprobs:
-    """The tokens of one model call's text in order, ``{text, logprob}`` each; only where they were asked for, the
+    """The tokens of one model call's text in order, ``{text, logprob}`` each, with the likeliest tokens in its place as
+    ``top`` where those were asked for; only where they were asked for, the
     engine has them, and nothing had to be taken out of the text."""
 
     type: ClassVar[str] = "answer.logprobs"

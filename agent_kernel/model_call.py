@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 from agent_kernel.events import AnswerLogprobs, Body, ModelLoading, Notice, Queued, ReasoningDelta, TextDelta
 from agent_kernel.messages import Message, ToolCall, assistant
@@ -57,8 +58,12 @@ def _tell_logprobs(turn: Running, reply: Reply, redactor: Redactor) -> None:
     """Once the text is whole: the tokens of a text of which something was taken out would say what."""
     said = "".join(reply.text)
     if reply.logprobs and redactor.text(said) == said:
-        tokens = tuple({"text": token.text, "logprob": round(token.logprob, 6)} for token in reply.logprobs)
-        turn.emit(AnswerLogprobs(tokens))
+        turn.emit(AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in reply.logprobs)))
+
+
+def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -> dict[str, Any]:
+    others = {"top": [_token(*other) for other in top]} if top else {}
+    return {"text": text, "logprob": round(logprob, 6), **others}
 
 
 def _in_use(engine: Engine, tokens: int) -> float:

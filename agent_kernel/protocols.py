@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from agent_kernel.errors import InvalidRequest
 from agent_kernel.events import Emit
 from agent_kernel.files import Kept, Produced
 from agent_kernel.messages import Media, Message, Status, ToolCall, Usage
@@ -59,7 +60,10 @@ def _plain(value: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """None means the model's own default. ``temperature`` 0 is greedy. With ``logprobs`` text comes with the log
-    probability of each token where the engine has them."""
+    probability of each token where the engine has them, and with the ``top_logprobs`` likeliest tokens in its place.
+    ``logit_bias`` are (token id of the model, number added to its logit). ``reasoning_effort`` ``none``: the model does
+    not think first; the other levels are words of the engine. An engine that can not do what one of the last six fields
+    asks for raises InvalidRequest that names the field."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -70,18 +74,32 @@ class Sampling:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     logprobs: bool = False
+    top_logprobs: int = 0
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    reasoning_effort: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
     """What a text answer must look like. ``json_object`` needs nothing else; the other kinds use the field of their
-    name. ``name`` is what a client calls the schema."""
+    name. ``grammar`` is in the notation of the engine that takes it. ``name`` is what a client calls the schema."""
 
-    kind: Literal["json_object", "json_schema", "regex", "choice"]
+    kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
     json_schema: Mapping[str, Any] = field(default_factory=dict)
     regex: str = ""
     choice: tuple[str, ...] = ()
     name: str = ""
+    grammar: str = ""
+
+
+def refuse(names: Sequence[str], who: str, hint: str = "") -> None:
+    """Raises InvalidRequest when there are ``names``: fields of a request that ``who`` can not do anything with."""
+    if names:
+        raise InvalidRequest(
+            f"{', '.join(names)}: {who} can not do that.", hint=hint, details={"param": names[0], "refused": [*names]}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +125,8 @@ class TokenLogprob:
 
     text: str
     logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+    """The likeliest tokens in its place, (text, logprob), as many as were asked for and the engine tells."""
 
 
 @dataclass(frozen=True, slots=True)

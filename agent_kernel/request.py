@@ -33,8 +33,9 @@ class PageCell:
 class TurnRequest:
     """``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls it can have a person
     answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice`` binds the first round
-    only: a call that must be made is made once. ``model`` names the engine where a server has several; an Agent that
-    was given its engine keeps it.
+    only: a call that must be made is made once. ``required`` is met by the functions that the client declares, where it
+    declares any: until one was called the model is offered no others. ``model`` names the engine where a server has
+    several; an Agent that was given its engine keeps it.
 
     ``messages`` is the conversation that the client carries; the prompt comes behind it, or is its end (then ``prompt``
     is empty). ``history`` says what it is: ``append``, all of it is new; ``replay``, the conversation as the client

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.conversation import Prepared
-from agent_kernel.events import Body, Emit
+from agent_kernel.events import Body, CallStarted, Emit
 from agent_kernel.messages import Message, Usage
 from agent_kernel.numbers import kept
 from agent_kernel.numbers.checked import Number
+from agent_kernel.protocols import ToolSpec
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions.account import CallTally
 from agent_kernel.sessions.asides import Asides
@@ -43,6 +44,8 @@ class Running:
     stopped: str = ""
     returned: list[str] = field(default_factory=list)
     numbers: tuple[Number, ...] | None = None
+    started: set[str] = field(default_factory=set)
+    """Names of tools of which a call began."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -59,7 +62,17 @@ class Running:
         }
         return known | kept.record(self.numbers)
 
+    def owed(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        """Those of ``tools`` that meet ``tool_choice`` required where the request declares functions: these, until one
+        of them was called. Empty: nothing is owed."""
+        theirs = {spec.name for spec in self.request.functions if spec.source == "external"}
+        if self.request.tool_choice != "required" or theirs & self.started:
+            return ()
+        return tuple(spec for spec in tools if spec.name in theirs)
+
     def emit(self, body: Body) -> None:
+        if isinstance(body, CallStarted):
+            self.started.add(body.name)
         self.calls.note(body)
         self.changes.note(body)
         self.asides.note(body)

@@ -107,3 +107,20 @@ async def test_log_probabilities_are_told_where_they_were_asked_for() -> None:
     heard.clear()
     await it.turn(TurnRequest("go"), heard.append)
     assert not [body for body in heard if isinstance(body, AnswerLogprobs)]
+
+
+async def test_a_required_call_is_one_of_the_callers_functions_where_there_are_any() -> None:
+    """A call of a tool of the server met it, and the caller got an answer in words."""
+    tool = Recorder()
+    it, _, engine = agent([{"calls": [python("a")]}, {"calls": [ASK]}], [tool])
+    heard: list[Body] = []
+    await it.turn(request(tool_choice="required"), heard.append)
+    assert returned(heard).name == "weather"
+    told = [(asked.tool_choice, [spec.name for spec in asked.tools]) for asked in engine.requests]
+    assert told == [("required", ["weather"])] * 2
+
+
+async def test_a_required_call_is_one_of_the_servers_tools_where_the_caller_has_none() -> None:
+    it, _, engine = agent([{"calls": [python("a")]}, {"text": "done"}], [Recorder()])
+    await it.run(TurnRequest("go", tool_choice="required"))
+    assert [asked.tool_choice for asked in engine.requests] == ["required", "auto"]

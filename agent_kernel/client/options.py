@@ -17,7 +17,10 @@ from agent_kernel.files import Wanted
 from agent_kernel.messages import Message
 from agent_kernel.protocols import Tool
 
-SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_tokens", "logprobs")
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_tokens", "logprobs"),
+    *("top_logprobs", "presence_penalty", "frequency_penalty", "logit_bias", "reasoning_effort"),
+)
 AS_IT_IS = (
     *("model", "permission", "max_tool_rounds", "tool_choice", "parallel_calls", "history", "history_limit"),
     *("where", "web", "replaces", "remembered"),
@@ -78,6 +81,11 @@ class TurnOptions(TypedDict, total=False):
     max_tokens: int
     stop: Sequence[str]
     logprobs: bool
+    top_logprobs: int
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float]
+    reasoning_effort: str
 
 
 def checked(options: Mapping[str, Any]) -> None:

@@ -35,8 +35,10 @@ from agent_kernel.protocols import (
     EngineInfo,
     EngineRequest,
     ReasoningChunk,
+    Sampling,
     TextChunk,
     TokenLogprob,
+    refuse,
 )
 
 KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault", "finish"})
@@ -66,6 +68,7 @@ class ScriptedEngine:
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         started = time.monotonic()
+        self._check(request)
         self.requests.append(request)
         script = self._next(_last_user_text(request.messages))
         first = 0.0
@@ -76,7 +79,7 @@ class ScriptedEngine:
         for piece in pieces:
             await asyncio.sleep(script.get("delay", 0))
             first = first or time.monotonic() - started
-            yield TextChunk(piece, (TokenLogprob(piece, LOGPROB),) if request.sampling.logprobs else ())
+            yield TextChunk(piece, _probable(piece, request.sampling) if request.sampling.logprobs else ())
         await self._fault(script.get("fault", ""))
         calls = script.get("calls", ()) if request.tools and not stopped else ()
         for call in calls:
@@ -87,6 +90,17 @@ class ScriptedEngine:
 
     async def aclose(self) -> None:
         """Nothing is held."""
+
+    def _check(self, request: EngineRequest) -> None:
+        """Raises InvalidRequest for what no script can do. Sampling that only changes which words are likely is taken:
+        here there is one possible answer."""
+        sampling, output = request.sampling, request.output
+        asked = {
+            "logit_bias": bool(sampling.logit_bias),
+            "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
+            "grammar": output is not None and output.kind == "grammar",
+        }
+        refuse([name for name, wanted in asked.items() if wanted], "the scripted engine")
 
     def _next(self, said: str) -> Mapping[str, Any]:
         for index, script in enumerate(self._rounds):
@@ -137,6 +151,11 @@ def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]
 
 def _last_user_text(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role == "user"), "")
+
+
+def _probable(piece: str, sampling: Sampling) -> tuple[TokenLogprob, ...]:
+    """No other piece was possible, so it is the only one in its place."""
+    return (TokenLogprob(piece, LOGPROB, ((piece, LOGPROB),) if sampling.top_logprobs else ()),)
 
 
 def _cut(text: str, stops: Sequence[str]) -> tuple[str, str]:

@@ -48,8 +48,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class ChatCodec:
     """``model`` is the name as the client said it, ``session`` is told at the end. ``turn`` is the id of the turn: it
     gives the completion its id and its time: the same for a request that comes again. ``include_usage`` None: the last
-    chunk has the usage; True: a chunk of its own, as OpenAI does; False: none.
-    ``alternatives``: with the logprob of a token it is told as its own alternative."""
+    chunk has the usage; True: a chunk of its own, as OpenAI does; False: none."""
 
     def __init__(
         self,
@@ -58,14 +57,12 @@ class ChatCodec:
         *,
         turn: str = "",
         include_usage: bool | None = None,
-        alternatives: bool = False,
     ) -> None:
         turn = turn or new_id("turn")
         id, created = f"chatcmpl-{turn.removeprefix('turn-')}", made_at(turn)
         self._facts = {"id": id, "created": int(time.time()) if created is None else created, "model": model or DEFAULT}
         self._session = {"session_id": session} if session else {}
         self._include_usage = include_usage
-        self._alternatives = alternatives
         self._rounds: list[Round] = [Round()]
         self._calls = CallLog()
         self._end: TurnFinished | None = None
@@ -86,7 +83,7 @@ class ChatCodec:
             case ContextBuilt():
                 self._rounds.append(Round())
             case AnswerLogprobs(tokens):
-                here.logprobs += (told := [self._logprob(token) for token in tokens])
+                here.logprobs += (told := [token_logprob(token) for token in tokens])
                 yield self._chunk({}, logprobs={"content": told, "refusal": None})
             case CallReturned():
                 here.calls.append(returned(body))
@@ -164,10 +161,15 @@ class ChatCodec:
         choice = {"index": 0, "delta": {}, "finish_reason": None}
         return encode({**self._facts, **CHUNK, "choices": [choice], **data}, name)
 
-    def _logprob(self, token: Mapping[str, Any]) -> dict[str, Any]:
-        text = str(token["text"])
-        one = {"token": text, "logprob": token["logprob"], "bytes": list(text.encode("utf-8", "replace"))}
-        return {**one, "top_logprobs": [one] if self._alternatives else []}
+
+def token_logprob(token: Mapping[str, Any]) -> dict[str, Any]:
+    """A token of AnswerLogprobs, with the likeliest ones in its place."""
+    return {**_plain(token), "top_logprobs": [_plain(other) for other in token.get("top", ())]}
+
+
+def _plain(token: Mapping[str, Any]) -> dict[str, Any]:
+    text = str(token["text"])
+    return {"token": text, "logprob": token["logprob"], "bytes": list(text.encode("utf-8", "replace"))}
 
 
 class Round:

@@ -1,7 +1,8 @@
 """The body of ``chat/completions``: OpenAI's fields and mistral.rs's, and what is asked by them.
 
-Fields that are not here are ignored, as clients of other versions send them. So are ``metadata``, ``store``, ``user``
-and the penalties, which no engine here has. Raises ValueError while it is validated, for what contradicts itself.
+Fields that are not here are ignored, as clients of other versions send them. So are ``metadata``, ``store`` and
+``user``. What an engine can not do is for the engine to refuse. Raises ValueError while it is validated, for what
+contradicts itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from agent_kernel.protocols import OutputFormat, Sampling
 from agent_kernel.request import TurnRequest
 from agent_kernel.settings import Permission
-from jupyter_ext.dialects.agent_fields import Rounds, WantedFile, makeable
+from jupyter_ext.dialects.agent_fields import Decoding, Effort, Rounds, WantedFile, makeable
 from jupyter_ext.dialects.asked import AGENT, Asked
 from jupyter_ext.dialects.chat_messages import ChatMessage, conversation, text_or_list
 from jupyter_ext.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
@@ -107,7 +108,7 @@ Stop = Annotated[
 ]
 
 
-class SamplingFields(Words):
+class SamplingFields(Decoding):
     """``top_k``, ``min_p`` and ``repetition_penalty`` as vLLM and mistral.rs have them."""
 
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
@@ -121,6 +122,7 @@ class SamplingFields(Words):
     stop: Stop | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    reasoning_effort: Effort | None = None
 
     @property
     def sampling(self) -> Sampling:
@@ -136,6 +138,9 @@ class SamplingFields(Words):
             max_tokens=self.max_completion_tokens or self.max_tokens,
             stop=tuple(stop for stop in stops if stop),
             logprobs=bool(self.logprobs),
+            top_logprobs=self.top_logprobs or 0,
+            reasoning_effort=self.reasoning_effort,
+            **self.penalties,
         )
 
 
@@ -172,6 +177,7 @@ class ChatBody(SamplingFields):
             raise ValueError("top_logprobs comes with logprobs: true")
         if sum(len(message.links) for message in self.messages) > MAX_LINKS:
             raise ValueError(f"messages have at most {MAX_LINKS} media to be fetched; send the others as data")
+        self._form()
         self._chosen()
         return self
 
@@ -206,7 +212,7 @@ class ChatBody(SamplingFields):
                 max_tool_rounds=self.max_tool_rounds,
                 tool_choice=choice.choice,
                 parallel_calls=self.parallel_tool_calls is not False,
-                output=self.response_format.output if self.response_format else None,
+                output=self._form(),
                 outputs=tuple(file.wanted for file in self.files or ()),
                 web=self.web_search_options,
                 functions=choice.of(specs_of(self._functions)),
@@ -218,6 +224,9 @@ class ChatBody(SamplingFields):
             only=choice.allowed is not None,
         )
         return makeable(asked)
+
+    def _form(self) -> OutputFormat | None:
+        return self.form(self.response_format.output if self.response_format else None)
 
     @property
     def _functions(self) -> list[Function]:

@@ -23,6 +23,7 @@ from agent_kernel.events import (
 )
 from jupyter_ext.dialects import agent_records
 from jupyter_ext.dialects.agent_records import CallLog
+from jupyter_ext.dialects.chat_codec import token_logprob
 from jupyter_ext.dialects.responses_output import (
     LOGPROBS,
     RUNS,
@@ -162,10 +163,7 @@ class ResponsesCodec:
     def _logprobs(self, tokens: Iterable[Mapping[str, Any]]) -> None:
         if self._answer is None or LOGPROBS not in self.facts.include:
             return
-        for token in tokens:
-            text = str(token["text"])
-            facts = {"logprob": token["logprob"], "bytes": list(text.encode("utf-8", "replace")), "top_logprobs": []}
-            self._answer.tokens.append({"token": text, **facts})
+        self._answer.tokens += [token_logprob(token) for token in tokens]
 
     def _written(self, status: str, *, between: bool = False) -> Iterator[Said]:
         """Ends the text that is being written. ``between``: calls that run here follow."""

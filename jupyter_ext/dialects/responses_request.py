@@ -11,7 +11,7 @@ from agent_kernel.messages import Message, system
 from agent_kernel.protocols import OutputFormat, Sampling
 from agent_kernel.request import TurnRequest
 from agent_kernel.settings import Permission
-from jupyter_ext.dialects.agent_fields import Rounds, WantedFile, makeable
+from jupyter_ext.dialects.agent_fields import Decoding, Effort, Rounds, WantedFile, makeable
 from jupyter_ext.dialects.asked import AGENT, Asked, Given
 from jupyter_ext.dialects.content import MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.dialects.functions import (
@@ -58,9 +58,9 @@ class TextConfig(Words):
 
 
 class Reasoning(Words):
-    """Taken and told again; how much a model thinks is its own matter here."""
+    """``effort`` is for the engine, ``summary`` is told again: thoughts are shown whole."""
 
-    effort: Annotated[str, Field(max_length=20)] | None = None
+    effort: Effort | None = None
     summary: Annotated[str, Field(max_length=20)] | None = None
 
 
@@ -90,7 +90,7 @@ Input = Annotated[
 ]
 
 
-class ResponsesBody(Words):
+class ResponsesBody(Decoding):
     """``session_id``, ``max_tool_rounds``, ``files`` and ``agent_permission`` are beside OpenAI's. What is said of
     prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) changes nothing here."""
 
@@ -137,6 +137,7 @@ class ResponsesBody(Words):
             raise ValueError("conversation and session_id name two sessions")
         if self.previous_response_id and self.conversation is not None:
             raise ValueError("previous_response_id and conversation are two ways to say what this continues: use one")
+        self._form()
         self._offered = offered(self.tools or [])
         self._chosen = self._choice()
         return self
@@ -193,13 +194,11 @@ class ResponsesBody(Words):
             messages=(*told, *messages),
             after=after,
             permission=self.permission,
-            sampling=Sampling(
-                self.temperature, self.top_p, max_tokens=self.max_output_tokens, logprobs=LOGPROBS in self.wanted
-            ),
+            sampling=self._sampling,
             max_tool_rounds=self.max_tool_rounds,
             tool_choice=choice.choice,
             parallel_calls=self.parallel_tool_calls is not False,
-            output=self.text.output if self.text else None,
+            output=self._form(),
             outputs=tuple(file.wanted for file in self.files or ()),
             functions=choice.of(offered.functions),
             skills=offered.skills,
@@ -219,6 +218,21 @@ class ResponsesBody(Words):
             only=choice.allowed is not None,
         )
         return makeable(asked)
+
+    @property
+    def _sampling(self) -> Sampling:
+        return Sampling(
+            self.temperature,
+            self.top_p,
+            max_tokens=self.max_output_tokens,
+            logprobs=LOGPROBS in self.wanted,
+            top_logprobs=self.top_logprobs or 0,
+            reasoning_effort=self.reasoning.effort if self.reasoning else None,
+            **self.penalties,
+        )
+
+    def _form(self) -> OutputFormat | None:
+        return self.form(self.text.output if self.text else None)
 
     @property
     def echo(self) -> Body:

@@ -16,6 +16,7 @@ from agent_kernel.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec,
 from agent_kernel.sessions.grant import Remember
 from agent_kernel.sessions.model import MAX_ID, Described, valid_id
 from agent_kernel.settings import Permission
+from jupyter_ext.dialects.agent_fields import Bias, Effort, Penalty
 from jupyter_ext.dialects.functions import JsonSchema, WebSearchOptions
 from jupyter_ext.handlers.carried import MAX_MESSAGES, Base64, MessageBody, carried
 from jupyter_ext.openapi.operation import ID_PATTERN
@@ -52,22 +53,29 @@ class SamplingBody(Body):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: Annotated[list[str], Field(max_length=16)] = []
     logprobs: bool = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] = 0
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: Bias = {}
+    reasoning_effort: Effort | None = None
 
     def sampling(self) -> Sampling:
-        return Sampling(**self.model_dump(exclude={"stop"}), stop=tuple(self.stop))
+        plain = self.model_dump(exclude={"stop", "logit_bias"})
+        return Sampling(**plain, stop=tuple(self.stop), logit_bias=tuple(self.logit_bias.items()))
 
 
 class FormatBody(Body):
-    """``choice`` and ``regex`` are whole answers."""
+    """``choice`` and ``regex`` are whole answers; a ``grammar`` is in the notation of the engine that takes it."""
 
-    kind: Literal["json_object", "json_schema", "regex", "choice"]
+    kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
     json_schema: JsonSchema = {}
     regex: Annotated[str, Field(max_length=10_000)] = ""
     choice: Annotated[list[str], Field(max_length=1_000)] = []
+    grammar: Annotated[str, Field(max_length=100_000)] = ""
     name: Annotated[str, Field(max_length=200)] = ""
 
     def output(self) -> OutputFormat:
-        return OutputFormat(self.kind, self.json_schema, self.regex, tuple(self.choice), self.name)
+        return OutputFormat(self.kind, self.json_schema, self.regex, tuple(self.choice), self.name, self.grammar)
 
 
 class MediumBody(Body):

@@ -31,7 +31,6 @@ class ChatCompletionsHandler(OpenAIHandler):
             call.session,
             turn=call.turn.id,
             include_usage=body.include_usage,
-            alternatives=bool(body.top_logprobs),
         )
         await self.answer(call, codec, streams=body.streams)
 

@@ -189,6 +189,12 @@ MISTAKES: list[tuple[Json, int, str, str | None]] = [
     ({"tool_choice": "required"}, 400, "invalid_request", "tool_choice"),
     ({"files": [{"name": "a"}]}, 422, "unprocessable", "files"),
     ({"session_id": "a\0b"}, 400, "invalid_request", None),
+    ({"logit_bias": {"7": 5}}, 400, "invalid_request", "logit_bias"),
+    ({"reasoning_effort": "high"}, 400, "invalid_request", "reasoning_effort"),
+    ({"guided_grammar": "root ::= x"}, 400, "invalid_request", "grammar"),
+    ({"grammar": {"type": "lark", "value": "start: x"}}, 400, "invalid_request", "grammar"),
+    ({"presence_penalty": 3}, 400, "invalid_request", "presence_penalty"),
+    ({"guided_regex": "a", "guided_choice": ["a"]}, 400, "invalid_request", "structured_outputs"),
 ]
 
 

@@ -8,7 +8,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any, TypeAlias
 

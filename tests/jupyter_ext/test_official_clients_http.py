@@ -204,3 +204,34 @@ def test_a_call_that_a_model_must_make_is_returned_and_answered_in_every_dialect
     )
     assert message.stop_reason == "tool_use"
     assert [block.name for block in message.content if block.type == "tool_use"] == ["weather"]
+
+
+@pytest.mark.model("tiny")
+def test_what_binds_an_answer_is_done_by_a_model_of_this_machine_or_refused_by_its_name(local: AgentServer) -> None:
+    """They were ignored in silence."""
+    client = openai_client(local, timeout=120)
+    asked: Any = [{"role": "user", "content": "Write the word tea six times."}]
+
+    def said(**fields: Any) -> str:
+        given: Any = {"model": "default", "messages": asked, "max_tokens": 24, "temperature": 0, **fields}
+        return client.chat.completions.create(**given).choices[0].message.content or ""
+
+    plain = said()
+    assert said(frequency_penalty=2) != plain
+    assert said(presence_penalty=2) != plain
+    assert said(extra_body={"guided_choice": ["alpha", "beta"]}) in ("alpha", "beta")
+    assert said(extra_body={"guided_regex": "[0-9]{3}"}).isdecimal()
+    assert said(extra_body={"structured_outputs": {"regex": "[0-9]{3}"}}).isdecimal()
+    assert said(extra_body={"grammar": {"type": "regex", "value": "[0-9]{3}"}}).isdecimal()
+    assert said(reasoning_effort="none") == plain, "a model that does not think has nothing to leave out"
+    refused: dict[str, Any] = {
+        "logit_bias": {"logit_bias": {"7": 5}},
+        "top_logprobs": {"logprobs": True, "top_logprobs": 2},
+        "reasoning_effort": {"reasoning_effort": "high"},
+        "grammar": {"extra_body": {"guided_grammar": "root ::= x"}},
+    }
+    for name, fields in refused.items():
+        with pytest.raises(openai.BadRequestError, match=name):
+            said(**fields)
+    with pytest.raises(openai.BadRequestError, match="reasoning_effort"):
+        client.responses.create(model="default", input="hi", reasoning={"effort": "high"})

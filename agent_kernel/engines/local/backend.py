@@ -52,8 +52,10 @@ class Grammar:
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How one request is decoded. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
-    ``repetition_penalty`` 1 do nothing. With ``logprob`` the log probability of each token comes with it, before the
-    grammar has masked anything."""
+    ``repetition_penalty`` 1 do nothing. ``presence_penalty`` is taken off the logit of each token that the answer has
+    already, ``frequency_penalty`` once for each time; ``logit_bias`` are (token id, number to add). Where a backend can
+    not add it, ``submit`` raises InvalidRequest. With ``logprob`` the log probability of each token comes with it,
+    before the grammar has masked anything."""
 
     max_tokens: int
     temperature: float = 0.0
@@ -61,6 +63,9 @@ class Decoding:
     top_k: int = 0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
     grammar: Grammar | None = None
     logprob: bool = False

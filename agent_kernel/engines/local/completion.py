@@ -33,6 +33,8 @@ RANGES = (
     ("top_k", 0, 2**31 - 1),
     ("min_p", 0.0, 1.0),
     ("repetition_penalty", 0.01, 100.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
     ("max_tokens", 1, 2**31 - 1),
 )
 
@@ -292,6 +294,9 @@ def decoding_of(sampling: Sampling) -> Decoding:
         top_k=sampling.top_k or 0,
         min_p=min(sampling.min_p or 0.0, 1.0 - SMALLEST),
         repetition_penalty=sampling.repetition_penalty or 1.0,
+        presence_penalty=sampling.presence_penalty or 0.0,
+        frequency_penalty=sampling.frequency_penalty or 0.0,
+        logit_bias=sampling.logit_bias,
         seed=sampling.seed,
         logprob=sampling.logprobs,
     )

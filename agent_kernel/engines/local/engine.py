@@ -20,7 +20,12 @@ from agent_kernel.engines.local.progress import Progress
 from agent_kernel.engines.local.watch import CHECK_S, IDLE_UNLOAD_S, Watch
 from agent_kernel.engines.local.worker_process import SILENT_S, WorkerProcess
 from agent_kernel.errors import AgentKernelError, EngineCrashed, OutOfMemory
-from agent_kernel.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk
+from agent_kernel.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk, refuse
+
+HINT = (
+    "logprobs gives the token that was chosen, reasoning_effort none turns thinking off, and a json_schema, regex or "
+    "choice binds the answer."
+)
 
 
 class LocalEngine:
@@ -95,6 +100,7 @@ class LocalEngine:
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         if self._refusal is not None:
             raise self._refusal
+        check(request)
         self._streams += 1
         try:
             async with aclosing(self._chunks(request)) as chunks:
@@ -290,3 +296,14 @@ class LocalEngine:
         self._state = "unloaded"
         if worker is not None:
             await worker.aclose()
+
+
+def check(request: EngineRequest) -> None:
+    """Raises InvalidRequest for what no backend does, before a model is loaded for it."""
+    sampling, output = request.sampling, request.output
+    asked = {
+        "top_logprobs": sampling.top_logprobs > 0,
+        "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
+        "grammar": output is not None and output.kind == "grammar",
+    }
+    refuse([name for name, wanted in asked.items() if wanted], "a model of this machine", HINT)

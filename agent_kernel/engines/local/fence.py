@@ -70,7 +70,7 @@ class Fence:
         retry = offered and result is not None and result.status == "error" and turns[-1].failures <= RETRIES
         chat = fence_prompt.chat(request.messages, tools=offered, retry=retry)
         prompt = await completer.render(chat)
-        if offered:
+        if offered or request.sampling.reasoning_effort == "none":
             prompt = reasoning.without_thinking(prompt, self.template)
         spent, fits = Usage(), must or retry
         if offered and result is None and not must:

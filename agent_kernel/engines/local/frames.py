@@ -60,7 +60,9 @@ def request_from_json(body: dict[str, Any]) -> EngineRequest:
     return EngineRequest(
         messages=tuple(_with_data(Message.from_json(message), media) for message in body["messages"]),
         tools=tuple(ToolSpec(**tool) for tool in body["tools"]),
-        sampling=Sampling(**sampling | {"stop": tuple(sampling["stop"])}),
+        sampling=Sampling(
+            **sampling | {"stop": tuple(sampling["stop"]), "logit_bias": tuple(map(tuple, sampling["logit_bias"]))}
+        ),
         session=body["session"],
         tool_choice=body["tool_choice"],
         parallel_calls=body["parallel_calls"],

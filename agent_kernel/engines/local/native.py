@@ -57,6 +57,8 @@ class Native:
         ends = {template.end, *(tag for tag in ENDS if tag in self._loaded.template)} - {""}
         answer = Answer(request, completer, template, self._written, tuple(ends))
         answer.prompt = await answer.rendered(request.messages)
+        if request.sampling.reasoning_effort == "none":
+            answer.prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
         if forced:
             chunks = self._forced(answer, forced)
         elif request.output is not None:

@@ -2,7 +2,7 @@
 
 What was learned of the library (2026.4): ``step`` and the GGUF tokenizer hold Python's lock while they run; a cancelled
 request has the status IGNORED and its full blocks stay cached; log probabilities are those before a grammar's mask; all
-of temperature, top_p, top_k, min_p, repetition_penalty and the low 32 bits of a seed have effect. When the blocks run
+of temperature, top_p, top_k, min_p, the penalties and the low 32 bits of a seed have effect. When the blocks run
 out with several requests it ends all of them, and loses blocks: whoever submits sees to it that they fit. A grammar
 that does not compile breaks the step that meets it, and the pipeline with it: ``grammar_check.py``.
 """
@@ -35,6 +35,7 @@ from agent_kernel.engines.local.grammar_check import WAIT_S, GrammarCheck, const
 from agent_kernel.engines.local.header import Header, read_header
 from agent_kernel.engines.local.snapshot import read_snapshot
 from agent_kernel.errors import EngineError, ModelBroken, ModelMissing, ModelUnsupported
+from agent_kernel.protocols import refuse
 
 BLOCK = 32
 """Tokens per KV block of the library's CPU plugin."""
@@ -104,7 +105,7 @@ class OpenVino:
             blocks if options.prefixes else 0,
             details
             | {"cache_gb": self._cache_gb, "full cache": "the least recently used prefixes give way"}
-            | {"sampling": "temperature, top_p, top_k, min_p, repetition_penalty, seed, stop, logprobs"},
+            | {"sampling": "temperature, top_p, top_k, min_p, penalties, seed, stop, logprobs"},
             template=self._tokenizer.get_original_chat_template(),
             architecture=facts.architecture,
             context_length=facts.context_length,
@@ -133,9 +134,11 @@ class OpenVino:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
     def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
-        """Raises EngineError for an empty prompt and for what the library does not take."""
+        """Raises EngineError for an empty prompt and for what the library does not take, InvalidRequest for a
+        logit_bias, which it does not know."""
         if not ids:
             raise EngineError("The prompt is empty.")
+        refuse(["logit_bias"] if decoding.logit_bias else [], "openvino-genai", "Use a model that transformers runs.")
         self._next += 1
         if decoding.grammar is None:
             self._add(self._next, ids, decoding)
@@ -240,6 +243,7 @@ class OpenVino:
             seed = decoding.seed if decoding.seed is not None else int.from_bytes(os.urandom(4))
             config.rng_seed = seed % 2**63
         config.repetition_penalty = decoding.repetition_penalty
+        config.presence_penalty, config.frequency_penalty = decoding.presence_penalty, decoding.frequency_penalty
         if decoding.logprob:
             config.logprobs = 1
         if decoding.grammar is not None:

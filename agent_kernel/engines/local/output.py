@@ -38,6 +38,8 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> Grammar:
             if not output.choice or "" in output.choice or len(output.choice) > MAX_CHOICES:
                 raise InvalidRequest(f"A choice has 1 to {MAX_CHOICES} texts, none of them empty.")
             return rules.grammar(choice(output.choice))
+        case "grammar":
+            raise InvalidRequest("grammar: grammars of others are not compiled here.", details={"param": "grammar"})
     schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
     for regex in _regexes(schema):
         pattern(regex, Rules())  # it will be matched against what a model wrote: only those that take no time

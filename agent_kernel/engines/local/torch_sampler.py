@@ -35,8 +35,8 @@ class Choices:
         self.decoding = decoding
         self.constraint = constraint
         self.logprobs: list[float] = []
-        self.warpers = _warpers(libraries.transformers, decoding)
-        self.seen: list[int] = [*prompt] if decoding.repetition_penalty != 1.0 else []
+        self.warpers = _warpers(libraries, decoding, len(prompt))
+        self.seen: list[int] = [*prompt] if _looks_back(decoding) else []
         self.generator = None
         if decoding.temperature > 0:
             self.generator = self._torch.Generator(device)
@@ -56,7 +56,7 @@ class Choices:
         if self.constraint is not None:
             self.constraint.mask(row)
         if self.warpers:
-            # The tokens so far are only looked at by the repetition penalty.
+            # The tokens so far are only looked at by the penalties.
             row = self.warpers(self._torch.tensor([self.seen], dtype=self._torch.long, device=row.device), row)
         if self.generator is None:
             token = int(row.argmax(dim=-1))
@@ -128,9 +128,37 @@ class Sampler:
         return scores
 
 
-def _warpers(transformers: Any, decoding: Decoding) -> Any:
-    """The library's own, in the order in which its ``generate`` applies them."""
-    found = []
+class Penalties:
+    """The penalties of OpenAI's API on the tokens of the answer (those behind the first ``prompt`` ids), and its
+    logit_bias, as a logits processor: the library has neither."""
+
+    def __init__(self, torch: Any, decoding: Decoding, prompt: int) -> None:
+        self._torch = torch
+        self._decoding = decoding
+        self._prompt = prompt
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        decoding, answer = self._decoding, input_ids[0, self._prompt :]
+        if answer.numel():
+            counts = self._torch.bincount(answer, minlength=scores.shape[-1])
+            taken = decoding.presence_penalty * (counts > 0) + decoding.frequency_penalty * counts
+            scores = scores - taken.to(scores.dtype)
+        for token, bias in decoding.logit_bias:
+            if 0 <= token < scores.shape[-1]:
+                scores[:, token] += bias
+        return scores
+
+
+def _looks_back(decoding: Decoding) -> bool:
+    penalties = (decoding.repetition_penalty - 1.0, decoding.presence_penalty, decoding.frequency_penalty)
+    return any(penalties) or bool(decoding.logit_bias)
+
+
+def _warpers(libraries: Libraries, decoding: Decoding, prompt: int) -> Any:
+    """The library's own, in the order in which its ``generate`` applies them, behind ours."""
+    transformers, found = libraries.transformers, list[Any]()
+    if decoding.presence_penalty or decoding.frequency_penalty or decoding.logit_bias:
+        found.append(Penalties(libraries.torch, decoding, prompt))
     if decoding.repetition_penalty != 1.0:
         found.append(transformers.RepetitionPenaltyLogitsProcessor(decoding.repetition_penalty))
     if decoding.temperature > 0:

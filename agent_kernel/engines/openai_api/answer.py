@@ -230,10 +230,16 @@ def _tokens(value: Any) -> int | None:
 def _logprobs(value: Any) -> tuple[TokenLogprob, ...]:
     entries = _mappings(value.get("content")) if isinstance(value, Mapping) else iter(())
     return tuple(
-        TokenLogprob(_clean(entry.get("token")), float(entry["logprob"]))
+        TokenLogprob(*token, tuple(_probable(_mappings(entry.get("top_logprobs")))))
         for entry in entries
-        if isinstance(entry.get("logprob"), int | float)
+        for token in _probable(iter((entry,)))
     )
+
+
+def _probable(entries: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    for entry in entries:
+        if isinstance(logprob := entry.get("logprob"), int | float):
+            yield _clean(entry.get("token")), float(logprob)
 
 
 def _words(error: Any) -> str:

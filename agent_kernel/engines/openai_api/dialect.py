@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_kernel.engines.openai_api.refusal import Refusal
@@ -22,6 +22,16 @@ OPTIONAL = (
 )
 """An answer without one of these is still an answer to what was asked. tools, tool_choice, stop and formats are not
 here: without them it would be another question."""
+NEEDED = (
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "top_logprobs",
+    "reasoning_effort",
+    "structured_outputs",
+    "response_format",
+)
+"""What a person who sent one of these is told where the server refuses it: nothing is left out in its place."""
 UNKNOWN = re.compile(
     r"unexpected|unknown|unrecogni[sz]ed|unsupported|not (supported|permitted|allowed)|n't support|not support|extra"
     r"|additional|only the default",
@@ -49,13 +59,23 @@ class Dialect:
                 said[new] = body[old]
         return said
 
+    def needed(self, refusal: Refusal, said: Mapping[str, Any]) -> list[str]:
+        """The fields of ``said`` that were refused and without which the answer would be to another question."""
+        if refusal.status not in (400, 422):
+            return []
+        return _named([name for name in NEEDED if name in said], refusal)
+
     def learn(self, refusal: Refusal, said: Mapping[str, Any]) -> list[str]:
         """The fields of ``said`` that were refused and can be left out; a value out of range is no unknown field."""
         if refusal.status not in (400, 422) or not UNKNOWN.search(refusal.words):
             return []
         candidates = [name for name in (*OPTIONAL, *RENAMED.values()) if name in said]
-        named = [name for name in candidates if refusal.param.split(".")[0] == name]
-        # By the full name: a server that recommends max_completion_tokens refuses max_tokens.
-        named = named or [name for name in candidates if re.search(rf"\b{name}\b", refusal.words)]
+        named = _named(candidates, refusal)
         self._refused.update(named)
         return named
+
+
+def _named(candidates: Sequence[str], refusal: Refusal) -> list[str]:
+    named = [name for name in candidates if refusal.param.split(".")[0] == name]
+    # By the full name: a server that recommends max_completion_tokens refuses max_tokens.
+    return named or [name for name in candidates if re.search(rf"\b{name}\b", refusal.words)]

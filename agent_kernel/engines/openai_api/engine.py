@@ -30,6 +30,7 @@ from agent_kernel.protocols import (
     OutputFormat,
     TextChunk,
     WaitChunk,
+    refuse,
 )
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
@@ -157,6 +158,7 @@ class OpenAIEngine:
                         f"asking again without {', '.join(fields)}: {self._endpoint.host} takes no such field"
                     )
                     continue
+                refuse(self._dialect.needed(refused.refusal, said), self._endpoint.host, refused.refusal.words)
                 fault = await self._refused(refused.refusal)
             except Fault as failed:
                 fault = failed

@@ -65,12 +65,19 @@ def wire_id(call_id: str) -> str:
 def _sampling(request: EngineRequest) -> dict[str, Any]:
     """Fields of OpenAI; top_k, min_p and repetition_penalty as vLLM and SGLang call them."""
     sampling = request.sampling
-    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_tokens")
+    names = (
+        *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        *("seed", "max_tokens", "reasoning_effort"),
+    )
     body = {name: value for name in names if (value := getattr(sampling, name)) is not None}
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if sampling.logprobs:
         body["logprobs"] = True
+    if sampling.logprobs and sampling.top_logprobs:
+        body["top_logprobs"] = sampling.top_logprobs
+    if sampling.logit_bias:
+        body["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias}
     return body
 
 
@@ -84,7 +91,7 @@ def _choice(choice: str) -> Any:
 
 
 def _format(output: OutputFormat) -> dict[str, Any]:
-    """``structured_outputs`` is vLLM's: OpenAI has no field for a regex or a choice."""
+    """``structured_outputs`` is vLLM's: OpenAI has no field for a regex, a choice or a grammar."""
     match output.kind:
         case "json_object":
             return {"response_format": {"type": "json_object"}}
@@ -95,6 +102,8 @@ def _format(output: OutputFormat) -> dict[str, Any]:
             return {"structured_outputs": {"regex": output.regex}}
         case "choice":
             return {"structured_outputs": {"choice": list(output.choice)}}
+        case "grammar":
+            return {"structured_outputs": {"grammar": output.grammar}}
 
 
 def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, Any]]:

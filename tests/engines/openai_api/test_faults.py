@@ -11,9 +11,9 @@ import pytest
 
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
-from agent_kernel.errors import ContextOverflow, EngineError, EngineUnreachable, UnknownModel
+from agent_kernel.errors import ContextOverflow, EngineError, EngineUnreachable, InvalidRequest, UnknownModel
 from agent_kernel.messages import user
-from agent_kernel.protocols import EngineRequest, Sampling, TextChunk
+from agent_kernel.protocols import EngineRequest, OutputFormat, Sampling, TextChunk
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of, waits_of
 from tests.engines.openai_api.wire_server import (
     HELLO,
@@ -320,3 +320,29 @@ async def test_one_of_several_models_must_be_named() -> None:
 async def test_an_answer_without_an_end_mark_but_with_done_is_whole() -> None:
     async with WireServer([sse(delta(content="x"))]) as server:
         assert text_of(await asked_of(server)) == "x"
+
+
+async def test_what_changes_the_answer_is_sent_and_its_refusal_is_the_requests() -> None:
+    sampling = Sampling(
+        logprobs=True, top_logprobs=2, presence_penalty=0.5, logit_bias=((7, -1.0),), reasoning_effort="high"
+    )
+    words = "Unsupported parameter: 'logit_bias' is not supported with this model."
+    async with WireServer([status(400, {"error": {"message": words, "param": "logit_bias"}})]) as server:
+        with pytest.raises(InvalidRequest, match="logit_bias") as refused:
+            await asked_of(server, sampling=sampling)
+    [sent] = server.chats
+    assert (sent["top_logprobs"], sent["presence_penalty"], sent["logit_bias"]) == (2, 0.5, {"7": -1.0})
+    assert sent["reasoning_effort"] == "high"
+    assert refused.value.details["param"] == "logit_bias"
+
+
+async def test_a_grammar_is_sent_as_vllm_has_it_and_alternatives_are_told() -> None:
+    top = [{"token": "Hi", "logprob": -0.1}, {"token": "Ho", "logprob": -2.0}]
+    logprobs = {"content": [{"token": "Hi", "logprob": -0.1, "top_logprobs": top}]}
+    said = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop", "logprobs": logprobs}]}
+    async with WireServer([sse(said)]) as server:
+        output = OutputFormat("grammar", grammar="root ::= x")
+        chunks = await asked_of(server, sampling=Sampling(logprobs=True, top_logprobs=2), output=output)
+    assert server.chats[0]["structured_outputs"] == {"grammar": "root ::= x"}
+    [chunk] = [chunk for chunk in chunks if isinstance(chunk, TextChunk)]
+    assert chunk.logprobs[0].top == (("Hi", -0.1), ("Ho", -2.0))

@@ -270,15 +270,70 @@ def test_fields_of_other_versions_are_ignored() -> None:
         "metadata": {"a": "b"},
         "store": True,
         "service_tier": "auto",
-        "reasoning_effort": "low",
-        "presence_penalty": 0.5,
-        "frequency_penalty": 0,
-        "logit_bias": {},
         "prediction": {"type": "content", "content": "x"},
         "safety_identifier": "s",
         "from_the_future": {"a": 1},
     }
     assert asked(**others) == asked()
+
+
+def test_what_changes_the_answer_is_taken_over() -> None:
+    """It was ignored in silence: engines do it, or refuse it by its name."""
+    fields = {"reasoning_effort": "low", "presence_penalty": 0.5, "frequency_penalty": -2, "logit_bias": {"7": -100}}
+    sampling = asked(**fields, logprobs=True, top_logprobs=3).request.sampling
+    assert (sampling.reasoning_effort, sampling.presence_penalty, sampling.frequency_penalty) == ("low", 0.5, -2)
+    assert (sampling.logit_bias, sampling.top_logprobs) == (((7, -100),), 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("presence_penalty", 3),
+        ("frequency_penalty", -2.5),
+        ("logit_bias", {"a": 1}),
+        ("logit_bias", {"1": 101}),
+        ("reasoning_effort", "much effort"),
+        ("guided_regex", ""),
+        ("guided_choice", []),
+        ("guided_json", "no json"),
+        ("structured_outputs", {"structural_tag": "{}"}),
+        ("structured_outputs", {"regex": "a", "choice": ["a"]}),
+        ("grammar", {"type": "llguidance", "value": {}}),
+        ("grammar", {"type": "regex", "value": {}}),
+        ("grammar", "root ::= x"),
+    ],
+)
+def test_what_changes_the_answer_is_refused_by_its_name_where_it_makes_no_sense(field: str, value: Any) -> None:
+    words, named = refused(**{field: value})
+    assert named is not None
+    assert named.partition("[")[0].partition(".")[0] in (field, "structured_outputs")
+    assert field in words
+
+
+SHORT = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "output"),
+    [
+        ({"guided_regex": "a+"}, OutputFormat("regex", regex="a+")),
+        ({"guided_choice": ["a", "b"]}, OutputFormat("choice", choice=("a", "b"))),
+        ({"guided_json": SHORT}, OutputFormat("json_schema", SHORT)),
+        ({"guided_json": json.dumps(SHORT)}, OutputFormat("json_schema", SHORT)),
+        ({"guided_grammar": "root ::= x"}, OutputFormat("grammar", grammar="root ::= x")),
+        ({"structured_outputs": {"regex": "a+"}}, OutputFormat("regex", regex="a+")),
+        ({"structured_outputs": {"json": SHORT}}, OutputFormat("json_schema", SHORT)),
+        ({"structured_outputs": {"json_object": True}}, OutputFormat("json_object")),
+        ({"grammar": {"type": "regex", "value": "a+"}}, OutputFormat("regex", regex="a+")),
+        ({"grammar": {"type": "json_schema", "value": SHORT}}, OutputFormat("json_schema", SHORT)),
+        ({"grammar": {"type": "lark", "value": "start: x"}}, OutputFormat("grammar", grammar="start: x")),
+        ({"grammar": {"type": "none"}}, None),
+    ],
+)
+def test_what_binds_an_answer_at_vllm_and_mistral_rs_binds_it_here(
+    fields: dict[str, Any], output: OutputFormat | None
+) -> None:
+    assert asked(**fields).request.output == output
 
 
 # ---------------------------------------------------------------------------------------------------- answers
