@@ -54,6 +54,7 @@ PARTS = (
 JAIL = tuple(
     f"agent_kernel.sandbox.{name}" for name in ("credentials", "landlock", "limits", "seccomp", "syscalls", "view")
 )
+WARNINGS = "agent_kernel.sandbox.library_warnings"
 
 # part: (what it may import of ours, which libraries). The longest name that fits a module is its part; a part may
 # always import itself. The standard library is free for all.
@@ -201,6 +202,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.notebook.draft_jail": (JAIL, set()),
     "agent_kernel.notebook.draft_keeper": ((*JAIL, "agent_kernel.notebook"), set()),
     "agent_kernel.notebook.copies": (("agent_kernel.notebook", "agent_kernel.sandbox.copies"), set()),
+    "agent_kernel.notebook.capture": (("agent_kernel.notebook", WARNINGS), set()),
+    "agent_kernel.notebook.live": (("agent_kernel.notebook", *VALUES, WARNINGS), set()),
     "jupyter_ext": (
         (
             *PARTS,
@@ -433,5 +436,5 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
         f"import sys, {', '.join(modules)}; print(*(name for name in sys.modules if name.startswith('agent_kernel')))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    allowed = {"agent_kernel", "agent_kernel.sandbox", "agent_kernel.sandbox.copies", *JAIL, *VALUES}
+    allowed = {"agent_kernel", "agent_kernel.sandbox", "agent_kernel.sandbox.copies", WARNINGS, *JAIL, *VALUES}
     assert not {name for name in done.stdout.split() if not name.startswith("agent_kernel.notebook")} - allowed

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_kernel.sandbox import library_warnings
+
 IMAGES = ("image/png", "image/jpeg")
 MAX_KEPT = 200_000
 """Characters of printed text kept; the middle of more is dropped. The listener is given all of it."""
@@ -137,7 +139,8 @@ def capturing(shell: Any, listener: Listener, show: Show) -> Iterator[Said]:
     shell.display_pub = publisher
     own.update(overridden)
     try:
-        yield said
+        with library_warnings.installed():
+            yield said
     finally:
         for name in overridden:
             own.pop(name, None)

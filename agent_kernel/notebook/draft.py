@@ -198,7 +198,7 @@ class Drafts:
         if beside and said_in_python == NO_OUTPUT:
             said_in_python = ""
         undone = LOST if answer.get("lost") is True else UNDONE if attempted and not changes else ""
-        parts = (undone, beside, said_in_python, _of_changes(changes), NOT_HERE * refused)
+        parts = (undone, beside, NOT_HERE * refused, said_in_python)  # the error is the last line: a retry goes by it
         text = "\n".join(part for part in parts if part)
         outcome = Outcome(str(status), text, _text(answer, "traceback"), _media(answer.get("media")), False)
         return DraftOutcome(outcome, refused)
@@ -239,17 +239,6 @@ def _shown(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
         named,
         bundle.get("update") is True and bool(named),
     )
-
-
-def _of_changes(changes: Changes) -> str:
-    parts = [f"{_listed(changes.new)} new"] if changes.new else []
-    parts += [f"{_listed(changes.changed)} changed"] if changes.changed else []
-    return f"(Draft: {', '.join(parts)}. It is so in this draft only, until the person keeps it.)" if parts else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    some = ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")
-    return f"{some} {'is' if len(names) == 1 else 'are'}"
 
 
 def _names(value: Any) -> tuple[str, ...]:

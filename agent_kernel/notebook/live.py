@@ -20,6 +20,7 @@ from agent_kernel.notebook.capture import Listener, Said, Show, capturing
 from agent_kernel.notebook.changed_names import Before, Changes, Held, plain
 from agent_kernel.notebook.imports import missing_imports
 from agent_kernel.notebook.touched import Mark
+from agent_kernel.sandbox.library_warnings import short_text
 
 RESULT_CHARS = 4_000
 MAX_IMAGES = 8
@@ -149,11 +150,11 @@ def _outcome(said: Said, error: BaseException | None, *, interrupted: bool) -> O
 
 
 def _told(said: Said, error: BaseException | None) -> str:
-    """What the model reads: output, values, error, figures; never an empty text."""
+    """What the model reads: output, values, figures and, as its last line, the error; never an empty text."""
     left_out = f"[{said.dropped} characters of output were dropped]" if said.dropped else ""
     figures = f"[{len(said.images)} figure(s) shown]" if said.images else ""
     parts = ["".join(said.out).rstrip(), "".join(said.err).rstrip(), *said.values, left_out]
-    parts += [_short_traceback(error) if error else "", figures]
+    parts += [figures, _short_traceback(error) if error else ""]
     return shortened("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
 
@@ -167,6 +168,8 @@ def _short_traceback(error: BaseException) -> str:
         if not frame.filename.startswith("<frozen") and not os.path.exists(frame.filename)
     ]
     raised = "".join(traceback.format_exception_only(error)).rstrip()
+    if isinstance(error, Warning):
+        raised = f"{type(error).__name__}: {short_text(str(error))}"
     return "\n".join(["Traceback (most recent call last):", *frames, raised] if frames else [raised])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 
+from agent_kernel.sandbox.library_warnings import short_text
 from agent_kernel.sandbox.processor_time import ProcessorTimeUsedUp
 
 MAX_ERROR = 20_000
@@ -33,6 +34,8 @@ def cut(text: str, limit: int) -> str:
 
 
 def _traceback(problem: BaseException) -> str:
+    if isinstance(problem, Warning):
+        problem = type(problem)(short_text(str(problem))).with_traceback(problem.__traceback__)
     shown = traceback.TracebackException.from_exception(problem, compact=True)
     _only_their_frames(shown, set())
     # An exception of ours is named without the module that nobody but us can import.

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.sandbox import copies, processor_time, troubles, values
+from agent_kernel.sandbox import copies, library_warnings, processor_time, troubles, values
 from agent_kernel.sandbox.after_import import AfterImport
 from agent_kernel.sandbox.channel import Channel
 from agent_kernel.sandbox.figures import BACKEND, Figures
@@ -69,6 +69,7 @@ def _settle(workdir: str) -> None:
     sys.dont_write_bytecode = True
     sys.argv = [""]
     warnings.filterwarnings("ignore", message=".*non-interactive.*")
+    library_warnings.install()
 
 
 class Worker:

@@ -132,13 +132,13 @@ class Workplaces:
 
 
 def told(result: RunResult, notes: Sequence[str] = ()) -> str:
-    """What the model reads: output, value, error, figures; never an empty text."""
+    """What the model reads: output, value, figures, notes and, as its last line, the error; never an empty text."""
     stderr = result.stderr.rstrip()
     if result.error and "lost its process" in result.error:
         stderr = "\n".join(stderr.splitlines()[-LAST_WORDS:])
-    said = _fitted([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
+    *said, error = _fitted([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
     shown = sum(medium.mime.startswith(PICTURES) for medium in result.media)
-    parts = [result.lost and f"({result.lost})", *said, f"[{shown} figure(s) shown]" if shown else "", *notes]
+    parts = [result.lost and f"({result.lost})", *said, f"[{shown} figure(s) shown]" if shown else "", *notes, error]
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
