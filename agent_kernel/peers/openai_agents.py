@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +18,7 @@ from typing import Any
 
 from agent_kernel.errors import InvalidRequest, SessionNotFound
 from agent_kernel.messages import Message, too_deep
+from agent_kernel.peers.agents_compaction import Forms, Snapshot, Suffix
 from agent_kernel.peers.files import FILES, MEMORY, OpenFile
 from agent_kernel.sessions import responses
 from agent_kernel.sessions.model import Item, SessionKey
@@ -68,7 +70,7 @@ class AgentsSession:
     ) -> None:
         place = store if db_path is None else db_path
         self.session_id = session_id
-        self.session_settings = _settings(session_settings)
+        self._settings = _settings(session_settings)
         self.db_path = place if isinstance(place, str | Path) else None
         self._namespace = namespace
         self._durable = durable
@@ -83,17 +85,23 @@ class AgentsSession:
         if isinstance(namespace, str):
             SessionKey(namespace, session_id)
 
+    @property
+    def session_settings(self) -> Any:
+        """A SessionSettings of the SDK where that is loaded: parts of it take nothing else. Otherwise ReadSettings."""
+        if isinstance(self._settings, ReadSettings):
+            self._settings = _settings_type()(self._settings.limit)
+        return self._settings
+
+    @session_settings.setter
+    def session_settings(self, settings: Any) -> None:
+        self._settings = _settings(settings)
+
     async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Body]:
         """The newest ``limit`` (None: that of the settings, else all) in order. Items of our own agent are messages,
         calls and outputs of the Responses API; what it kept from people is left out."""
         store, key = self._store(), self._key(wrapper)
         wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
-        said = await store.latest(key, wanted, failed=False)
-        items = await self._items(store, key, said)
-        window = wanted or 0
-        while wanted and len(items) < wanted and window < await self._head(store, key):
-            window *= 2  # a pair was cut, or something is for models of ours only: look further back
-            items = await self._items(store, key, await store.latest(key, window, failed=False))
+        items = _flat(await self._newest(store, key, wanted))
         return items if wanted is None else items[-wanted:] if wanted else []
 
     async def add_items(self, items: Sequence[Mapping[str, Any]], *, wrapper: Any = None) -> None:
@@ -107,7 +115,7 @@ class AgentsSession:
         alone: of those the rest is stored anew as items of the SDK, in a second transaction."""
         store, key = self._store(), self._key(wrapper)
         while unit := await self._newest_unit(store, key):
-            items = await self._items(store, key, unit)
+            items = _flat(await self._forms(store, key, unit))
             if not await store.rewind(key, unit):
                 continue  # somebody was faster: it is another item now
             if items:
@@ -120,6 +128,25 @@ class AgentsSession:
         store, key = self._store(), self._key(wrapper)
         with suppress(SessionNotFound):
             await store.clear(key)
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> Snapshot:
+        """The newest ``limit`` items whatever the settings say, for the SDK's OpenAIResponsesCompactionSession, which
+        calls it by this name. What it replaces stays in the session as an earlier branch; but with ``prune_prefix``,
+        from an EncryptedSession, it is removed, together with the expired items at the beginning."""
+        store, key = self._store(), self._key(None)
+        forms = await self._newest(store, key, limit + 1)
+        items = _flat(forms)
+        first = max(0, len(items) - limit)
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            if first + start >= len(items):
+                return False
+            messages = [self._clean(_message(item)) for item in output]
+            return await Suffix(store, key, forms, first + start, prune_prefix).replace(messages, RECORD)
+
+        return Snapshot(items[first:], not first, replace_suffix)
 
     def close(self) -> None:
         """Harmless twice."""
@@ -156,12 +183,22 @@ class AgentsSession:
         session = await store.info(key)
         return session.head if session else 0
 
+    @classmethod
+    async def _newest(cls, store: SessionStore, key: SessionKey, wanted: int | None) -> Forms:
+        """At least the newest ``wanted`` items (None: all), if there are so many."""
+        forms = await cls._forms(store, key, await store.latest(key, wanted, failed=False))
+        window = wanted or 0
+        while wanted and len(_flat(forms)) < wanted and window < await cls._head(store, key):
+            window *= 2  # a pair was cut, or something is for models of ours only: look further back
+            forms = await cls._forms(store, key, await store.latest(key, window, failed=False))
+        return forms
+
     @staticmethod
-    async def _items(store: SessionStore, key: SessionKey, said: Sequence[Item]) -> list[Body]:
+    async def _forms(store: SessionStore, key: SessionKey, said: Sequence[Item]) -> Forms:
         hashes = dict.fromkeys(medium.hash for item in said for medium in item.message.media)
         found = {digest: await store.blob(key, digest) for digest in hashes}
         blobs = {digest: data for digest, data in found.items() if data is not None}
-        return [body for bodies in responses.items_of(said, blobs) for body in bodies]
+        return list(zip(said, responses.items_of(said, blobs), strict=True))
 
     @staticmethod
     async def _newest_unit(store: SessionStore, key: SessionKey) -> list[Item]:
@@ -193,8 +230,22 @@ def _unchanged(message: Message) -> Message:
     return message
 
 
+def _flat(forms: Forms) -> list[Body]:
+    return [body for _, bodies in forms for body in bodies]
+
+
+def _settings_type() -> Callable[[int | None], Any]:
+    module = sys.modules.get("agents.memory.session_settings")
+    return getattr(module, "SessionSettings", ReadSettings)
+
+
 def _settings(given: Any) -> Any:
     """The SDK's own as they are; None and mappings as ReadSettings. Raises TypeError for an unknown key."""
     if given is None:
         return ReadSettings()
-    return ReadSettings(**given) if isinstance(given, Mapping) else given
+    if not isinstance(given, Mapping):
+        return given
+    unknown = sorted(str(name) for name in given if name != "limit")
+    if unknown:
+        raise TypeError(f"Unknown session settings: {', '.join(unknown)}")
+    return ReadSettings(given.get("limit"))
