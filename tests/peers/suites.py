@@ -64,7 +64,7 @@ def source(python: Path, suite: Suite) -> Path:
     version = next(line.split()[1] for line in shown.stdout.splitlines() if line.startswith("Version:"))
     name = f"{suite.package.replace('-', '_')}-{version}"
     if not (PLACE / name).is_dir():
-        download = ["download", "-q", "--no-deps", "--no-binary", suite.package, "-d", PLACE]
+        download = ["download", "-q", "--no-deps", "--no-binary", suite.package, "-d", str(PLACE)]
         subprocess.run([python, "-m", "pip", *download, f"{suite.package}=={version}"], check=True)
         with tarfile.open(PLACE / f"{name}.tar.gz") as archive:
             archive.extractall(PLACE, filter="data")
@@ -77,7 +77,7 @@ def main(name: str) -> int:
     where = source(python, suite)
     # The other project has a package "tests" too: the plugin and what it needs are found under ours first.
     env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    plugin = [python, "-c", START, suite.plugin, "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-rx"]
+    plugin = [str(python), "-c", START, suite.plugin, "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-rx"]
     return subprocess.run([*plugin, suite.without, *suite.tests], cwd=where, env=env, check=False).returncode
 
 

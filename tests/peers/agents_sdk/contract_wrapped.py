@@ -46,7 +46,7 @@ def compacting(session: Any, output: list[Any], during: Any = None) -> OpenAIRes
 
 
 def compact_calls(session: OpenAIResponsesCompactionSession) -> list[Any]:
-    return [call.kwargs["input"] for call in session.client.responses.compact.await_args_list]  # type: ignore[attr-defined]
+    return [call.kwargs["input"] for call in session.client.responses.compact.await_args_list]
 
 
 @pytest.mark.parametrize("settings", [None, {"limit": 2}, SessionSettings(limit=2)])
@@ -79,7 +79,7 @@ async def test_what_was_replaced_stays_as_an_earlier_branch(limited: AgentsSessi
     session = compacting(limited, [SUMMARY])
     for prompt in ("one", "two"):
         await Runner.run(agent(*said("done"))[0], prompt, session=session, run_config=RunConfig())
-    store = limited._store()
+    store: Any = limited._store()
     texts = {
         branch.name: [item.message.text for item in await store.latest(KEY, branch=branch.name)]
         for branch in await store.branches(KEY)

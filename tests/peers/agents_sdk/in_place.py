@@ -48,7 +48,7 @@ PRIVATE = {
     ),
 }
 
-agents.SQLiteSession = agents.memory.SQLiteSession = AgentsSession  # type: ignore[misc,assignment]
+agents.SQLiteSession = agents.memory.SQLiteSession = AgentsSession
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
