@@ -6,6 +6,7 @@
     │   └── Unprocessable         it makes sense, and nothing of this request could do it
     ├── Forbidden                 the caller may not do this
     │   ├── LocalOnly             it would leave this machine
+    │   ├── Unauthenticated       the request has no credential that this server knows
     │   └── TokenInvalid          unknown, revoked or expired
     ├── NotFound
     │   ├── SessionNotFound
@@ -91,6 +92,9 @@ class Forbidden(AgentKernelError): ...
 
 
 class LocalOnly(Forbidden): ...
+
+
+class Unauthenticated(Forbidden): ...
 
 
 class TokenInvalid(Forbidden): ...

@@ -115,7 +115,9 @@ class Access:
         chosen = await self.choices.get(key)
         name = model or chosen
         if name != chosen and not self.may_choose(caller, name):
-            who, hint = ("A token", "") if caller.token else ("A notebook", "%agent model URL asks the person.")
+            who, hint = (
+                ("A token", "") if caller.token else ("A notebook", "A person has to confirm the address of another.")
+            )
             raise Forbidden(f"{who} may only choose engines of the configuration.", hint=hint)
         try:
             self.engines.get(name)
@@ -124,7 +126,7 @@ class Access:
                 raise
             raise UnknownModel(
                 f"This conversation was given to {chosen}, which is not in the configuration any more.",
-                hint="%agent model lists what there is; %agent model reset goes back to the server's own.",
+                hint="Choose another model, or go back to the server's own.",
             ) from error
         return name
 
@@ -152,5 +154,5 @@ CONFINED = "Notebooks and kernels are for tokens with the scope all."
 
 def foreign(session: str) -> Forbidden:
     return Forbidden(
-        f"This notebook may not use session {session}.", hint="%agent use asks for it; a person has to confirm."
+        f"This notebook may not use session {session}.", hint="Bind the notebook to it; a person has to confirm."
     )

@@ -156,9 +156,9 @@ def note_of(found: Beside, name: str) -> str:
     told = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
     match found.kind:
         case "foreign":
-            return f"{name} holds a conversation that is not in this store ({told}): %agent import brings it in."
+            return f"{name} holds a conversation that is not in this store ({told}). Import the file to bring it in."
         case "ahead":
-            return f"{name} holds more of this conversation than this store ({told}): %agent import brings it in."
+            return f"{name} holds more of this conversation than this store ({told}). Import the file to bring it in."
         case "unreadable":
             return f"{name} is no conversation that this version can read; it is left as it is."
         case "moved":

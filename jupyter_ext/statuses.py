@@ -27,6 +27,7 @@ from agent_kernel.errors import (
     StoreFull,
     TokenInvalid,
     TooManyRequests,
+    Unauthenticated,
     Unprocessable,
 )
 
@@ -38,6 +39,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         FileGone: 410,
         FileNotProduced: 422,
         Forbidden: 403,
+        Unauthenticated: 401,
         TokenInvalid: 401,
         NotFound: 404,
         Conflict: 409,
@@ -59,7 +61,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
 CODES: Mapping[int, str] = MappingProxyType(
     {
         400: "invalid_request",
-        401: "forbidden",
+        401: "unauthenticated",
         403: "forbidden",
         404: "not_found",
         405: "method_not_allowed",

@@ -71,9 +71,9 @@ class Page:
             await self.closed()
 
 
-async def connect(server: AgentServer, headers: Mapping[str, str] | None = None) -> Page:
+async def connect(server: AgentServer, headers: Mapping[str, str] | None = None, *, query: str = "") -> Page:
     """Raises HTTPClientError when the server refuses."""
-    url = f"{server.agent_url}socket".replace("http", "ws", 1)
+    url = f"{server.agent_url}socket{query}".replace("http", "ws", 1)
     login = {"Authorization": f"token {TOKEN}"} if headers is None else dict(headers)
     return Page(await websocket_connect(HTTPRequest(url, headers=login, connect_timeout=WITHIN_S)))
 

@@ -1,3 +1,7 @@
+import ast
+import re
+from pathlib import Path
+
 from agent_kernel import errors
 
 
@@ -26,3 +30,19 @@ def test_an_unknown_code_is_a_plain_error_with_its_words() -> None:
 def test_every_error_of_the_tree_is_drawn_in_the_docstring() -> None:
     drawn = errors.__doc__ or ""
     assert [kind.__name__ for kind in errors.BY_CODE.values() if kind.__name__ not in drawn] == []
+
+
+def test_texts_that_reach_programs_and_terminals_name_no_command_of_the_notebook() -> None:
+    """A client of the API and a person in a terminal have no ``%agent``: the notebook adds its commands itself."""
+    root = Path(__file__).parents[1]
+    own = (root / "agent_kernel" / "notebook", root / "agent_kernel" / "panel")
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for package in ("agent_kernel", "jupyter_ext")
+        for path in (root / package).rglob("*.py")
+        if not any(path.is_relative_to(folder) for folder in own) and "%agent" in path.read_text()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.search(r"(?<!%)%agent", node.value) and "``%agent" not in node.value
+    ]
+    assert found == []

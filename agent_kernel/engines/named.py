@@ -20,7 +20,7 @@ from agent_kernel.settings import Settings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMANDS = frozenset({"pull", "unload", "reset"})
-"""Words of %agent model, which can name no engine."""
+"""Words of the notebook's command ``model``, which can name no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class NamedEngines:
                 return self._made.get(model, self._own)
             return Seated(self._local(replace(self._settings, engine="local", model=model)), self._seat)
         near = difflib.get_close_matches(name, [*self._configured, *catalog()], 1)
-        meant = f"Did you mean {near[0]}?" if near else "%agent model lists what there is."
+        meant = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
 
     def _check(self, info: EngineInfo) -> None:

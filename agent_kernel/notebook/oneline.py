@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from agent_kernel.errors import AgentKernelError
 
+COMMANDS = {
+    "context_overflow": "%agent new starts one.",
+    "unknown_model": "%agent model lists what there is; %agent model reset goes back to the server's own.",
+}
+"""What a person types here after an error of this code. The server does not know that a notebook asks."""
+
 
 class AgentError(Exception):
     """``str()`` is the whole line; IPython shows it without a traceback."""
@@ -21,4 +27,4 @@ class AgentInterrupted(KeyboardInterrupt):
 
 def line_of(error: AgentKernelError) -> AgentError:
     """What happened and what to do next, in one line."""
-    return AgentError(" ".join(str(error).split()))
+    return AgentError(" ".join(f"{error} {COMMANDS.get(error.code, '')}".split()))

@@ -19,9 +19,9 @@ from agent_kernel.sessions.store import SessionStore
 from agent_kernel.sessions.titles import retitle, title_of
 
 log = logging.getLogger(__name__)
-SUMMARISED = "Earlier turns were summarised for the model ({reason}). %agent compact undo takes that back."
+SUMMARISED = "Earlier turns were summarised for the model ({reason}). You can undo the summary."
 FAILED = "The earlier turns could not be summarised {times} times in a row: older ones are left out for the model. "
-FAILED += "%agent compact tries again."
+FAILED += "Compact the conversation to try again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,8 @@ class SkillTools:
             return []
         if not occasion.trusted:
             self._warn(
-                occasion, f"{BESIDE} beside this notebook is in no folder that you trust: not used. See %agent trust."
+                occasion,
+                f"{BESIDE} beside this notebook is in no folder that you trust: not used. Trust the folder to use it (agent-kernel trust).",
             )
             return []
         found, problems = await asyncio.to_thread(_found, here)

@@ -21,11 +21,20 @@ from pydantic import BaseModel, ValidationError
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from agent_kernel.errors import AgentKernelError, Forbidden, InvalidRequest, KeyReused, TokenInvalid, TurnStopped
+from agent_kernel.errors import (
+    AgentKernelError,
+    Forbidden,
+    InvalidRequest,
+    KeyReused,
+    TokenInvalid,
+    TurnStopped,
+    Unauthenticated,
+)
 from agent_kernel.tokens import OWN
 from jupyter_ext import bearer, json_body, request_log, sse
 from jupyter_ext.callers import Caller, namespace_of
 from jupyter_ext.gathered import Gathered, read_form
+from jupyter_ext.handshake import check_page, page_may_call
 from jupyter_ext.kernels import Kernel
 from jupyter_ext.openapi.errors import Error
 from jupyter_ext.openapi.operation import takes_json
@@ -45,7 +54,6 @@ LOOK_AGAIN_S = 2.0
 """How often the stream of a lasting token asks whether it still counts."""
 EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
 """Headers of answers that a page of an allowed origin may read."""
-NOBODY = "Log in, or send a token of this server."
 WORTH_WAITING_S = 60.0
 HEADER_NAMES = re.compile(r"[\w-]{1,64}(?: ?, ?[\w-]{1,64}){0,63}", re.ASCII)
 BODY_HEADERS = {"Content-Length", "Transfer-Encoding"}
@@ -73,9 +81,8 @@ class AgentHandler(APIHandler):
     """What a stream says when it was quiet for KEEP_ALIVE_S."""
     lasting = ""
     """The lasting token that came with the request, valid or not."""
-    nobody = 403
-    """Answered to who shows nothing that is known; SDKs of other houses want 401."""
-    refusal: web.HTTPError | None = None
+    token_in_address = False
+    refusal: web.HTTPError | AgentKernelError | None = None
     """Known before the body was read; said after it, because a client that still sends may not see the answer."""
     gathered: Gathered | None = None
     _pump: asyncio.Task[None] | None = None
@@ -104,12 +111,27 @@ class AgentHandler(APIHandler):
         self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
         length = self.request.headers.get("Content-Length", "")
         self.gathered = Gathered(self.max_body, int(length) if length.isdecimal() else 0)
-        try:
-            await super().prepare()
-        except web.HTTPError as error:
-            self.refusal = error
-        if not await self._known():
+        await self.identify(super().prepare)
+        if self.refusal is not None or not page_may_call(self) or not await self._known():
             self.gathered.most = 0  # nothing is kept of what nobody sends
+
+    async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
+        """Let Jupyter's ``prepare`` find out who calls. Its refusal of a known user is kept for ``check_page``;
+        ``admit`` refuses everybody else, in words that fit the credential that was sent."""
+        try:
+            await prepare()
+        except web.HTTPError as error:
+            if self.refusal is None and self.current_user:
+                self.refusal = error
+
+    def check_host(self) -> bool:
+        allowed = super().check_host()
+        if not allowed:
+            self.refusal = Forbidden(
+                "This server does not answer to the name in the Host header of this request.",
+                hint="Add the name with c.ServerApp.local_hostnames, or agent-kernel serve --allow-host NAME.",
+            )
+        return allowed
 
     async def _known(self) -> bool:
         """Whether somebody sends the body; a request without one is asked later, by ``admit``."""
@@ -166,7 +188,13 @@ class AgentHandler(APIHandler):
         self.set_status(204)
 
     def set_cors_headers(self) -> None:
+        """Only for an origin that the server's configuration allows; Jupyter would also name whatever page sent a
+        token."""
+        if not (self.allow_origin or self.allow_origin_pat):
+            return
         super().set_cors_headers()
+        if self.allow_origin_pat and not self.allow_origin:
+            self.set_header("Vary", "Origin")
         if "Access-Control-Allow-Origin" in self._headers:
             self.set_header("Access-Control-Expose-Headers", EXPOSED)
 
@@ -183,6 +211,7 @@ class AgentHandler(APIHandler):
     def begin(self) -> None:
         """SDKs of other houses send the token as ``x-api-key``."""
         headers = self.request.headers
+        self.token_in_address = bearer.drop_from_address(self.request)
         self.lasting = bearer.taken(headers)
         if "x-api-key" in headers and "Authorization" not in headers:
             headers["Authorization"] = f"token {headers['x-api-key']}"
@@ -194,18 +223,12 @@ class AgentHandler(APIHandler):
         if KERNEL_HEADER not in self.request.headers and not self.lasting:
             super().check_xsrf_cookie()
 
-    def status(self, status: int) -> int:
-        """A page whose login lacks its proof (XSRF) is somebody."""
-        shown = self.lasting or KERNEL_HEADER in self.request.headers or "Cookie" in self.request.headers
-        known = shown or getattr(self, "_jupyter_current_user", None)
-        return self.nobody if status == 403 and not known else status
-
     async def admit(self, action: Action, *, kernels: bool) -> Caller:
-        """Raises HTTPError 403."""
+        """Raises Forbidden, Unauthenticated, TokenInvalid."""
         configured = self.app.runtime.settings.namespace
         if KERNEL_HEADER in self.request.headers:
             if self.kernel is None:
-                raise Forbidden("This kernel's credential is not valid (any more).", hint="Restart the kernel.")
+                raise Unauthenticated("This kernel's credential is not valid (any more).", hint="Restart the kernel.")
             if not kernels:
                 raise Forbidden("Only a person may do this, in the browser.")
             return Caller(self.kernel.namespace, kernel=self.kernel)
@@ -213,7 +236,7 @@ class AgentHandler(APIHandler):
             return await self._holder()
         user = self.current_user
         if not user:
-            raise Forbidden(NOBODY)
+            raise bearer.unauthenticated(self.request.headers, in_address=self.token_in_address)
         if OWN in user.username:
             raise Forbidden(f"The name of a user has no {OWN} in it.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
@@ -280,8 +303,6 @@ class AgentHandler(APIHandler):
         """Errors of Jupyter and tornado in our shape; what we did not foresee says nothing of the inside."""
         error = kwargs.get("exc_info", (None, None))[1]
         message = error.log_message if isinstance(error, web.HTTPError) else None
-        if self.status(status_code) != status_code:
-            status_code, message = self.nobody, NOBODY
         code = CODES.get(status_code, "agent_kernel_error" if status_code >= 500 else "invalid_request")
         body = {"code": code, "message": message or self._reason, "hint": "", "details": {}}
         self.set_header("X-Request-ID", self.request_id)
@@ -360,15 +381,14 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
         @functools.wraps(method)
         async def admitted(self: AgentHandler, *args: str) -> None:
             try:
-                if self.refusal is not None:
-                    raise self.refusal
+                check_page(self, self.refusal)
                 self.caller = await self.admit(action, kernels=kernels)
                 self.receive()
                 if wants_json:
                     self.json_body()
                 await method(self, *args)
             except AgentKernelError as error:
-                status = self.status(status_of(error))
+                status = status_of(error)
                 if status >= 500:
                     self.log.error("%s %s, request %s: %s", self.request.method, self.route, self.request_id, error)
                 self.refuse(error, status)

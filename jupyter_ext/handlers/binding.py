@@ -27,7 +27,7 @@ from jupyter_ext.reunion import note_of
 
 CLEARED = (
     "The outputs of {cells} agent cell(s) were cleared here; the conversation still holds what tools gave back there: "
-    "%agent clear outputs takes it out."
+    "clear the outputs of the conversation to take it out."
 )
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>
@@ -212,7 +212,9 @@ class BindConfirmHandler(AgentHandler):
         kernel = self.app.kernels.get(bind.kernel)
         if bind.folder:
             if await asyncio.to_thread(digest_of, Path(bind.folder) / BESIDE) != bind.digest:
-                raise Conflict(f"{BESIDE} was changed since this page showed it.", hint="Ask again: %agent trust")
+                raise Conflict(
+                    f"{BESIDE} was changed since this page showed it.", hint="Ask for it again in the notebook."
+                )
             await asyncio.to_thread(self.app.runtime.trust.add, Path(bind.folder))
             return
         if bind.search:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from typing import Any
 
 from agent_kernel.errors import AgentKernelError, Unprocessable
 from agent_kernel.events import ContextBuilt, Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
 from jupyter_ext.calls import Call
+from jupyter_ext.dialects import messages_errors
 from jupyter_ext.dialects.asked import Asked
 from jupyter_ext.dialects.codec import Codec
+from jupyter_ext.dialects.openai_errors import openai_error
 from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.idempotency import HEADER, REPLAYED, Begun, Entry, key_of
+from jupyter_ext.openapi.errors import AnthropicError, ModelError
 from jupyter_ext.statuses import error_of
 from jupyter_ext.turns import LiveTurn
 
@@ -28,7 +32,6 @@ class DialectHandler(AgentHandler):
     """``error_body`` gives the errors of the dialect. A client that leaves stops its turn, unless ``detached``."""
 
     detached = False
-    nobody = 401
     unasked: type[AgentKernelError] = Unprocessable
     """What a request is where somebody would have to be asked and nobody follows: 422, or as the dialect has it."""
     _turn: LiveTurn | None = None
@@ -119,6 +122,24 @@ class DialectHandler(AgentHandler):
                             return
         except TimeoutError:
             return
+
+
+class SharedHandler(AgentHandler):
+    """Routes that clients of several APIs call. Anthropic's clients send a header of their own and get errors in their
+    shape; everybody else gets our shape with the fields that OpenAI's clients read."""
+
+    error_shape = ModelError | AnthropicError
+
+    @property
+    def anthropic(self) -> bool:
+        return "anthropic-version" in self.request.headers
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.anthropic:
+            return messages_errors.body(status, error, self.request_id)
+        openai = openai_error(status, error)
+        more = {name: openai[name] for name in ("type", "param")}
+        return {"error": {**error, **more, "request_id": self.request_id}}
 
 
 async def _frames(codec: Codec, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:

@@ -19,7 +19,8 @@ from agent_kernel.files import File
 from agent_kernel.sessions.model import SessionKey, valid_id
 from jupyter_ext import download
 from jupyter_ext.file_shapes import anthropic_file, anthropic_page, container_file, openai_file, page
-from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.base import guarded
+from jupyter_ext.handlers.dialect import SharedHandler
 from jupyter_ext.openapi import files as told
 from jupyter_ext.openapi.operation import ID_PATTERN, SESSION, Parameter, Raw, SessionId, limit, operation
 from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
@@ -56,13 +57,9 @@ CONDITIONS = (
 )
 
 
-class FileAgentHandler(AgentHandler):
-    """What the routes of files share: the registry, and which session of the caller has a file."""
-
-    @property
-    def anthropic(self) -> bool:
-        """Whether the client is of that house, whose files have another shape."""
-        return "anthropic-version" in self.request.headers
+class FileAgentHandler(SharedHandler):
+    """What the routes of files share: the registry, and which session of the caller has a file. Anthropic's clients get
+    files in another shape, too."""
 
     def facts(self, file: File, session: str) -> dict[str, Any]:
         return anthropic_file(file) if self.anthropic else openai_file(file, session)

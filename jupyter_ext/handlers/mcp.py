@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from urllib.parse import urlsplit
-
-from agent_kernel.errors import Forbidden, InvalidRequest
+from agent_kernel.errors import InvalidRequest
 from jupyter_ext.asgi import Exchange
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.openapi.errors import Error, RpcError
@@ -49,8 +46,6 @@ class McpHandler(AgentHandler):
             self._exchange.leave()
 
     async def _serve(self) -> None:
-        if not self._same_origin():
-            raise Forbidden("This page may not speak to the MCP endpoint.")
         self._exchange = Exchange(self)
         try:
             await self.app.mcp.handle(self._exchange, self.caller)
@@ -59,12 +54,3 @@ class McpHandler(AgentHandler):
         if not self._finished:
             content_type = self._headers.get("Content-Type", "application/json")
             self.finish(set_content_type=content_type)
-
-    def _same_origin(self) -> bool:
-        """Also with a token, which Jupyter takes from any page: a name of another site may lead to this machine (DNS
-        rebinding). Jupyter checked the host already."""
-        origin = self.request.headers.get("Origin")
-        if origin is None or self.allow_origin == "*":
-            return True
-        allowed = origin == self.allow_origin or bool(self.allow_origin_pat and re.match(self.allow_origin_pat, origin))
-        return allowed or urlsplit(origin.lower()).netloc == self.request.headers.get("Host", "").lower()

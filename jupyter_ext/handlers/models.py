@@ -27,14 +27,12 @@ from agent_kernel.protocols import EngineInfo
 from agent_kernel.sessions.model import SessionKey
 from jupyter_ext import model_facts
 from jupyter_ext.callers import Caller
-from jupyter_ext.dialects import messages_errors
 from jupyter_ext.dialects.asked import AGENT
 from jupyter_ext.dialects.model_list import anthropic_model, anthropic_page
-from jupyter_ext.dialects.openai_errors import openai_error
 from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody, EngineBody, PullBody
+from jupyter_ext.handlers.dialect import SharedHandler
 from jupyter_ext.openapi import server as told
-from jupyter_ext.openapi.errors import AnthropicError, ModelError
 from jupyter_ext.openapi.operation import EVENTS, PLACE, SESSION, operation
 from jupyter_ext.sse import encode
 
@@ -76,29 +74,11 @@ def model_to_json(found: Entry, cache_dir: Path) -> dict[str, Any]:
     return {**found.offer(), "description": found.description, "state": state, "path": path}
 
 
-class ModelHandlers(AgentHandler):
-    """Anthropic's clients say so in a header, and get their own shapes; of errors all others get ours with what OpenAI
-    adds."""
-
-    @property
-    def anthropic(self) -> bool:
-        return "anthropic-version" in self.request.headers
-
-    error_shape = ModelError | AnthropicError
-
-    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.anthropic:
-            return messages_errors.body(status, error, self.request_id)
-        openai = openai_error(status, error)
-        more = {name: openai[name] for name in ("type", "param")}
-        return {"error": {**error, **more, "request_id": self.request_id}}
-
-
-class ModelsHandler(ModelHandlers):
+class ModelsHandler(SharedHandler):
     @guarded("read")
     @operation("List models and engines.", told.AnyModels, query=(SESSION, *PLACE), errors=(404,))
     async def get(self) -> None:
-        """``data`` in OpenAI's shape is what requests may name; the other keys are for the panel and %agent model."""
+        """``data`` in OpenAI's shape is what requests may name; the other keys are for the panel and the notebook."""
         listed = await model_facts.models(self.app)
         if self.anthropic:
             self.reply(anthropic_page(listed))
@@ -158,7 +138,7 @@ class EngineHandler(AgentHandler):
         self.reply({"session": key.id, "engine": engine_to_json(info)})
 
 
-class ModelHandler(ModelHandlers):
+class ModelHandler(SharedHandler):
     @guarded("execute")
     @operation("What a model is and would cost.", told.AnyModel, errors=(404, 409, 502))
     async def get(self, name: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.skills.package import MAX_BYTES, Bytes, Entry, too_large, zipped
 from agent_kernel.skills.skill import Skill, Version
-from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.base import guarded
+from jupyter_ext.handlers.dialect import SharedHandler
 from jupyter_ext.openapi import files as told
 from jupyter_ext.openapi.operation import Parameter, operation
 
@@ -85,7 +86,7 @@ def custom_version_to_json(version: Version) -> dict[str, Any]:
     }
 
 
-class SkillUpload(AgentHandler):
+class SkillUpload(SharedHandler):
     """What the routes share: the other house's shape, and the parts of an upload."""
 
     max_body = MAX_BYTES + OVERHEAD

@@ -100,9 +100,9 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     """A handshake has no body, and what comes behind it is not HTTP."""
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
-        """Without the origin check of requests: ``get`` has that of connections."""
+        """Without ``Gathered``: a handshake has no body."""
         self.begin()
-        await JupyterHandler.prepare(self, _redirect_to_login=False)
+        await self.identify(lambda: JupyterHandler.prepare(self, _redirect_to_login=False))
 
     @guarded("read", kernels=False)
     @operation("A WebSocket: events of turns, and news of what a page watches.", status=101)
@@ -135,15 +135,13 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             self.app.pages.remove(self.page)
 
     def _check_handshake(self) -> None:
-        """What tornado would refuse in words of its own. Raises InvalidRequest, Forbidden."""
+        """What tornado would refuse in words of its own. Raises InvalidRequest."""
         headers = self.request.headers
         connection = {word.strip().lower() for word in headers.get("Connection", "").split(",")}
         if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in connection:
             raise InvalidRequest("This address speaks WebSocket only.", hint="A proxy has to pass upgrades on.")
         if headers.get("Sec-WebSocket-Version") not in VERSIONS or "Sec-WebSocket-Key" not in headers:
             raise InvalidRequest("This is not a WebSocket handshake of version 13.")
-        if not self.check_origin(headers.get("Origin") or headers.get("Sec-WebSocket-Origin")):
-            raise Forbidden("A page of another site may not connect.")
 
     async def _obey(self, asked: Asked, about: dict[str, str]) -> None:
         match asked:

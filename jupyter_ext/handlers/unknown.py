@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from agent_kernel.errors import NotFound
-from jupyter_ext.handlers.base import AgentHandler, guarded
+from jupyter_ext.handlers.base import guarded
+from jupyter_ext.handlers.dialect import SharedHandler
+
+MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
 
 
-class UnknownHandler(AgentHandler):
+class UnknownHandler(SharedHandler):
+    @property
+    def anthropic(self) -> bool:
+        """Also a program without the header that calls a route beside ``messages``."""
+        return super().anthropic or bool(MESSAGES.fullmatch(self.request.path))
+
     @guarded("read")
     async def get(self, path: str = "") -> None:
-        raise NotFound("There is nothing at this address.", hint="docs/ names the routes of this server.")
+        raise NotFound(
+            f"There is nothing at this address: GET {self.base_url}agent/v1/openapi.json describes all routes."
+        )
 
     post = put = patch = delete = get

@@ -31,7 +31,7 @@ class ModelErrorFacts(ErrorFacts):
 
 
 class ModelError(TypedDict):
-    """Of ``models``, for clients of every house."""
+    """Of ``models``, ``files``, ``skills`` and unknown routes, for clients of every API."""
 
     error: ModelErrorFacts
 

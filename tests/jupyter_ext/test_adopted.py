@@ -48,7 +48,7 @@ def test_its_credential_opens_the_server_as_a_persons_would(server: AgentServer)
         used = http.put("agent/v1/binding", json={"session": made["id"]})
         assert (used.status_code, used.json()["id"]) == (200, made["id"]), "nobody has to confirm it elsewhere"
     with kernel(server, "somebody-else") as http:
-        assert http.get("agent/v1/binding").status_code == 403
+        assert http.get("agent/v1/binding").status_code == 401
 
 
 def test_neither_its_credential_nor_a_login_is_handed_on_to_what_the_agent_runs(server: AgentServer) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from agent_kernel.tokens import SCOPES, Tokens
 from jupyter_ext.handlers import PREFIX, RULES, name_of, routes
-from jupyter_ext.handlers.base import AgentHandler
 from jupyter_ext.scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
 
@@ -31,7 +30,16 @@ CALLERS = (
     "kernel",
     "other kernel",
 )
-REFUSED = dict.fromkeys(CALLERS[:4], 403)
+UNKNOWN = dict.fromkeys(CALLERS[:4], 401)
+FOREIGN_PAGES = {
+    "token on a foreign page": "token",
+    "lasting token on a foreign page": "lasting token",
+    "kernel on a foreign page": "kernel",
+    "login on a foreign page": "login with xsrf",
+    "nobody on a foreign page": "nobody",
+}
+"""Credentials that a page of another origin sends: none of them counts there."""
+FOREIGN = "https://elsewhere.example"
 LASTING = {
     "lasting token": ["all"],
     "scoped token": ["turns", "sessions", "files", "skills", "metrics"],
@@ -66,7 +74,8 @@ class World:
             **{name: {"Authorization": f"Bearer {self.tokens[name]}"} for name in (*LASTING, *SCOPES)},
         }
         cookies = self.cookies if "login" in caller else {}
-        return self.server.blocking_client(headers.get(caller, {}), cookies)
+        page = {"Origin": FOREIGN} if caller in FOREIGN_PAGES else {}
+        return self.server.blocking_client(page | headers.get(FOREIGN_PAGES.get(caller, caller), {}), cookies)
 
 
 async def _prepare(server: AgentServer) -> World:
@@ -156,7 +165,7 @@ MCP_HELLO = {
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
 }
 
-# (method, path, body, {caller: status}); who is not named gets what "token" gets, those in REFUSED 403, and a login
+# (method, path, body, {caller: status}); who is not named gets what "token" gets, those in UNKNOWN 401, and a login
 # without XSRF 403 for all but GET.
 Row: TypeAlias = tuple[str, str, Any, dict[str, int]]
 TABLE: list[Row] = [
@@ -305,14 +314,16 @@ TABLE: list[Row] = [
 ]
 
 
-def expected(row: Row, caller: str, handler: type[AgentHandler], opens: frozenset[str]) -> int:
-    """Scopes are those of ``scopes.py``, and who is not known is refused as the dialect has it. What a row does not say
-    follows: whoever may gets what the server's token gets, and another user finds nothing by an id."""
+def expected(row: Row, caller: str, opens: frozenset[str]) -> int:
+    """Scopes are those of ``scopes.py``. What a row does not say follows: an unknown caller gets 401, a page of another
+    origin 403, whoever may gets what the server's token gets, and another user finds nothing by an id."""
     method, path, _, statuses = row
     if caller in ("expired token", "revoked token", "wrong lasting token"):
         return 401
-    if caller in ("nobody", "wrong token"):
-        return handler.nobody
+    if caller in FOREIGN_PAGES:
+        return 403
+    if caller in UNKNOWN:
+        return 401
     if caller == "login without xsrf" and method != "GET":
         return 403
     if (caller in LASTING and not opens) or (caller == "scoped token" and opens == ALL):
@@ -321,7 +332,7 @@ def expected(row: Row, caller: str, handler: type[AgentHandler], opens: frozense
         return 403 if opens != ANY else statuses["token"]
     if caller == "token of another user" and "{" in path:
         return statuses.get(caller, 404)
-    return statuses.get(caller, REFUSED.get(caller, statuses["token"]))
+    return statuses.get(caller, statuses["token"])
 
 
 def shown(caller: str, opens: frozenset[str]) -> str:
@@ -345,17 +356,18 @@ def filled(value: Any, names: dict[str, str]) -> Any:
     return value.format(**names) if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("caller", [*CALLERS, *LASTING])
+@pytest.mark.parametrize("caller", [*CALLERS, *LASTING, *FOREIGN_PAGES])
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_route_answers_each_caller_as_the_table_says(world: World, row: Row, caller: str) -> None:
     method, path, body, _ = row
     url = f"{PREFIX}/{filled(path, world.names)}"
-    pattern, handler = next(route for route in routes() if re.fullmatch(route[0], url.partition("?")[0]))
+    pattern, _ = next(route for route in routes() if re.fullmatch(route[0], url.partition("?")[0]))
     opens = scopes_of(method, name_of(pattern))
     with world.client(shown(caller, opens)) as client:
         reply = client.request(method, url, json=filled(body, names_in_body(world, caller)))
-    assert reply.status_code == expected(row, caller, handler, opens), reply.text
+    assert reply.status_code == expected(row, caller, opens), reply.text
     assert ("WWW-Authenticate" in reply.headers) == (reply.status_code == 401)
+    assert "Access-Control-Allow-Origin" not in reply.headers
     if reply.status_code >= 400 and '"jsonrpc"' not in reply.text:  # MCP has its own shape
         error: Json = reply.json()["error"]
         assert error["code"]

@@ -153,7 +153,7 @@ async def test_addresses_that_are_told_lead_through_the_proxy(behind: Behind) ->
 
 async def test_the_log_knows_the_client_and_not_the_proxy(behind: Behind) -> None:
     async with behind.client("wrong", {"X-Forwarded-For": "203.0.113.9"}) as client:
-        assert (await client.get("agent/v1/health")).status_code == 403
+        assert (await client.get("agent/v1/health")).status_code == 401
     assert "203.0.113.9" not in behind.log.read_text()
 
 
@@ -173,7 +173,7 @@ async def test_pages_of_the_allowed_origin_may_speak_and_read_others_may_not(beh
             assert reply.headers["Access-Control-Allow-Origin"] == "https://app.example"
             assert "X-Request-ID" in reply.headers["Access-Control-Expose-Headers"]
             refused = await client.post(f"agent/v1/{path}", json=body, headers=FOREIGN | mine)
-            assert refused.status_code == 404, path
+            assert refused.status_code == 403, path
             assert refused.headers.get("Access-Control-Allow-Origin") != FOREIGN["Origin"]
 
 

@@ -105,7 +105,7 @@ async def test_what_is_wrong_with_an_upload_is_said_and_leaves_nothing(agent_ser
         empty = await sent(client, b"")
         assert (await client.get(f"agent/v1/files/{empty.json()['id']}/content")).content == b""
     async with server.client("wrong") as stranger:
-        assert (await sent(stranger, bytes(1000))).status_code == 403
+        assert (await sent(stranger, bytes(1000))).status_code == 401
     assert left(server) == []
 
 

@@ -109,7 +109,7 @@ async def test_a_restart_rotates_the_credential_and_begins_another_epoch(server:
         new = await server.kernel_token(kernel)
         assert new != old
         async with server.kernel_client(old) as before, server.kernel_client(new) as after:
-            assert (await before.get("agent/v1/binding")).status_code == 403
+            assert (await before.get("agent/v1/binding")).status_code == 401
             assert (await after.get("agent/v1/binding")).json()["notebook"] == "restart.ipynb"
         second = await start_turn(user, "two", kernel=kernel, where="live")
         events = await followed(user, second["turn"])
@@ -129,7 +129,7 @@ async def test_a_killed_kernel_cancels_its_turn_and_comes_back_with_another_cred
         events = await asyncio.wait_for(followed(user, turn), 60)
         assert events[-1]["data"]["state"] == "cancelled"
         assert events[-1]["data"]["reason"] == "the kernel died and was restarted"
-        assert (await client.get("agent/v1/binding")).status_code == 403
+        assert (await client.get("agent/v1/binding")).status_code == 401
         assert await server.kernel_token(kernel) != token
 
 
@@ -142,7 +142,7 @@ async def test_a_kernel_that_is_shut_down_takes_its_turn_and_its_credential_alon
         assert (await user.delete(f"api/kernels/{kernel}")).status_code == 204
         events = await followed(user, turn)
         assert events[-1]["data"]["reason"] == "the kernel was shut down"
-        assert (await client.get("agent/v1/binding")).status_code == 403
+        assert (await client.get("agent/v1/binding")).status_code == 401
 
 
 async def test_kernels_of_one_notebook_share_its_session_and_one_without_a_notebook_has_its_own(

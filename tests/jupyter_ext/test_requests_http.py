@@ -210,13 +210,13 @@ def test_what_is_endless_is_answered_before_its_end(server: AgentServer) -> None
 def test_who_may_not_hears_so_whatever_was_sent(server: AgentServer, headers: dict[str, str]) -> None:
     with server.blocking_client(headers) as nobody:
         for path in ("agent/v1/turns", "agent/v1/sessions", "agent/v1/files"):
-            assert nobody.post(path, content=pieces(40)).status_code == 403
-            assert nobody.post(path, content=b"{").status_code == 403
+            assert nobody.post(path, content=pieces(40)).status_code == 401
+            assert nobody.post(path, content=b"{").status_code == 401
 
 
 def test_requests_follow_each_other_on_one_connection_also_behind_a_refusal(server: AgentServer) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
-        for headers, status in (({}, 403), (LOGIN, 400)) * 3:
+        for headers, status in (({}, 401), (LOGIN, 400)) * 3:
             connection.request("POST", "/agent/v1/turns", b"{", {**headers, "Content-Type": "application/json"})
             reply = connection.getresponse()
             assert (reply.status, bool(reply.read())) == (status, True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import anthropic
 import httpx
@@ -82,11 +83,89 @@ async def test_a_token_comes_in_a_header(server: AgentServer, header: tuple[str,
 async def test_in_an_address_a_cookie_or_a_body_it_is_nothing_and_is_not_written_down(server: AgentServer) -> None:
     _, text = made(server, "all")
     async with server.client(None) as client:
-        assert (await client.get("agent/v1/health", params={"token": text})).status_code == 403
-        assert (await client.get("agent/v1/health", params={"access_token": text[:15]})).status_code == 403
-        assert (await client.get("agent/v1/health", headers={"Cookie": f"token={text}"})).status_code == 403
-        assert (await client.post("agent/v1/turns", json={"prompt": "hi", "token": text})).status_code == 403
+        assert (await client.get("agent/v1/health", params={"token": text})).status_code == 401
+        assert (await client.get("agent/v1/health", params={"access_token": text[:15]})).status_code == 401
+        assert (await client.get("agent/v1/health", headers={"Cookie": f"token={text}"})).status_code == 401
+        assert (await client.post("agent/v1/turns", json={"prompt": "hi", "token": text})).status_code == 401
     assert text[16:] not in server.log.read_text()
+
+
+async def test_the_servers_own_token_does_not_count_in_an_address_either(server: AgentServer) -> None:
+    address = {"token": TOKEN}
+    async with server.client(None) as client:
+        for path in ("health", "sessions", "docs", "openapi.json", "metrics", "models", "nothing/here", "socket"):
+            refused = await client.get(f"agent/v1/{path}", params=address)
+            assert refused.status_code == 401, path
+            assert "address" in refused.json()["error"]["message"]
+        for path in ("turns", "chat/completions", "messages", "responses", "mcp"):
+            assert (await client.post(f"agent/v1/{path}", params=address, json={})).status_code == 401, path
+        with pytest.raises(HTTPClientError) as closed:
+            await connect(server, {}, query=f"?token={TOKEN}")
+        assert closed.value.code == 401
+    async with server.client() as client:
+        assert (await client.get("agent/v1/health", params={"token": "another"})).status_code == 200, "a header counts"
+
+
+async def test_an_unknown_token_is_named_as_the_reason_also_where_a_login_could_be(server: AgentServer) -> None:
+    wrong = {"Authorization": "Bearer wrong"}
+    async with server.client(None) as client:
+        await client.get("login")  # the page sets the XSRF cookie
+        for headers in (wrong, {"x-api-key": "wrong"}):
+            refused = await client.post("agent/v1/turns", json={"prompt": "hi"}, headers=headers)
+            assert refused.status_code == 401
+            assert refused.json()["error"]["message"] == "This server does not know the token of this request."
+        await client.post("login", data={"password": TOKEN, "_xsrf": client.cookies["_xsrf"]})
+        refused = await client.post("agent/v1/turns", json={"prompt": "hi"}, headers=wrong)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthenticated")
+        refused = await client.post("agent/v1/turns", json={"prompt": "hi"})
+        assert refused.status_code == 403
+        assert "X-XSRFToken" in refused.json()["error"]["hint"]
+
+
+def ask_openai(client: openai.OpenAI) -> Iterator[Callable[[], Any]]:
+    said: Any = [{"role": "user", "content": "hi"}]
+    yield lambda: client.chat.completions.create(model="default", messages=said)
+    yield lambda: client.responses.create(model="default", input="hi")
+    yield client.models.list
+    yield client.files.list
+    yield lambda: client.embeddings.create(model="default", input="hi")
+
+
+def ask_anthropic(client: anthropic.Anthropic) -> Iterator[Callable[[], Any]]:
+    said: Any = [{"role": "user", "content": "hi"}]
+    yield lambda: client.messages.create(model="default", max_tokens=9, messages=said)
+    yield lambda: client.messages.count_tokens(model="default", messages=said)
+    yield client.models.list
+    yield client.beta.files.list
+    yield client.messages.batches.list
+
+
+def test_every_client_reads_the_refusal_of_an_unknown_token_in_its_own_shape(server: AgentServer) -> None:
+    """The last request of each client goes to a route that this server does not have."""
+    with openai.OpenAI(base_url=server.agent_url, api_key="wrong", max_retries=0) as client:
+        for ask in ask_openai(client):
+            with pytest.raises(openai.AuthenticationError) as openai_refused:
+                ask()
+            assert openai_refused.value.type == "authentication_error"
+            assert openai_refused.value.code == "unauthenticated"
+    with anthropic.Anthropic(base_url=f"{server.url}agent", api_key="wrong", max_retries=0) as claude:
+        for ask in ask_anthropic(claude):
+            with pytest.raises(anthropic.AuthenticationError) as refused:
+                ask()
+            body: Any = refused.value.body
+            assert (body["type"], body["error"]["type"]) == ("error", "authentication_error")
+
+
+def test_every_client_reads_that_a_route_is_unknown_in_its_own_shape(server: AgentServer) -> None:
+    with openai.OpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0) as client:
+        with pytest.raises(openai.NotFoundError, match=r"openapi\.json") as openai_refused:
+            client.embeddings.create(model="default", input="hi")
+        assert (openai_refused.value.type, openai_refused.value.code) == ("invalid_request_error", "not_found")
+    with anthropic.Anthropic(base_url=f"{server.url}agent", api_key=TOKEN, max_retries=0) as claude:
+        with pytest.raises(anthropic.NotFoundError, match=r"openapi\.json") as refused:
+            claude.messages.batches.list()
+        body: Any = refused.value.body
+        assert body["error"]["type"] == "not_found_error"
 
 
 @pytest.mark.parametrize("path", ["api/contents", "api/kernels", "api/me", "api/status", "lab/api/settings", "files/a"])
@@ -108,7 +187,7 @@ async def test_a_token_decides_also_where_a_login_or_another_credential_comes_wi
         revoke(server, id)
         assert (await client.get("agent/v1/health", headers=mine)).status_code == 401
         both = mine | {KERNEL_HEADER: "wrong"}
-        assert (await client.get("agent/v1/health", headers=both)).status_code == 403
+        assert (await client.get("agent/v1/health", headers=both)).status_code == 401
 
 
 async def test_with_the_scope_turns_a_program_has_its_own_conversations_and_nobody_elses(server: AgentServer) -> None:

@@ -212,7 +212,7 @@ async def attack_old_credential(server: AgentServer, kernel: str, old: str, soak
     async with server.client() as client:
         (await client.post(f"api/kernels/{kernel}/restart")).raise_for_status()
     async with server.kernel_client(old) as client:
-        assert (await client.get("agent/v1/binding")).status_code == 403
+        assert (await client.get("agent/v1/binding")).status_code == 401
     for _ in range(300):
         if new := credentials(server, kernel) - {old}:
             soak.counts["old credentials refused"] += 1

@@ -199,13 +199,13 @@ class Completer:
             raise ContextOverflow(
                 # The tokenizer cuts at the model's length, so it may be more.
                 f"The conversation has {prompt} tokens or more; this model holds {context} with the answer.",
-                hint="Start another session (%agent new) or choose a model with a longer context.",
+                hint="Start another session, or choose a model with a longer context.",
                 details={"prompt_tokens": prompt, "context_length": context},
             )
         if prompt + 1 > cache:
             raise ContextOverflow(
                 f"The conversation has {prompt} tokens; the model's cache holds {cache} with the answer.",
-                hint="Start another session (%agent new) or give the model a larger cache (cache_gb).",
+                hint="Start another session, or give the model a larger cache (cache_gb).",
                 details={"prompt_tokens": prompt, "cache_tokens": cache},
             )
         return min(wanted, context - prompt, cache - prompt)

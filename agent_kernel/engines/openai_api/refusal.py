@@ -80,7 +80,7 @@ class Refusal:
             length = LENGTH.search(self.words)
             return ContextOverflow(
                 f"The conversation is longer than {model} on {host} can hold: {self.words}",
-                hint="Start another session (%agent new) or choose a model with a longer context.",
+                hint="Start another session, or choose a model with a longer context.",
                 details=details | ({"context_length": int(length[1])} if length else {}),
             )
         return EngineError(f"{host} answered HTTP {self.status}: {self.words}", hint=self._hint(), details=details)

@@ -127,7 +127,9 @@ class McpTools:
         vouched = self._trust is not None and await asyncio.to_thread(self._trust.vouched, folder, BESIDE, digest)
         if not (occasion.trusted and vouched):
             changed = "is not as it was when you trusted it" if occasion.trusted else "is in no folder that you trust"
-            self._warn(occasion, str(folder), f"{BESIDE} beside this notebook {changed}: not used. See %agent trust.")
+            self._warn(
+                occasion, str(folder), f"{BESIDE} beside this notebook {changed}: not used. Trust the folder to use it (agent-kernel trust)."
+            )
             return None
         folder = folder.resolve()
         known = self._beside.get(folder)

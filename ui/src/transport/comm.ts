@@ -138,5 +138,5 @@ export class CommTransport implements Transport {
 function statusOf(code: string): number {
   if (code === "server_unreachable" || code === "offline") return 0;
   if (code.endsWith("not_found")) return 404;
-  return code === "forbidden" ? 403 : 400;
+  return code === "forbidden" || code === "unauthenticated" ? 403 : 400;
 }

@@ -74,15 +74,16 @@ function Failure() {
   const known = failure?.status === 0 && transport.connection.value !== "online"; // the card of the connection says it
   if (!failure || known) return null;
   const { message, hint, request_id: request } = failure.body;
+  const refused = failure.status === 401 || failure.status === 403;
   const dismiss = () => {
     conversation.failure.value = null;
   };
   return (
     <StateCard tone="error" close={dismiss}>
-      <p>{failure.status === 403 ? `This is not allowed: ${message}` : message}</p>
+      <p>{refused ? `This is not allowed: ${message}` : message}</p>
       {hint && <p>{hint}</p>}
       {failure.status >= 500 && request && <p class="ak-request">For the server's log: {request}</p>}
-      {failure.status !== 403 && (
+      {!refused && (
         <button type="button" onClick={() => void conversation.refresh()}>
           Look again
         </button>
