@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_kernel.context import INSTRUCTIONS, Context, View
 from agent_kernel.conversation import LOST, Conversation
-from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest
+from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest, TurnStopped
 from agent_kernel.events import (
     AnswerChecked,
     Body,
@@ -74,7 +74,10 @@ __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
 @dataclass(frozen=True, slots=True)
 class TurnResult:
     """``text`` is the closing answer. ``error`` is set when the state is failed. ``saved`` counts the items that the
-    turn wrote to the store: what the input hook left of the request, and all that came of it."""
+    turn wrote to the store: what the input hook left of the request, and all that came of it.
+
+    A failed turn is a result, because what it did before its end is stored: check ``state``, or call
+    ``raise_for_state``."""
 
     turn: str
     state: TurnState
@@ -83,6 +86,14 @@ class TurnResult:
     rounds: int
     error: AgentKernelError | None = None
     saved: int = 0
+
+    def raise_for_state(self) -> TurnResult:
+        """Return this result if the turn was committed. Raises the turn's ``error`` if it failed, else TurnStopped."""
+        if self.error is not None:
+            raise self.error
+        if self.state != "committed":
+            raise TurnStopped(f"The turn was {self.state}.", details={"turn": self.turn, "state": self.state})
+        return self
 
 
 class Agent:
@@ -144,7 +155,8 @@ class Agent:
         self._check_numbers = check_numbers
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
-        """One turn to its end. Raises SessionBusy; a turn that fails is a result with its error."""
+        """Run one turn to its end. Raises SessionBusy. A turn that fails does not raise: its result has the ``error``,
+        which ``TurnResult.raise_for_state`` raises."""
         return await self.turn(_request(request), lambda body: None)
 
     async def stream(self, request: TurnRequest | str) -> AsyncGenerator[Event, None]:

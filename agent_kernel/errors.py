@@ -32,6 +32,7 @@
     │   ├── OutOfMemory           less memory than the model needs beside the person's programs
     │   ├── EngineCrashed         the worker process ended
     │   ├── EngineUnreachable     the server of a model does not answer
+    │   ├── UpstreamFailed        the server of a model answers with an error
     │   ├── EngineBusy            too many wait for it already
     │   ├── OutputInvalid         a whole answer that does not fit the format asked for
     │   └── ContextOverflow       more tokens than the model can hold
@@ -172,6 +173,10 @@ class EngineCrashed(EngineError): ...
 
 
 class EngineUnreachable(EngineError): ...
+
+
+class UpstreamFailed(EngineError):
+    """``details`` have the HTTP ``status`` that the ``host`` answered with."""
 
 
 class EngineBusy(EngineError):

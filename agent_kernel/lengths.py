@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from agent_kernel.messages import Message
+from agent_kernel.messages import Message, Usage
 
 CHARS_PER_TOKEN = 3.0
 """Low for English and code (about 4), so that an estimate errs towards fitting."""
@@ -22,6 +23,12 @@ def size(message: Message) -> int:
 
 def total(messages: Iterable[Message]) -> int:
     return sum(map(size, messages))
+
+
+def estimated_usage(messages: Iterable[Message], answer_chars: int, seconds: float = 0.0) -> Usage:
+    """What a model call cost whose engine did not tell, because the call was cut off."""
+    prompt, answer = (math.ceil(chars / CHARS_PER_TOKEN) for chars in (total(messages), answer_chars))
+    return Usage(prompt, answer, seconds=seconds, estimated=True)
 
 
 def budget(context_length: int) -> int:

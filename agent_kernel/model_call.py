@@ -3,11 +3,14 @@ caller runs."""
 
 from __future__ import annotations
 
+import time
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from agent_kernel.errors import EngineError
 from agent_kernel.events import AnswerLogprobs, Body, ModelLoading, Notice, Queued, ReasoningDelta, TextDelta
+from agent_kernel.lengths import estimated_usage
 from agent_kernel.messages import Message, ToolCall, assistant
 from agent_kernel.protocols import Chunk, EndChunk, Engine, EngineRequest, ReasoningChunk, TextChunk, WaitChunk
 from agent_kernel.reply import Reply
@@ -21,8 +24,9 @@ async def model_call(
 ) -> tuple[list[ToolCall], Message | None]:
     """The calls that run here, and the message with those of the functions ``theirs``, if there are any: it is not
     saved yet. Their calls have ids of their own, because a caller keeps them apart over many turns. What a stopped
-    model call said so far is saved too, labelled. Raises EngineError."""
-    reply = Reply()
+    model call said so far is saved too, labelled, and its tokens are estimated. Raises EngineError, also for an engine
+    that stops without an EndChunk: nobody knows then whether the answer is whole."""
+    reply, began = Reply(), time.monotonic()
     handed: Message | None = None
     try:
         async with aclosing(engine.stream(request)) as chunks:
@@ -36,10 +40,14 @@ async def model_call(
             turn.context = max(turn.context, reply.end.usage.prompt_tokens + reply.end.usage.completion_tokens)
             turn.share = max(turn.share, _in_use(engine, turn.context))
             handed = _handed(reply, theirs)
+        elif reply.chars:
+            turn.usage += estimated_usage(request.messages, reply.chars, time.monotonic() - began)
         if reply.worth_saving and (handed is None or reply.calls):
             await turn.save(reply.message)
-    turn.finish = "length" if reply.end is not None and reply.end.reason == "length" else "stop"
-    turn.stopped = reply.end.stopped if reply.end is not None and turn.finish == "stop" else ""
+    if reply.end is None:
+        raise EngineError("The engine stopped in the middle of its answer.", hint="Ask again.")
+    turn.finish = "length" if reply.end.reason == "length" else "stop"
+    turn.stopped = reply.end.stopped if turn.finish == "stop" else ""
     _tell_logprobs(turn, reply, redactor)
     return reply.calls, handed
 

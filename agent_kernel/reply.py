@@ -31,6 +31,12 @@ class Reply:
                 self.end = chunk
 
     @property
+    def chars(self) -> int:
+        """Characters of the text, the reasoning and the arguments of calls."""
+        said = sum(map(len, (*self.text, *self.reasoning)))
+        return said + sum(len(str(call.arguments)) for call in self.calls)
+
+    @property
     def worth_saving(self) -> bool:
         return self.end is not None or bool(self.text or self.reasoning)
 

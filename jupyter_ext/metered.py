@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing
 
-from agent_kernel.lengths import CHARS_PER_TOKEN, total
+from agent_kernel.lengths import CHARS_PER_TOKEN, estimated_usage, total
 from agent_kernel.protocols import (
     CallChunk,
     Chunk,
@@ -104,4 +104,5 @@ class Cost:
             return self._end.usage.prompt_tokens + self._end.usage.completion_tokens
         if not self._chars:
             return 0
-        return math.ceil((total(self._request.messages) + self._chars) / CHARS_PER_TOKEN)
+        cost = estimated_usage(self._request.messages, self._chars)
+        return cost.prompt_tokens + cost.completion_tokens

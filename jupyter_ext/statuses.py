@@ -29,6 +29,7 @@ from agent_kernel.errors import (
     TooManyRequests,
     Unauthenticated,
     Unprocessable,
+    UpstreamFailed,
 )
 
 STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
@@ -45,6 +46,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         Conflict: 409,
         ModelMissing: 409,
         ContextOverflow: 413,
+        UpstreamFailed: 502,
         EngineError: 503,
         PullFailed: 502,
         FetchFailed: 502,

@@ -1,14 +1,15 @@
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from agent_kernel.agent import Agent, Note, TurnRequest
+from agent_kernel.agent import Agent, Note, TurnRequest, TurnResult
 from agent_kernel.conversation import LOST
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.errors import LeaseLost, SessionBusy
-from agent_kernel.events import Body, CallFinished, Notice, StateLost, TurnFinished
+from agent_kernel.errors import EngineError, LeaseLost, SessionBusy, TurnStopped
+from agent_kernel.events import Body, CallFinished, Notice, StateLost, TextDelta, TurnFinished
 from agent_kernel.messages import Usage, user
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import Chunk, EndChunk, EngineRequest, TextChunk
@@ -357,3 +358,59 @@ async def test_a_key_reaches_the_model_of_this_turn_and_neither_store_nor_events
     assert key not in str(bodies)
     await it.run("again")
     assert key not in str(engine.requests[2])
+
+
+class EndlessEngine(ScriptedEngine):
+    """Stops without an EndChunk, as an engine does whose connection was closed cleanly."""
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        async for chunk in super().stream(request):
+            if not isinstance(chunk, EndChunk):
+                yield chunk
+
+
+async def test_an_engine_that_stops_without_an_end_fails_the_turn_and_its_text_is_stored_as_interrupted() -> None:
+    store = MemoryStore()
+    it = Agent(store, EndlessEngine([{"text": "The answer is"}]), KEY)
+    result = await it.run("what is it?")
+    assert (result.state, type(result.error)) == ("failed", EngineError)
+    assert [(m.text, m.status) for m in await stored(store)][1:] == [("The answer is", "interrupted")]
+    assert result.usage.completion_tokens > 0
+    assert result.usage.estimated
+
+
+async def test_the_result_of_a_failed_turn_raises_its_error_when_it_is_asked_to() -> None:
+    it, _, _ = agent([{"text": "x", "fault": "error"}, {"text": "fine"}])
+    failed = await it.run("break")
+    assert failed.error is not None
+    with pytest.raises(type(failed.error), match=re.escape(failed.error.message)):
+        failed.raise_for_state()
+    answered = await it.run("again")
+    assert answered.raise_for_state() is answered
+    with pytest.raises(TurnStopped, match="interrupted"):
+        TurnResult("t", "interrupted", "", Usage(), 0).raise_for_state()
+
+
+async def test_a_cancelled_turn_reports_the_tokens_of_what_the_model_had_said() -> None:
+    it, store, _ = agent([{"calls": [python("x")]}, {"text": "It begins", "fault": "hang"}], [Recorder()])
+    bodies: list[Body] = []
+    begun = asyncio.Event()
+
+    def emit(body: Body) -> None:
+        bodies.append(body)
+        if isinstance(body, TextDelta):
+            begun.set()
+
+    task = asyncio.create_task(it.turn(TurnRequest("go"), emit))
+    await begun.wait()
+    task.cancel("stop")
+    await asyncio.wait([task])
+    end = bodies[-1]
+    assert isinstance(end, TurnFinished)
+    assert end.state == "cancelled"
+    usage = Usage.from_json(end.usage)
+    assert usage.estimated
+    assert usage.completion_tokens >= 3
+    assert usage.prompt_tokens > len("go") / 3
+    turn = (await store.turns(KEY))[-1]
+    assert Usage.from_json(turn.usage) == usage

@@ -132,17 +132,17 @@ class Compactor:
         prompt = _prompt(earlier, shortened(_material(items), room), tokens)
         hint = f"{key.namespace}/{key.id}#summary"
         request = EngineRequest(prompt, (), Sampling(temperature=0.0, max_tokens=tokens), hint)
-        said, usage = [], Usage()
+        said, end = [], None
         async with aclosing(engine.stream(request)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, TextChunk):
                     said.append(chunk.text)
                 elif isinstance(chunk, EndChunk):
-                    usage = chunk.usage
+                    end = chunk
         text = shortened(self._ledger.redactor.text("".join(said).strip()), MAX_CHARS)
-        if not text:
+        if not text or end is None:
             raise EngineError("The model wrote no summary.")
-        return text, usage
+        return text, end.usage
 
 
 def head(items: Sequence[Item], kept: int) -> list[Item]:

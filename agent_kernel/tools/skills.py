@@ -133,7 +133,7 @@ class SkillTools:
         if not occasion.trusted:
             self._warn(
                 occasion,
-                f"{BESIDE} beside this notebook is in no folder that you trust: not used. Trust the folder to use it (agent-kernel trust).",
+                f"{BESIDE} beside this notebook is in no folder that you trust: not used. Use agent-kernel trust.",
             )
             return []
         found, problems = await asyncio.to_thread(_found, here)

@@ -113,6 +113,13 @@ def within_limits(messages: Sequence[Message], files: Sequence[Given] = ()) -> N
         raise ValueError(f"a request has at most {MAX_FILES} files")
 
 
+NO_USER = (
+    "the conversation ends with a message of the assistant, which this server does not continue: end it with a message "
+    "of the user, for example one that asks to go on"
+)
+NO_RESULTS = "the conversation ends with calls of the assistant: add the result of each"
+
+
 def answered(messages: Sequence[Message], *, alone: bool) -> list[Message]:
     """With the names of the functions whose results they are. ``alone``: results may come without the conversation, at
     its beginning. Every other result answers a call before it, and of the last calls none is without its result."""
@@ -127,6 +134,8 @@ def answered(messages: Sequence[Message], *, alone: bool) -> list[Message]:
         known = names.get(message.call_id or "", message.name)
         found.append(replace(message, name=known) if message.role == "tool" and known else message)
     _complete(messages)
+    if messages and messages[-1].role == "assistant":
+        raise ValueError(NO_USER if not messages[-1].calls else NO_RESULTS)
     return found
 
 

@@ -20,6 +20,8 @@ from jupyter_ext.dialects.content import (
     MAX_MEDIA,
     MAX_PICTURES,
     MAX_TEXT,
+    NO_RESULTS,
+    NO_USER,
     Load,
     from_base64,
     seen,
@@ -284,7 +286,7 @@ def _allowed(message: MessageBody, number: int) -> None:
 def _gone_on(last: MessageBody) -> Message:
     """What makes a model go on with an answer that was stopped among the server's tools."""
     if not any(isinstance(block, ServerToolUseBlock | ServerResultBlock) for block in last.blocks):
-        raise ValueError("the conversation ends with the user; the beginning of an answer can not be given")
+        raise ValueError(NO_RESULTS if any(isinstance(one, ToolUseBlock) for one in last.blocks) else NO_USER)
     return Message("user", (Text(GO_ON),))
 
 

@@ -148,7 +148,7 @@ class CodeRun:
         yield from ()
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
-        if result is not None:
+        if _ran(result):
             yield "response.code_interpreter_call.completed", self._output.place(self._index)
         outputs = _printed(result) if OUTPUTS in self._output.include and result is not None else None
         yield self._output.done(self._index, code=self._code, outputs=outputs, status=_status(result, "failed"))
@@ -192,7 +192,7 @@ class ShellRun:
         printed = [_exit_of(result)]
         yield "response.shell_call_output_content.done", {**self._at, "output": printed}
         assert self._told is not None
-        yield self._output.done(self._told, output=printed, status="incomplete" if result is None else "completed")
+        yield self._output.done(self._told, output=printed, status="completed" if _ran(result) else "incomplete")
 
     def _opened(self) -> Iterator[Said]:
         if self._told is None:
@@ -227,7 +227,7 @@ class WebRun:
         yield from ()
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
-        if result is not None:
+        if _ran(result):
             yield "response.web_search_call.completed", self._output.place(self._index)
         yield self._output.done(self._index, action=self._action(result), status=_status(result, "failed"))
 
@@ -282,6 +282,11 @@ def _citation(file: Mapping[str, Any], text: str, container: str) -> Body:
     end = start + len(name) if text.startswith(name, start) else 0
     ids = {"container_id": container, "file_id": file["id"], "filename": name}
     return {"type": "container_file_citation", **ids, "start_index": start if end else 0, "end_index": end}
+
+
+def _ran(result: CallFinished | None) -> bool:
+    """Whether the tool ran to an end, be it an error: not a call that was denied or that the turn's end cut off."""
+    return result is not None and result.status != "denied"
 
 
 def _status(result: CallFinished | None, failed: str) -> str:

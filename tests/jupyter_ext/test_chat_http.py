@@ -179,7 +179,7 @@ MISTAKES: list[tuple[Json, int, str, str | None]] = [
     ({"model": "no-such-model"}, 404, "model_not_found", None),
     ({"n": 2}, 400, "invalid_request", "n"),
     ({"messages": []}, 400, "invalid_request", "messages"),
-    ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_request", None),
+    ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_request", "messages"),
     (
         {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "none"}}]}]},
         404,
@@ -290,3 +290,12 @@ def test_a_client_that_leaves_stops_its_turn(client: openai.OpenAI, http: httpx.
     while (turn := turn_of(http, "left"))["state"] == "open" and time.monotonic() < until:
         time.sleep(0.05)
     assert turn["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
+def test_a_history_that_ends_with_the_assistant_is_refused_with_what_to_do(http: httpx.Client, path: str) -> None:
+    history = [{"role": "user", "content": "Name a colour."}, {"role": "assistant", "content": "My favourite is"}]
+    body = {"model": "default", "input": history} if path == "responses" else {"model": "default", "messages": history}
+    refused = http.post(f"agent/v1/{path}", json=body | ({"max_tokens": 9} if path == "messages" else {}))
+    assert refused.status_code == 400
+    assert "end it with a message of the user" in refused.json()["error"]["message"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.openai_api.wire_server import HELLO, WireServer
+from tests.engines.openai_api.wire_server import HELLO, WireServer, status
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn, text_of
 
@@ -134,3 +134,18 @@ async def test_a_server_that_keeps_conversations_here_refuses_a_person_too(agent
     async with server.client() as client:
         assert (await client.post("agent/v1/turns", json={"prompt": "x", "model": "far"})).status_code == 403
         assert (await client.post("agent/v1/turns", json={"prompt": "x", "model": FAR})).status_code == 403
+
+
+@pytest.mark.parametrize(("upstream", "expected"), [(500, 502), (503, 503)])
+async def test_a_failure_of_an_upstream_is_not_told_as_a_server_that_is_busy(
+    agent_server: ServerFactory, upstream: int, expected: int
+) -> None:
+    """Clients try a 503 again: it is for servers that may answer later."""
+    async with WireServer([status(upstream, {"error": {"message": "broken"}}, Retry_After="0.01")]) as near:
+        server = await agent_server(traits=traits(near.url), env={"NEAR_KEY": "sk-near"})
+        said = {"model": "near", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
+        async with server.client() as client:
+            for path in ("chat/completions", "messages"):
+                refused = await client.post(f"agent/v1/{path}", json=said)
+                assert refused.status_code == expected, refused.text
+                assert f"HTTP {upstream}" in refused.json()["error"]["message"]

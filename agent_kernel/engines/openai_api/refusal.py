@@ -11,10 +11,12 @@ from typing import Any
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.keys import named, without_key
 from agent_kernel.engines.openai_api.retry import AGAIN, Fault, asked_pause
-from agent_kernel.errors import AgentKernelError, ContextOverflow, EngineError, UnknownModel
+from agent_kernel.errors import AgentKernelError, ContextOverflow, EngineError, UnknownModel, UpstreamFailed
 
 MAX_TOLD = 400
 """Characters of a server's own words in an error of ours."""
+NOT_NOW = frozenset({408, 429, 503, 529})
+"""Statuses that say that the same request may do later; every other one is a failure of the server or of its setup."""
 TOO_LONG = re.compile(
     r"context.?length|context.?window|context.?size|maximum context|max_model_len|n_ctx|prompt is too long"
     r"|input is too long|too many (input )?tokens|reduce the length",
@@ -71,7 +73,7 @@ class Refusal:
         host = endpoint.host
         details = {"host": host, "status": self.status, "said": self.words}
         if self.status in (401, 403):
-            return EngineError(
+            return UpstreamFailed(
                 f"{host} refused the key (HTTP {self.status}).", hint=f"Set {named(endpoint)}.", details=details
             )
         if self.status in (400, 413, 422, 500) and (
@@ -83,7 +85,8 @@ class Refusal:
                 hint="Start another session, or choose a model with a longer context.",
                 details=details | ({"context_length": int(length[1])} if length else {}),
             )
-        return EngineError(f"{host} answered HTTP {self.status}: {self.words}", hint=self._hint(), details=details)
+        kind = EngineError if self.status in NOT_NOW else UpstreamFailed
+        return kind(f"{host} answered HTTP {self.status}: {self.words}", hint=self._hint(), details=details)
 
     def _hint(self) -> str:
         if NO_TOOLS.search(self.words):

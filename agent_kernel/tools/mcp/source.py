@@ -128,7 +128,7 @@ class McpTools:
         if not (occasion.trusted and vouched):
             changed = "is not as it was when you trusted it" if occasion.trusted else "is in no folder that you trust"
             self._warn(
-                occasion, str(folder), f"{BESIDE} beside this notebook {changed}: not used. Trust the folder to use it (agent-kernel trust)."
+                occasion, str(folder), f"{BESIDE} beside this notebook {changed}: not used. Use agent-kernel trust."
             )
             return None
         folder = folder.resolve()

@@ -163,9 +163,9 @@ def test_results_may_come_alone() -> None:
     ("messages", "words"),
     [
         ([USER, model(USE), USER], "has no tool_result"),
-        ([USER, model(USE)], "ends with the user"),
+        ([USER, model(USE)], "add the result of each"),
         ([USER, user({"type": "tool_result", "tool_use_id": "c9", "content": "x"})], "answers no tool_use"),
-        ([USER, model(text("The answer is ("))], "ends with the user"),
+        ([USER, model(text("The answer is ("))], "end it with a message of the user"),
         ([user(USE)], "a message of the user has no block tool_use"),
         ([USER, model(PICTURE), USER], "a message of the assistant has no block image"),
         ([USER, model(USE), user({"type": "tool_result", "tool_use_id": "c2", "content": "x"})], "has no tool_result"),

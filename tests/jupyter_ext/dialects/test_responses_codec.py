@@ -273,3 +273,16 @@ def test_a_person_who_is_asked_is_told_how_to_answer() -> None:
 def test_arguments_that_were_no_json_come_as_they_were_written() -> None:
     (call,) = items([CallReturned("c", "f", {"_raw": "{bad"})])
     assert call["arguments"] == "{bad"
+
+
+@pytest.mark.parametrize("name", ["python", "web_search", "shell"])
+def test_a_call_that_was_denied_is_never_announced_as_completed(name: str) -> None:
+    codec = ResponsesCodec(facts(shell=True))
+    run = CallStarted("c", name, {"code": "1", "query": "q", "commands": ["x"]}, "sandbox")
+    denied = CallFinished("c", name, "denied", "This call did not run: no.", 0.1)
+    events = streamed([*BEGIN, run, denied, TextDelta("No."), END], codec)
+    assert not [event["type"] for event in events if event["type"].endswith("_call.completed")]
+    ended = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert [item["status"] for item in ended if item["type"] not in ("message", "shell_call")] == [
+        "incomplete" if name == "shell" else "failed"
+    ]
