@@ -34,8 +34,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class HeadlessServer(ServerApp):
-    """``sockets`` are bound before it is made. ``told`` hears, once, that requests are answered, ``waits`` how many
-    turns run when it is asked to stop; they get ``drain_s`` seconds to end by themselves."""
+    """``sockets`` are bound before it is made. ``check`` raises what keeps the server from starting. ``told`` hears,
+    once, that requests are answered, ``waits`` how many turns run when it is asked to stop; they get ``drain_s``
+    seconds to end by themselves."""
 
     default_services = ()  # type: ignore[assignment]  # fewer than all of them
     _cookie_secret_file = ""
@@ -43,6 +44,8 @@ class HeadlessServer(ServerApp):
     def __init__(
         self,
         sockets: Sequence[socket.socket],
+        *,
+        check: Callable[[AgentKernel], None],
         told: Callable[[AgentKernel], None],
         waits: Callable[[int], None],
         drain_s: float,
@@ -52,6 +55,7 @@ class HeadlessServer(ServerApp):
         super().__init__(**kwargs)
         self._token = token
         self._sockets = list(sockets)
+        self._check = check
         self._told = told
         self._waits = waits
         self._drain_s = drain_s
@@ -120,6 +124,7 @@ class HeadlessServer(ServerApp):
         """Requests are taken when all is there to answer them."""
         try:
             extensions: Any = self.extension_manager
+            self._check(self.agent)
             await extensions.start_all_extensions()
         except BaseException as error:  # noqa: BLE001  told by who runs this
             self._failure = error
@@ -183,8 +188,10 @@ def serve(
     config: Mapping[str, Mapping[str, Any]],
     token: str,
     *,
+    check: Callable[[AgentKernel], None],
     told: Callable[[AgentKernel], None],
     waits: Callable[[int], None],
     drain_s: float,
 ) -> int:
-    return HeadlessServer(sockets, told, waits, drain_s, token, config=Config(config)).run()
+    parts: dict[str, Any] = {"check": check, "told": told, "waits": waits, "drain_s": drain_s, "token": token}
+    return HeadlessServer(sockets, **parts, config=Config(config)).run()

@@ -314,3 +314,18 @@ def test_with_local_only_nobody_is_asked(hub_shell: tuple[Shell, Hub]) -> None:
         assert ended.returncode == 1
         assert "local_only" in ended.stderr
     assert not hub.asked
+
+
+def test_a_setup_that_nobody_can_confirm_ends_with_what_to_add(tmp_path: Path) -> None:
+    for stdin in (subprocess.DEVNULL, subprocess.PIPE):
+        ended = subprocess.run(
+            [sys.executable, "-m", "agent_kernel", "model", "setup", "gpu", "--data-dir", str(tmp_path)],
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert "Traceback" not in ended.stderr
+        assert "--yes" in ended.stderr
+    assert not (tmp_path / "environments").exists()

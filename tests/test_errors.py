@@ -46,3 +46,17 @@ def test_texts_that_reach_programs_and_terminals_name_no_command_of_the_notebook
         if re.search(r"(?<!%)%agent", node.value) and "``%agent" not in node.value
     ]
     assert found == []
+
+
+def test_texts_lead_to_no_page_that_an_installed_package_does_not_have() -> None:
+    root = Path(__file__).parents[1]
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for package in ("agent_kernel", "jupyter_ext")
+        for path in (root / package).rglob("*.py")
+        if "docs/" in path.read_text()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "\n" not in node.value and re.search(r"\bdocs/(?:[a-z-]+\.md| )", node.value)
+    ]
+    assert found == []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.command import Command, cache_argument, data_argument, settings_of
+from agent_kernel.cli.store import confirmed
 from agent_kernel.engines.local.catalog import catalog, fetchable, from_hubs, resolve
 from agent_kernel.engines.local.display import Bar, JsonLines, Lines
 from agent_kernel.engines.local.entry import Entry, Source, source_to_json
@@ -84,8 +85,7 @@ def model_setup(args: argparse.Namespace) -> int:
         print(json.dumps({"removed": done}) if args.json else ("Removed." if done else "There was none."))
         return 0
     Exits(settings.local_only).check("", "the download of libraries")
-    question = f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on? [y/N] "
-    if not args.yes and input(question).strip().lower() not in {"y", "yes"}:
+    if not confirmed(args, f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on?"):
         return 1
     made = setup(args.kind, data_dir, lambda line: print(line[:160], file=sys.stderr, flush=True))
     facts = {"kind": made.kind, "python": str(made.python)} | dict(made.facts)

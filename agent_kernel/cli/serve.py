@@ -18,7 +18,7 @@ from agent_kernel.cli import first_process
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import Token, token
 from agent_kernel.engines.local import catalog
-from agent_kernel.errors import AgentKernelError, InvalidRequest
+from agent_kernel.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.settings import LIMITS, SHARED, Settings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-host", action="append", default=[], metavar="NAME", help="a name that a proxy is called by"
     )
     parser.add_argument("--trust-proxy", action="store_true", help="believe X-Forwarded-For and X-Scheme")
-    what = "limits for each user; on by itself where others reach this server (docs/http-serve.md)"
+    what = "limits for each user; on by default where other machines reach this server"
     parser.add_argument("--shared", action=argparse.BooleanOptionalAction, default=None, help=what)
     parser.add_argument("--certfile", type=Path, help="TLS: a certificate, with --keyfile")
     parser.add_argument("--keyfile", type=Path)
@@ -102,6 +102,7 @@ def _serve(args: argparse.Namespace) -> int:
             sockets,
             config,
             key.value,
+            check=lambda app: _check_model(app.runtime.settings),
             told=lambda app: _tell(args, app, key, _url(args, port)),
             waits=_wait,
             drain_s=args.drain,
@@ -259,6 +260,20 @@ def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> N
         pid=os.getpid(),
     )
     print(told, end="", flush=True)
+
+
+def _check_model(settings: Settings) -> None:
+    """Refuse to start with a model that does not exist. Raises UnknownModel. A model of the catalog or of a hub may be
+    pulled later, so it only has to have a name that is known."""
+    if settings.engine != "local":
+        return
+    if not catalog.is_path(settings.model):
+        with contextlib.suppress(ModelBroken):  # the warning of ``_missing`` says what is wrong with it
+            catalog.installed(settings.model, settings.cache_dir, settings.backend)
+    elif not Path(settings.model).expanduser().exists():
+        raise UnknownModel(
+            f"There is no model at {settings.model}.", hint="Give another path, or a name: --model NAME."
+        )
 
 
 def _missing(settings: Settings) -> str:

@@ -52,7 +52,7 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
     try:
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:
-            raise InvalidRequest(f"The store {settings.store!r} has no {', '.join(lacking)}: see docs/sessions.md.")
+            raise InvalidRequest(f"The store {settings.store!r} cannot do this: it has no {', '.join(lacking)}.")
         yield store
     finally:
         await store.aclose()
@@ -62,7 +62,7 @@ def confirmed(args: argparse.Namespace, question: str) -> bool:
     """Raises InvalidRequest where nobody is there to answer."""
     if args.yes:
         return True
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidRequest("Nobody is here to confirm this; nothing was done.", hint="Add --yes to do it.")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

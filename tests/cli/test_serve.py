@@ -435,3 +435,12 @@ def test_as_the_first_process_of_a_container_it_answers_and_stops(serve: Serve) 
     children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGTERM)
     assert served.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("model", ["nosuch", "./nosuch.gguf"])
+def test_it_does_not_start_with_a_model_that_does_not_exist(serve: Serve, model: str) -> None:
+    served = serve("--engine", "local", "--model", model)
+    assert ended(served.begin()) == (1, "")
+    (line,) = served.log.read_text().splitlines()
+    assert "There is no model" in line
+    assert model in line
