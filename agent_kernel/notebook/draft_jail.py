@@ -13,7 +13,7 @@ import resource
 import signal
 import site
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,9 @@ MEMORY_MB = 4096
 PROCESSES = 256
 FILE_MB = 512
 SHARED_MEMORY = "/dev/shm"
-SHARED_MB = 256
+SHARED_MB = 128
+FILES = 4096
+"""Open files; more where the kernel has so many open already, whose numbers stay taken."""
 NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
 PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
 """MS_REC | MS_PRIVATE; MS_NOSUID | MS_NODEV | MS_NOEXEC."""
@@ -41,6 +43,8 @@ SECRETS = (
     *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/agent-kernel"),
 )
 """For a kernel of root, which may read them."""
+PACKAGES = ("site-packages", "dist-packages")
+"""Directories of installed packages, some of which keep libraries in dot directories."""
 OF_HOME = (".cache/matplotlib", ".config/matplotlib", ".cache/fontconfig", ".fonts", ".fonts.conf")
 
 
@@ -64,9 +68,8 @@ def confine(directory: str) -> str:
     _limit()
     credentials.no_new_privileges()
     held = landlock.restrict([*readable, directory], writable)
-    if os.getuid() == 0:
-        credentials.drop_capabilities()
-    refused = seccomp.rules(isolated=False, pid=os.getpid(), scoped=landlock.scopes_signals())
+    credentials.drop_capabilities()  # an ordinary user has them all in a user namespace of their own
+    refused = seccomp.rules(isolated=False, pid=os.getpid(), counted=False, scoped=landlock.scopes_signals())
     return f"Landlock {held}; {seccomp.install(refused, '')}"
 
 
@@ -100,40 +103,36 @@ def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
 
 def readable_paths() -> list[str]:
     """What the sandbox would see: the system, Python and its packages, and the directory of the notebook, without dot
-    entries, sidecars and Jupyter's own directories. Nothing of that directory if it is the home directory or above it:
-    nobody is asked before a draft runs, and a model elsewhere reads what it prints."""
+    entries, sidecars and Jupyter's own directories, at any depth. Other directories of ``sys.path`` are shown in the
+    same way. Nothing of the notebook's directory if it is the home directory or above it: nobody is asked before a
+    draft runs, and a model elsewhere reads what it prints."""
     told = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
-    hidden = {os.path.realpath(path) for path in (*view.hidden_by_default(), *SECRETS, *told)}
+    hidden = sorted({os.path.realpath(path) for path in (*view.hidden_by_default(), *SECRETS, *told)})
     home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
-    named = [path for path in (*view.interpreter(), *sys.path, *site.getsitepackages()) if path and path != "/"]
-    found = [path for path in map(os.path.realpath, named) if not _holds(path, {home, here, *hidden})]
+    modules = [os.path.realpath(path) for path in (*sys.path, *site.getsitepackages()) if path]
+    system = [os.path.realpath(path) for path in (*view.existing(view.SYSTEM), *view.interpreter())]
+    system += [path for path in modules if os.path.basename(path) in PACKAGES]
+    found = [path for directory in system for path in _around(directory, [home, here, *hidden])]
+    # A directory of modules that holds the notebook's directory would show what lies beside that.
+    shown = [path for path in modules if not view.holds(path, [here]) and not any(view.holds(p, [path]) for p in found)]
+    for directory in dict.fromkeys([*shown, here]):
+        if view.shareable(directory, hidden, home):
+            found += [entry.path for entry in view.entries(directory, hidden)]
     found += [os.path.join(home, name) for name in OF_HOME]
-    found += [*view.existing(view.SYSTEM)]
-    found += [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in view.PROC_FILES]
-    return found if _holds(here, {home}) else [*found, *_below(here, here, hidden)]
+    return found + [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in view.PROC_FILES]
 
 
-def _below(directory: str, here: str, hidden: Iterable[str]) -> list[str]:
-    """The largest subtrees of ``directory`` in which nothing is hidden."""
-    found = []
-    for name in _names(directory):
-        path = os.path.join(directory, name)
-        if path in hidden or os.path.islink(path) or (directory == here and view.private(name)):
-            continue
-        found += _below(path, here, hidden) if _holds(path, hidden) else [path]
-    return found
-
-
-def _holds(path: str, others: Iterable[str]) -> bool:
-    """Whether one of ``others`` is this directory or lies in it."""
-    return any(other == path or other.startswith(path.rstrip("/") + "/") for other in others)
-
-
-def _names(directory: str) -> list[str]:
+def _around(directory: str, hidden: Sequence[str]) -> list[str]:
+    """The largest parts of ``directory`` in which nothing hidden lies."""
+    if directory in hidden:
+        return []
+    if not view.holds(directory, hidden):
+        return [directory]
     try:
-        return os.listdir(directory)
+        children = [entry.path for entry in os.scandir(directory) if not entry.is_symlink()]
     except OSError:
         return []
+    return [path for child in children for path in _around(child, hidden)]
 
 
 def _limit() -> None:
@@ -141,6 +140,7 @@ def _limit() -> None:
     wanted = {
         resource.RLIMIT_AS: used + (MEMORY_MB << 20),
         resource.RLIMIT_FSIZE: FILE_MB << 20,
+        resource.RLIMIT_NOFILE: max(FILES, 2 * max(map(int, os.listdir("/proc/self/fd")))),
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: limits.tasks_of(os.getuid()) + PROCESSES,
     }

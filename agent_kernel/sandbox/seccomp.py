@@ -233,12 +233,15 @@ class _Program(ctypes.Structure):
 
 def install(wanted: Sequence[Rule], network: str) -> str:
     """Needs no_new_privs first. Raises OSError."""
-    machine = platform.machine()
-    code = program(wanted, machine, numbers())
+    load(program(wanted, platform.machine(), numbers()))
+    return f"{len(wanted)} rules; {_TOLD[network]}"
+
+
+def load(code: bytes) -> None:
+    """Puts a BPF program in force for this process and all it starts. Raises OSError."""
     buffer = ctypes.create_string_buffer(code, len(code))
     filter_ = _Program(len(code) // 8, ctypes.addressof(buffer))
     prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))
-    return f"{len(wanted)} rules; {_TOLD[network]}"
 
 
 _TOLD = {

@@ -197,13 +197,16 @@ def _disk() -> str:
 def scene(root: Path) -> Iterator[Scene]:
     """``root`` becomes a small host with a home of its own, to which HOME leads meanwhile."""
     notebook, outside, home, data = root / "project", root / "outside", root / "home", root / "kept"
-    runtime, tools = notebook / "runtime", home / ".cargo" / "bin"
+    runtime, tools, modules = notebook / "runtime", home / ".cargo" / "bin", root / "modules"
     mark = f"agent-kernel-test-{os.getpid()}"
     tmp, shm = Path(f"/tmp/{mark}"), Path(f"/dev/shm/{mark}")
     files = {
         outside / "secret": SECRET, notebook / "data.csv": "a,b\n1,2\n", notebook / ".env": SECRET,
         notebook / "sub" / "more.csv": "c\n3\n", notebook / "sub" / ".secret" / "key": SECRET,
         notebook / "nb.agent.json": SECRET, notebook / "nb.agent" / "blob": SECRET, runtime / "kernel.json": SECRET,
+        notebook / "sub" / ".env": SECRET, notebook / "sub" / ".git" / "config": SECRET,
+        notebook / "sub" / "deep" / "other.agent.json": SECRET, modules / ".env": SECRET,
+        modules / "inner" / "nb.agent.json": SECRET, modules / "ours.py": "answer = 42\n",
         data / "sessions.db": SECRET, home / ".ssh" / "known_hosts": SECRET, home / ".aws" / "credentials": SECRET,
         home / ".bash_history": SECRET, home / ".jupyter" / "config.json": SECRET, tools / "credentials": SECRET,
         tools / "cargo": "", tmp: SECRET, shm: SECRET,
@@ -234,7 +237,8 @@ def scene(root: Path) -> Iterator[Scene]:
             "secret": str(outside / "secret"), "outside": str(outside), "notebook": str(notebook),
             "runtime": str(runtime / "kernel.json"), "home": str(home), "work_root": str(root / "work"),
             "database": str(data / "sessions.db"), "token": str(tools / "credentials"), "tmp": str(tmp),
-            "shm": str(shm), "mark": mark, "disk": _disk(), "server": os.getpid(), "victim": victim.pid,
+            "shm": str(shm), "modules": str(modules), "mark": mark, "disk": _disk(),
+            "server": os.getpid(), "victim": victim.pid,
             "tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1], "unix": str(outside / "sock"),
             "own": _own_address(), "hostname": socket.gethostname(), "abstract": mark,
             "datagram": str(outside / "datagram"),
@@ -262,7 +266,7 @@ async def attack(
     try:
         await sandbox.run(OTHER, AS_OTHER)
         facts = scene.facts | {"other": str(sandbox.workdir(OTHER) / "mine"), "shared": plan.namespaces == "none"}
-        filled = {name: _fill(code, facts) for name, code in (attacks or ATTACKS | UNSEEN | KNOWN).items()}
+        filled = {name: fill(code, facts) for name, code in (attacks or ATTACKS | UNSEEN | KNOWN).items()}
         result = await sandbox.run(MINE, f"{PRELUDE}{RUN_ALL}run_all({filled!r})", read=[scene.notebook])
         return heard(result.stdout) or dict.fromkeys(filled, result.error or "nothing was said")
     finally:
@@ -290,7 +294,7 @@ def unjailed(scene: Scene) -> dict[str, str]:
     other = scene.root / "work" / "other" / "mine"
     other.parent.mkdir(parents=True, exist_ok=True)
     other.write_text(SECRET)
-    attacks = {name: _fill(ATTACKS[name], scene.facts | {"other": str(other)}) for name in REACHABLE}
+    attacks = {name: fill(ATTACKS[name], scene.facts | {"other": str(other)}) for name in REACHABLE}
     code = f"{PRELUDE}{RUN_ALL}run_all({attacks!r})"
     with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)", "of-other"]) as process:
         try:
@@ -302,7 +306,7 @@ def unjailed(scene: Scene) -> dict[str, str]:
     return heard(done.stdout)
 
 
-def _fill(code: str, facts: dict[str, object]) -> str:
+def fill(code: str, facts: dict[str, object]) -> str:
     for name, value in facts.items():
         code = code.replace("{" + name + "!r}", repr(value)).replace("{" + name + "}", str(value))
     return code
@@ -327,11 +331,13 @@ async def possible(interpreter: Path | None = None) -> list[Plan]:
 
 
 def main() -> None:
-    """For another user: prints {plan: {attack: what it said}} of every possible plan."""
+    """For another user or in a container: prints {plan: {attack: what it said}} of every possible plan."""
     said = {}
     for plan in asyncio.run(possible()):
         with tempfile.TemporaryDirectory() as folder, scene(Path(folder)) as here:
-            said[plan.namespaces] = asyncio.run(attack(here, plan)) | {"host untouched": str(here.untouched())}
+            os.chmod(folder, 0o755)  # a session that is another user has to get to its work directory
+            name = plan.namespaces + ", dropped" * (plan.drop and os.geteuid() == 0)
+            said[name] = asyncio.run(attack(here, plan)) | {"host untouched": str(here.untouched())}
     json.dump(said, sys.stdout)
 
 

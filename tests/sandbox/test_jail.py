@@ -99,3 +99,29 @@ def test_every_attack_is_blocked_for_an_ordinary_user_as_well() -> None:
         assert (plan, escaped(said)) == (plan, {})
         assert said["host untouched"] == "True"
         print(f"user, {plan} namespaces: {len(said) - 1 - len(KNOWN)} attacks, none got out")
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can give up what a pod does not have"
+)
+@pytest.mark.parametrize("user", [None, NOBODY], ids=["root", "ordinary user"])
+def test_every_attack_is_blocked_in_a_container_without_rights(user: int | None) -> None:
+    """As in the pod of a hub: no CAP_SYS_ADMIN, the default seccomp profile, and so no namespaces."""
+    if ANYBODYS is None:
+        pytest.skip("no interpreter that another user may run")
+    root = Path(__file__).parents[2]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(root), "HOME": "/nonexistent"}
+    container = [
+        sys.executable,
+        str(root / "tests" / "sandbox" / "container.py"),
+        *(["--user", str(user)] if user else []),
+    ]
+    command = [*container, ANYBODYS, "-B", str(root / "tests" / "sandbox" / "attacks.py")]
+    run = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    by_plan = json.loads(run.stdout)
+    assert {plan.partition(",")[0] for plan in by_plan} == {"none"}
+    for plan, said in by_plan.items():
+        assert (plan, escaped(said)) == (plan, {})
+        assert said["host untouched"] == "True"
+        print(f"container, {'user' if user else 'root'}, {plan}: {len(said) - 1 - len(KNOWN)} attacks, none got out")
