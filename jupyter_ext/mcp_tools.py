@@ -214,7 +214,7 @@ class McpTools:
         return {
             "id": session.key.id,
             "title": session.title,
-            "turns": session.turns,
+            "turns": session.turn_count,
             "updated": session.updated,
             "notebooks": await self._app.notebooks.paths(session.key),
         }

@@ -27,11 +27,13 @@ FOUND = 5
 
 
 def session_row(session: Session) -> dict[str, Any]:
-    names = ("title", "turns", "head", "revision", "branch", "created", "updated", "accessed")
+    names = ("title", "revision", "branch", "created", "updated", "accessed")
     return {
         "id": session.key.id,
         "namespace": session.key.namespace,
         **{name: getattr(session, name) for name in names},
+        "turns": session.turn_count,
+        "head": session.last_seq,
         "tags": list(session.tags),
         "metadata": dict(session.metadata),
         "imported": None if session.imported is None else dict(session.imported),
@@ -87,7 +89,7 @@ def sessions_show(args: argparse.Namespace) -> int:
         print(json.dumps(session_row(session) | {"turns": _turns(turns), "items": _items(items)}, indent=2))
         return 0
     print(f"{session.key.id}  {printable(session.title)}")
-    print(f"{session.turns} turns, used {moment(session.updated)}, branch {printable(args.branch or session.branch)}")
+    print(f"{len(turns)} turns, used {moment(session.updated)}, branch {printable(args.branch or session.branch)}")
     for item in items:
         print(f"\n--- {item.seq} {item.message.role}, {moment(item.time)}")
         print(_text(item.message))

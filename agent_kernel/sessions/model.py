@@ -60,7 +60,11 @@ class Session:
     """``head`` is the seq that was given last (0 = none); ``revision`` grows with every change of any kind; ``turns``
     counts all that were opened, on all branches. ``accessed`` is when somebody last read or continued it. ``metadata``
     and ``context`` are the caller's own; ``branch`` is the current one. ``imported`` describes the document that the
-    session was imported from, None for one that began here: only an import sets it, and a fork copies it."""
+    session was imported from, None for one that began here: only an import sets it, and a fork copies it.
+
+    ``head`` and ``turns`` never shrink, so that no number is given twice. ``last_seq`` and ``turn_count`` are of the
+    items and turns that there are now, on all branches, without those that were taken back. Both are 0 in a Session
+    that no store has read."""
 
     key: SessionKey
     title: str = ""
@@ -75,6 +79,8 @@ class Session:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
     imported: Mapping[str, Any] | None = None
+    last_seq: int = field(default=0, compare=False)
+    turn_count: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

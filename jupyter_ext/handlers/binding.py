@@ -237,7 +237,7 @@ class BindConfirmHandler(AgentHandler):
         return bind, session
 
     def _page(self, bind: Bind, session: Session, rest: str) -> None:
-        words = {"notebook": bind.place, "title": session.title or session.key.id, "turns": str(session.turns)}
+        words = {"notebook": bind.place, "title": session.title or session.key.id, "turns": str(session.turn_count)}
         words |= {"namespace": bind.key.namespace}
         if bind.engine:
             endpoint = Endpoint.of_url(bind.engine)

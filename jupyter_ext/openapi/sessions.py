@@ -14,7 +14,8 @@ from agent_kernel.sessions.model import Branch, Snippet
 
 
 class Brief(TypedDict):
-    """What everybody of the namespace may see of a session. Times are seconds since the epoch."""
+    """What everybody of the namespace may see of a session. Times are seconds since the epoch. ``turns`` counts
+    those of all branches, ``head`` is the seq of the newest item; what was taken back does not count."""
 
     id: str
     title: str

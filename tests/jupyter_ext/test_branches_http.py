@@ -166,7 +166,13 @@ async def test_a_fork_has_the_first_turns_under_an_id_of_its_own(server: AgentSe
 async def test_undo_takes_the_newest_turn_back_and_says_what_it_ran(server: AgentServer) -> None:
     async with server.client() as client:
         await talk(client, "undone", "one", "two")
+        before = (await client.get("agent/v1/sessions/undone")).json()
         answer = (await client.post("agent/v1/sessions/undone/undo", json={})).json()
+        assert (answer["session"]["turns"], answer["session"]["head"]) == (1, 2)
+        after = (await client.get("agent/v1/sessions/undone")).json()
+        assert (before["turns"], after["turns"]) == (2, 1)
+        [listed] = (await client.get("agent/v1/sessions?name=undone")).json()["sessions"]
+        assert (listed["turns"], listed["head"]) == (1, 2)
         assert (answer["undone"]["prompt"], answer["undone"]["ran"]) == ("two", [])
         assert await said(client, "undone") == ["one"]
         await client.post("agent/v1/sessions/undone/undo", json={})

@@ -13,8 +13,7 @@ from math import inf
 
 from agent_kernel.sessions.model import SNIPPETS, Hit, Query, SessionKey, Snippet
 from agent_kernel.sessions.search import snippet, weights, words
-from agent_kernel.sessions.tables import bindings, search_index, search_texts
-from agent_kernel.sessions.tables.rows import SESSION, pair, session_of
+from agent_kernel.sessions.tables import bindings, search_index, search_texts, sessions
 from agent_kernel.sessions.tables.search_index import Ids
 
 _AT_ONCE = 500
@@ -165,9 +164,9 @@ def _best(
 
 
 def _hit(db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], wanted: Collection[str]) -> Hit:
-    row = db.execute(f"SELECT {SESSION} FROM sessions WHERE namespace = ? AND id = ?", pair(key)).fetchone()
+    session = sessions.found(db, key)
     shown = (_snippet(db, key, seq, wanted) for seq in seqs)
-    return Hit(session_of(row), score, tuple(piece for piece in shown if piece is not None))
+    return Hit(session, score, tuple(piece for piece in shown if piece is not None))
 
 
 def _snippet(db: sqlite3.Connection, key: SessionKey, seq: int, wanted: Collection[str]) -> Snippet | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
@@ -33,7 +33,20 @@ def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> S
 
 def info(db: sqlite3.Connection, key: SessionKey) -> Session | None:
     row = db.execute(f"SELECT {SESSION} FROM sessions WHERE namespace = ? AND id = ?", pair(key)).fetchone()
-    return session_of(row) if row else None
+    return counted(db, session_of(row)) if row else None
+
+
+def counted(db: sqlite3.Connection, session: Session) -> Session:
+    """With the number of its turns and the seq of its newest item. One look into an index for each segment."""
+    (turns,) = db.execute(f"SELECT count(*) FROM turns WHERE {HERE}", pair(session.key)).fetchone()
+    (last,) = db.execute(
+        "SELECT max((SELECT max(seq) FROM items"
+        " WHERE namespace = :namespace AND session = :session AND segment = g.id))"
+        " FROM (SELECT 0 AS id UNION ALL"
+        " SELECT id FROM segments WHERE namespace = :namespace AND session = :session) AS g",
+        {"namespace": session.key.namespace, "session": session.key.id},
+    ).fetchone()
+    return replace(session, last_seq=last or 0, turn_count=turns)
 
 
 def found(db: sqlite3.Connection, key: SessionKey) -> Session:
@@ -86,8 +99,8 @@ def listed(db: sqlite3.Connection, namespace: str, limit: int | None) -> list[Se
         f"SELECT {SESSION} FROM sessions WHERE namespace = ? AND substr(id, 1, ?) != ?"
         " ORDER BY updated DESC, rowid DESC LIMIT ?",
         (namespace, len(UNLISTED), UNLISTED, sql_limit(limit)),
-    )
-    return [session_of(row) for row in rows]
+    ).fetchall()
+    return [counted(db, session_of(row)) for row in rows]
 
 
 _RUNS = "EXISTS (SELECT 1 FROM turns AS t WHERE t.state = 'open' AND t.namespace = s.namespace AND t.session = s.id)"
