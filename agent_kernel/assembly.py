@@ -49,7 +49,7 @@ from agent_kernel.skills.store import SkillStore
 from agent_kernel.tool_sources import Parts, sources_of
 from agent_kernel.tools.attached import Attached
 from agent_kernel.tools.offers import Offers
-from agent_kernel.tools.source import Occasion, gather
+from agent_kernel.tools.source import Occasion, Starts, gather
 from agent_kernel.trust import Trust
 
 log = logging.getLogger(__name__)
@@ -183,6 +183,7 @@ class Runtime:
         self.skills = SkillStore(settings.skills_path)
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = sources_of(self._parts())
+        self._starting = [source for source in self.sources if isinstance(source, Starts)]
         self.folding = Folding(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
@@ -221,12 +222,14 @@ class Runtime:
 
     async def start(self) -> None:
         """Closes the turns that a dead server left open, now and every RECOVER_EVERY_S seconds; sessions that are to go
-        go from now on."""
+        go from now on, and MCP servers start."""
         await self._recover()
         if isinstance(self.store, LimitedStore):
             self.store.start()
         self._recovery = asyncio.create_task(self._keep_recovering(), name="turn recovery")
         self.folding.start()
+        for source in self._starting:
+            await source.start()
 
     async def _keep_recovering(self) -> None:
         swept = time.monotonic()

@@ -106,14 +106,18 @@ def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
     return ModelFacts(name, title, created, owner, "unloaded", True, "", here.context_length, capabilities)
 
 
-async def _tools(app: AgentKernel) -> ToolFacts:
-    """Of MCP servers that were asked already: none is started to tell of it."""
-    settings = app.runtime.settings
+async def mcp_servers(app: AgentKernel) -> list[dict[str, Any]]:
+    """How each MCP server of the configuration stands; none is started to tell of it."""
     sources = [getattr(source, "source", source) for source in app.runtime.sources]
-    connections = [one for source in sources if isinstance(source, McpTools) for one in source.known]
-    up = [one for one in connections if one.connected]
+    reports = [await source.report() for source in sources if isinstance(source, McpTools)]
+    return [row for report in reports for row in report]
+
+
+async def _tools(app: AgentKernel) -> ToolFacts:
+    settings = app.runtime.settings
+    up = [row for row in await mcp_servers(app) if row["state"] == "connected"]
     return ToolFacts(
         available=bool(settings.tools.strip(", ")) and settings.max_tool_rounds > 0,
-        mcp_tools=sum(len(one.listed.tools) for one in up if one.listed),
+        mcp_tools=sum(row["tools"] for row in up),
         mcp_servers=len(up),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agent_kernel.events import Emit
 from agent_kernel.protocols import Tool
@@ -51,6 +51,15 @@ class ToolSource(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Starts(Protocol):
+    """A source that has something to begin when the server starts, so that the first turn need not wait for it."""
+
+    async def start(self) -> None:
+        """Returns at once. What does not come about is told by ``offer``. Raises nothing."""
+        ...
 
 
 def side_of(occasion: Occasion, name: str, clients: NotebookSide) -> NotebookSide | None:

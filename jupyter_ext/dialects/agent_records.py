@@ -11,14 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, Event
+from agent_kernel.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, Event, Notice
 from agent_kernel.files import INLINE_BYTES
 
 PROGRESS = "agentic_tool_call_progress"
 APPROVAL = "agentic_tool_approval_required"
 FILE = "file_produced"
+NOTICE = "agentic_notice"
+"""Ours: what a person should know of the turn, for example tools that are missing."""
 MAX_FILES = 64
 """In one answer; all can be fetched."""
+MAX_NOTICES = 100
 BODIES = ("text", "data_base64")
 OUTPUT_CHARS = 20_000
 """Of each stream of a call; the end of a longer one stays."""
@@ -71,12 +74,14 @@ class _Call:
 
 
 class CallLog:
-    """``records`` are ``agentic_tool_calls`` so far, ``files`` what was produced. Pictures and bodies of files are in
-    them while they have INLINE_BYTES together; what comes later is without, and is fetched by its id."""
+    """``records`` are ``agentic_tool_calls`` so far, ``files`` what was produced, ``notices`` what people should know.
+    Pictures and bodies of files are in them while they have INLINE_BYTES together; what comes later is without, and is
+    fetched by its id."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
         self.files: dict[str, Mapping[str, Any]] = {}
+        self.notices: list[dict[str, Any]] = []
         self._running: dict[str, _Call] = {}
         self._room = INLINE_BYTES
 
@@ -104,6 +109,19 @@ class CallLog:
         bodies = [str(file[key]) for key in BODIES if key in file]
         kept = file if self._fits(sum(map(len, bodies))) else {key: file[key] for key in file if key not in BODIES}
         self.files[str(file.get("id", len(self.files)))] = kept
+
+    def noticed(self, body: Notice) -> dict[str, Any]:
+        """``agentic_notice``."""
+        if len(self.notices) < MAX_NOTICES:
+            self.notices.append({"level": body.level, "text": body.text})
+        return {"type": NOTICE, "level": body.level, "text": body.text}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What an answer has beside the dialect's own fields."""
+        files = list(self.files.values())[:MAX_FILES]
+        fields = {"agentic_tool_calls": self.records, "files": files, "notices": self.notices}
+        return {name: value for name, value in fields.items() if value}
 
     def _fits(self, size: int) -> bool:
         self._room -= size if (fits := size <= self._room) else 0

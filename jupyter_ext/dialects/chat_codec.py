@@ -26,6 +26,7 @@ from agent_kernel.events import (
     ContextBuilt,
     Event,
     FileProduced,
+    Notice,
     ReasoningDelta,
     TextDelta,
     TurnFinished,
@@ -108,14 +109,12 @@ class ChatCodec:
             "finish_reason": FINISH.get(end.finish, "stop"),
             "logprobs": {"content": last.logprobs, "refusal": None} if last.logprobs else None,
         }
-        files = list(self._calls.files.values())[: agent_records.MAX_FILES]
         return {
             **self._facts,
             "object": "chat.completion",
             "choices": [choice],
             "usage": chat_usage(end.usage),
-            **({"agentic_tool_calls": self._calls.records} if self._calls.records else {}),
-            **({"files": files} if files else {}),
+            **self._calls.told,
             **self._session,
         }
 
@@ -132,6 +131,8 @@ class ChatCodec:
             case FileProduced() as body:
                 self._calls.produced(body.file)
                 yield self._named(agent_records.FILE, body.file)
+            case Notice() as body:
+                yield self._named(agent_records.NOTICE, self._calls.noticed(body))
 
     def _ending(self, end: TurnFinished) -> Iterator[bytes]:
         if end.state != "committed":

@@ -23,6 +23,7 @@ from agent_kernel.events import (
     ContextBuilt,
     Event,
     FileProduced,
+    Notice,
     ReasoningDelta,
     TextDelta,
     TurnFinished,
@@ -135,6 +136,8 @@ class MessagesCodec:
             case FileProduced() as body:
                 self._log.produced(body.file)
                 yield encode({"type": agent_records.FILE, **body.file})
+            case Notice() as body:
+                yield encode(self._log.noticed(body))
 
     # ------------------------------------------------------------------------------------------------ blocks
 
@@ -234,9 +237,7 @@ class MessagesCodec:
     @property
     def _extras(self) -> dict[str, Any]:
         """What the server's tools did and made; more files than an answer holds are fetched."""
-        files = list(self._log.files.values())[: agent_records.MAX_FILES]
-        records = {"agentic_tool_calls": self._log.records} if self._log.records else {}
-        return records | ({"files": files} if files else {})
+        return self._log.told
 
 
 def _reason(end: TurnFinished) -> str:

@@ -16,6 +16,7 @@ from agent_kernel.events import (
     ContextBuilt,
     Event,
     FileProduced,
+    Notice,
     ReasoningDelta,
     TextDelta,
     TurnFinished,
@@ -125,6 +126,8 @@ class ResponsesCodec:
                 yield agent_records.FILE, {"file": dict(file)}
             case ApprovalRequired():
                 yield agent_records.APPROVAL, agent_records.approval(event, body)
+            case Notice():
+                yield agent_records.NOTICE, self._log.noticed(body)
 
     def _started(self) -> Iterator[Said]:
         if self._resource["status"] == "queued":
@@ -197,15 +200,9 @@ class ResponsesCodec:
             incomplete="max_output_tokens" if status == "incomplete" else "",
             completed=time.time() if status == "completed" else None,
         )
-        self._resource |= self._records()
+        self._resource |= self._log.told
         kind = status if status in ("completed", "failed") else "incomplete"
         yield f"response.{kind}", {"response": self._resource}
-
-    def _records(self) -> Body:
-        """What mistral.rs tells beside the answer."""
-        files = list(self._log.files.values())[: agent_records.MAX_FILES]
-        told: Body = {"agentic_tool_calls": self._log.records, "files": files}
-        return {key: value for key, value in told.items() if value}
 
 
 def _status_of(end: TurnFinished) -> str:

@@ -93,6 +93,7 @@ class ModelsHandler(SharedHandler):
                 "engines": self.app.runtime.engines.listed(),
                 "engine": engine_to_json(self.app.runtime.engine.info()),
                 "current": await current_engine(self.app, self.caller, await self._asked()),
+                "mcp_servers": await model_facts.mcp_servers(self.app),
             }
         )
 
@@ -241,12 +242,15 @@ class HealthHandler(AgentHandler):
         except StoreError as error:
             store = error.message
         sandbox = {name: dict(layer) for name, layer in (await runtime.sandbox.report()).items()}
+        servers = await model_facts.mcp_servers(self.app)
+        well = store == "ok" and all(row["state"] != "failed" for row in servers)
         self.reply(
             {
-                "status": "ok" if store == "ok" else "degraded",
+                "status": "ok" if well else "degraded",
                 "version": __version__,
                 "engine": engine_to_json(runtime.engine.info()),
                 "sandbox": sandbox,
                 "store": {"kind": runtime.settings.store, "state": store},
+                "mcp_servers": servers,
             }
         )

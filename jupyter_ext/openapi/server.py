@@ -107,6 +107,16 @@ class WholeModel(ListedModel, Model):
 AnyModel: TypeAlias = WholeModel | Model | ListedModel | AnthropicModel
 
 
+class McpServerState(TypedDict):
+    """``tools`` counts those that are offered, ``left_out`` says of the others why not."""
+
+    name: str
+    state: Literal["starting", "connected", "failed"]
+    tools: int
+    left_out: list[str]
+    problem: str
+
+
 class Models(TypedDict):
     """``data`` is what requests may name; ``models`` are the catalog, here or not."""
 
@@ -116,6 +126,7 @@ class Models(TypedDict):
     engines: list[NamedEngine]
     engine: Engine
     current: CurrentEngine
+    mcp_servers: list[McpServerState]
 
 
 AnyModels: TypeAlias = Models | AnthropicModels
@@ -154,6 +165,7 @@ class Health(TypedDict):
     engine: Engine
     sandbox: dict[str, dict[str, Any]]
     store: Store
+    mcp_servers: list[McpServerState]
 
 
 class Server(TypedDict):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import anthropic
+import openai
 import pytest
 
-from tests.server import AgentServer, Json, followed, start_turn, text_of, wait_for_event
+from tests.server import TOKEN, AgentServer, Json, followed, start_turn, text_of, wait_for_event
 from tests.tools.mcp.conftest import SERVERS, until
 
 SCRIPT: list[Json] = [
@@ -40,7 +44,8 @@ def processes(log: Path) -> list[int]:
 
 async def test_a_call_is_asked_for_and_its_server_ends_with_ours(server: AgentServer, tmp_path: Path) -> None:
     log = tmp_path / "plain.log"
-    assert processes(log) == [], "it starts with the first turn that wants it"
+    # It started with the first turn that wanted it; the first turn waited, and API clients saw no tools before.
+    await until(lambda: bool(processes(log)))
     async with server.client() as client:
         turn = await start_turn(client, "call it", answers=["*"])
         asked = (await wait_for_event(client, turn["turn"], "approval.required"))["data"]
@@ -63,3 +68,55 @@ async def test_a_call_is_asked_for_and_its_server_ends_with_ours(server: AgentSe
     assert "hush-hush-key" not in server.log.read_text()
     await server.kill()
     await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes(log)))
+
+
+MISSING: list[Json] = [{"text": "Hello.", "loop": True}]
+
+
+async def test_clients_are_told_which_tools_are_missing_and_health_knows_before(tmp_path: Path) -> None:
+    """By the official clients, whole and streamed, in every dialect."""
+    plain = {"command": sys.executable, "args": [str(SERVERS / "plain.py"), str(tmp_path / "plain.log")]}
+    config = {"mcpServers": {"up": plain, "down": {"command": str(tmp_path / "no-such-program")}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(config))
+    server = AgentServer(
+        tmp_path / "server", MISSING, {"tools": "mcp", "mcp_config": str(tmp_path / "mcp.json")}, env={"KEY": "k"}
+    )
+    try:
+        await server.start()
+        async with server.client() as client:
+            for _ in range(200):
+                health = (await client.get("agent/v1/health")).json()
+                if all(row["state"] != "starting" for row in health["mcp_servers"]):
+                    break
+                await asyncio.sleep(0.1)
+            rows = {row["name"]: row for row in health["mcp_servers"]}
+            assert (rows["up"]["state"], rows["up"]["problem"]) == ("connected", "")
+            assert rows["up"]["tools"] > 5
+            left_out = " ".join(rows["up"]["left_out"])
+            assert "broken (its schema is not valid)" in left_out
+            assert "patient (it runs only as a task" in left_out
+            assert (rows["down"]["state"], rows["down"]["tools"]) == ("failed", 0)
+            assert rows["down"]["problem"]
+            assert health["status"] == "degraded", "tools of the configuration are missing"
+            assert (await client.get("agent/v1/models")).json()["mcp_servers"] == health["mcp_servers"]
+        given: Any = {"api_key": TOKEN, "max_retries": 0}
+        ours = openai.AsyncOpenAI(base_url=server.agent_url, **given)
+        theirs = anthropic.AsyncAnthropic(base_url=f"{server.url}agent", **given)
+        said: Any = [{"role": "user", "content": "hi"}]
+        async with ours, theirs:
+            chat: Any = await ours.chat.completions.create(model="agent/default", messages=said)
+            response: Any = await ours.responses.create(model="agent/default", input="hi")
+            message: Any = await theirs.messages.create(model="agent/default", max_tokens=9, messages=said)
+            for answer in (chat, response, message):
+                told = " ".join(notice["text"] for notice in answer.notices)
+                assert "MCP server down can not be used" in told
+                assert "patient" in told
+            chunks: Any = await ours.chat.completions.create(model="agent/default", messages=said, stream=True)
+            assert [one.type async for one in chunks if getattr(one, "type", "")].count("agentic_notice") == 2
+            events: Any = await ours.responses.create(model="agent/default", input="hi", stream=True)
+            assert [one.type async for one in events].count("agentic_notice") == 2
+            parts: Any = await theirs.messages.create(model="agent/default", max_tokens=9, messages=said, stream=True)
+            assert [one.type async for one in parts].count("message_stop") == 1, "the client reads to the end"
+    finally:
+        await server.kill()
+        server.sweep()

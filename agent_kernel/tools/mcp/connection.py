@@ -67,7 +67,7 @@ class Life:
 
 class Connection:
     """``listed`` stays when the server ends: its tools are offered on, and a call connects it again. ``attempt`` counts
-    connections; ``problem`` is why the last one did not come about, or empty."""
+    connections; ``problem`` is why the last one did not come about, or ended, until there is one again."""
 
     def __init__(
         self,
@@ -99,6 +99,11 @@ class Connection:
         return self._life is not None and not self._life.ready.is_set()
 
     @property
+    def age(self) -> float:
+        """Seconds since the connection that there is was begun; 0 without one."""
+        return self._clock() - self._life.began if self._life is not None else 0.0
+
+    @property
     def connected(self) -> bool:
         return self._life is not None and self._life.client is not None and not self._life.trace.ended.is_set()
 
@@ -110,7 +115,6 @@ class Connection:
         """Connects in the background, if it is time for that."""
         if self._life is None and self.may_try:
             self.attempt += 1
-            self.problem = ""
             self._life = life = Life(began=self._clock())
             life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
 
@@ -203,6 +207,7 @@ class Connection:
                 client = await stack.enter_async_context(entered)
                 self.listed = await listing(client, bool(server.resources))
             life.client = client
+            self.problem = ""
             life.ready.set()
             following = asyncio.create_task(_follow(client, life))
             try:

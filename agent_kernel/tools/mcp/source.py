@@ -1,14 +1,17 @@
-"""The tools of all configured MCP servers, for each turn. Servers start at the first turn that wants them and are kept;
-one that does not start costs that turn a bounded time, and no later one any."""
+"""The tools of all configured MCP servers, for each turn. Those of the server's own configuration start with it, those
+beside a notebook at the first turn that wants them; all are kept. A turn waits a bounded time for one that starts,
+counted from its start."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agent_kernel.errors import InvalidRequest
 from agent_kernel.events import Notice
@@ -21,6 +24,7 @@ from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
 from agent_kernel.tools.source import Occasion, Offered
 from agent_kernel.trust import Trust, digest_of
 
+log = logging.getLogger(__name__)
 GROUP = "mcp"
 START_S = 10.0
 """What a turn waits for servers that are just starting, all together."""
@@ -88,6 +92,24 @@ class McpTools:
             self._tell(occasion, connection)
             self._add(tools, group, connection, occasion)
         return Offered(tuple(tools.values()))
+
+    async def start(self) -> None:
+        """Connects the servers of the server's own configuration, in the background."""
+        try:
+            connections = await self.connections()
+        except InvalidRequest as error:
+            log.warning("MCP servers: %s", error)
+            return
+        for one in connections:
+            one.begin()
+
+    async def report(self) -> list[dict[str, Any]]:
+        """How each server of the server's own configuration stands; one row with the problem where that can not be
+        read."""
+        try:
+            return [_row(one) for one in await self.connections()]
+        except InvalidRequest as error:
+            return [{"name": "", "state": "failed", "tools": 0, "left_out": [], "problem": str(error)}]
 
     @property
     def known(self) -> Sequence[Connection]:
@@ -163,17 +185,17 @@ class McpTools:
 
     async def _started(self, connections: Sequence[Connection]) -> None:
         """Waits for those that start for the first time: tools of the others are known, or they do not come."""
-        fresh = [one for one in connections if one.listed is None and one.attempt == 0]
+        fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
         for one in connections:
             one.begin()
         if fresh:
-            await asyncio.gather(*(one.until_ready(self._start_s) for one in fresh))
+            await asyncio.gather(*(one.until_ready(max(0.0, self._start_s - one.age)) for one in fresh))
 
     def _tell(self, occasion: Occasion, connection: Connection) -> None:
         name, attempt = connection.server.name, str(connection.attempt)
         if connection.listed is not None:
             return
-        if connection.starting:
+        if _first(connection):
             text = f"MCP server {name} did not start within {self._start_s:g} s; its tools come when it has."
             self._warn(occasion, f"{name} {attempt} late", text)
         elif connection.problem:
@@ -183,11 +205,9 @@ class McpTools:
         listed, server = connection.listed, connection.server
         if listed is None:
             return
-        left_out: list[str] = []
+        left_out = _left_out(connection)
         for tool in listed.tools:
-            problem = unusable(tool)
-            if problem:
-                left_out.append(f"{tool.name[:60]} ({problem})")
+            if unusable(tool):
                 continue
             name = exposed(server.prefix, tool.name, tools)
             if occasion.wants(GROUP, name):
@@ -214,6 +234,30 @@ def _wants(occasion: Occasion, group: Group, connection: Connection) -> bool:
         return group.config.register
     prefix = exposed(connection.server.prefix, "") if connection.server.prefix else ""
     return GROUP in asked or any(name.startswith(prefix) for name in asked)
+
+
+def _first(connection: Connection) -> bool:
+    return connection.attempt == 1 and connection.starting
+
+
+def _left_out(connection: Connection) -> list[str]:
+    """Tools that it lists and that are not offered, and why."""
+    tools = connection.listed.tools if connection.listed else ()
+    return [f"{tool.name[:60]} ({problem})" for tool in tools if (problem := unusable(tool))]
+
+
+def _row(connection: Connection) -> dict[str, Any]:
+    """``tools`` counts those that are offered."""
+    state = "connected" if connection.connected else "starting" if connection.starting else "failed"
+    left_out = _left_out(connection)
+    listed = len(connection.listed.tools) if connection.listed else 0
+    return {
+        "name": connection.server.name,
+        "state": state,
+        "tools": listed - len(left_out),
+        "left_out": left_out,
+        "problem": "" if state == "connected" else connection.problem,
+    }
 
 
 async def _closed(group: Group) -> None:

@@ -128,7 +128,10 @@ def shortened(text: str) -> str:
 
 
 def unusable(tool: Any) -> str:
-    """Why a tool can not be offered: a schema that no call could be checked by. Empty when it can."""
+    """Why a tool can not be offered: it runs as a task only, or has a schema that no call could be checked by. Empty
+    when it can."""
+    if tool.execution is not None and tool.execution.task_support == "required":
+        return "it runs only as a task, which calls here are not"
     schema = tool.input_schema
     try:
         if schema.get("type", "object") != "object":

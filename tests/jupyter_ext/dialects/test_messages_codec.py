@@ -116,11 +116,11 @@ def same(bodies: Iterable[Body], **options: Any) -> dict[str, Any]:
     """The message, once the accumulated stream was found to say the same."""
     made, frames = fed(bodies, **options)
     message = whole(made)
-    plain = {key: value for key, value in message.items() if key not in ("agentic_tool_calls", "files")}
+    plain = {key: value for key, value in message.items() if key not in ("agentic_tool_calls", "files", "notices")}
     assert accumulated(frames) == plain
     assert accumulated_beta(frames) == plain
     last = next(data for data in named(frames) if data["type"] == "message_delta")
-    for key in ("agentic_tool_calls", "files", "session_id"):
+    for key in ("agentic_tool_calls", "files", "notices", "session_id"):
         assert last.get(key) == message.get(key)
     return message
 

@@ -83,7 +83,8 @@ for line in sys.stdin:
     elif method == "tools/list":
         tools = [{"name": name, "description": "d", "inputSchema": schema} for name in TOOLS]
         broken = {"name": "broken", "inputSchema": {"type": "object", "properties": {"n": {"type": 7}}}}
-        say({"id": id, "result": {"tools": [*tools, broken]}})
+        patient = {"name": "patient", "inputSchema": schema, "execution": {"taskSupport": "required"}}
+        say({"id": id, "result": {"tools": [*tools, broken, patient]}})
     elif method == "tools/call":
         call(id, params["name"], params.get("arguments") or {})
     elif method == "notifications/cancelled":
