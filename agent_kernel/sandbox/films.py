@@ -62,5 +62,7 @@ def _writer(library: Any) -> Any:
 
 def _png(frames: list[Any], pause: int) -> bytes:
     buffer = io.BytesIO()
-    frames[0].save(buffer, "PNG", save_all=True, append_images=frames[1:], duration=pause, loop=0)
+    # With the disposal "background" every frame is a whole picture, which clients are sent one by one.
+    moving: dict[str, Any] = {"save_all": True, "append_images": frames[1:], "duration": pause, "loop": 0}
+    frames[0].save(buffer, "PNG", disposal=1, **moving)
     return buffer.getvalue()

@@ -19,6 +19,7 @@ from agent_kernel.tools.workplace import Workplace, Workplaces, told
 
 CODE = {"type": "string", "description": "Python code to run"}
 EXCEPTION_CHARS = 4_000
+VALUE_CHARS = 4_000
 """Of a traceback in the facts for programs."""
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {"type": "object", "properties": {"code": CODE}, "required": ["code"], "additionalProperties": False}
@@ -99,6 +100,8 @@ class SandboxPython:
         details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
         details |= {"interpreter": result.interpreter, "denied": result.denied}
         details |= {"exception": shortened(result.error or "", EXCEPTION_CHARS)}
+        details |= {"result": shortened(result.value or "", VALUE_CHARS)}
+        details |= {"working_directory": str(self._workplace.sandbox.workdir(context.key))}
         return ToolOutput(
             told(result, ran.notes),
             result.status,

@@ -6,6 +6,7 @@ Pure. ``CallLog`` is fed every event of one turn, in order. The shapes are those
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 
 from agent_kernel.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, Event, Notice
 from agent_kernel.files import INLINE_BYTES
+from jupyter_ext.dialects.film_frames import frames_of
 
 PROGRESS = "agentic_tool_call_progress"
 APPROVAL = "agentic_tool_approval_required"
@@ -43,6 +45,7 @@ LABELS = {
 }
 KINDS = {"python": PYTHON, "shell": SHELL, "web": WEB, "files": "file", "path": "file"}
 """Of approvals, by the first word of the kind of a tool."""
+DONE = ("stdout", "stderr", "result", "exception")
 SHELL_RESULT = ("stdout", "stderr", "exit_code", "status", "working_directory", "timed_out")
 
 
@@ -157,6 +160,8 @@ def _progress(call: _Call, phase: str, data: Mapping[str, Any]) -> dict[str, Any
 
 def _asked(call: _Call) -> dict[str, Any]:
     arguments = call.started.arguments
+    if call.started.name == "fetch_page":
+        return {"arguments": arguments_text(arguments)}
     match call.type:
         case "code_execution":
             return {"code": arguments.get("code")}
@@ -175,8 +180,11 @@ def _done(call: _Call, body: CallFinished) -> dict[str, Any]:
             return {
                 "stdout": call.output.get("stdout") or None,
                 "stderr": call.output.get("stderr") or None,
+                "result": details.get("result") or None,
                 "exception": details.get("exception") or (body.text if body.status != "success" else None),
                 "images_base64": _pictures(body) or None,
+                **_film(body),
+                "working_directory": details.get("working_directory"),
                 "execution_time_ms": round(float(details.get("seconds", body.seconds)) * 1000),
             }
         case "shell":
@@ -187,13 +195,29 @@ def _done(call: _Call, body: CallFinished) -> dict[str, Any]:
             done = {"commands": commands, **(told if denied else known)}
             return {key: value for key, value in done.items() if value != ""}
         case "web_search":
-            return {"results_count": details.get("results_count"), "sources": details.get("sources")}
-    repeated = {"arguments": arguments_text(call.started.arguments)} if body.name == "surface_outputs" else {}
-    return {"content": body.text, **repeated}
+            found = {"results_count": details.get("results_count"), "sources": details.get("sources")}
+            failed = {"status": body.status, "error": body.text} if body.status != "success" else {}
+            return {**_asked(call), **found, **failed}
+    return {"content": body.text, **_asked(call)}
 
 
 def _pictures(body: CallFinished) -> list[str]:
     return [str(one["data"]) for one in body.media if one.get("mime") == "image/png" and one.get("data")]
+
+
+def _film(body: CallFinished) -> dict[str, Any]:
+    """The frames of the moving pictures, as mistral.rs has those of a video; of long ones, so many as fit."""
+    pictures = [base64.b64decode(picture) for picture in _pictures(body)]
+    frames = [frame for picture in pictures for frame in frames_of(picture)]
+    if not frames:
+        return {}
+    told, room = list[str](), INLINE_BYTES
+    for frame in frames:
+        room -= len(frame) * 4 // 3
+        if room < 0:
+            break
+        told.append(base64.b64encode(frame).decode("ascii"))
+    return {"video_frames_base64": told, "video_frame_count": len(frames)}
 
 
 def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,15 +235,18 @@ def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[st
 
 def _arguments(call: _Call) -> str:
     """Made again from what is told of a call of that type."""
+    if call.type == CUSTOM or call.started.name == "fetch_page":
+        return arguments_text(call.started.arguments)
     known = {key: value for key, value in _asked(call).items() if value is not None}
-    return arguments_text(call.started.arguments) if call.type == CUSTOM else json.dumps(known, ensure_ascii=False)
+    return json.dumps(known, ensure_ascii=False)
 
 
 def _content(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> str:
     match call.type:
         case "code_execution":
-            said = [f"{key}: {data[key]}" for key in ("stdout", "stderr", "exception") if data[key]]
-            return "\n".join(said) or body.text
+            said = [f"{key}: {data[key]}" for key in DONE if data[key]]
+            alone = [data["result"]] == [data[key] for key in DONE if data[key]]
+            return body.text if alone or not said else "\n".join(said)
         case "shell":
             facts = {key: data[key] for key in SHELL_RESULT if data.get(key) is not None}
             return json.dumps(facts, ensure_ascii=False)

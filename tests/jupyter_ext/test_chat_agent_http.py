@@ -24,6 +24,15 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 CODE: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
 AGAIN = {"name": "python", "arguments": {"code": "print(x + 2)"}}
+FILM = """
+import matplotlib.animation
+figure, axes = plt.subplots(figsize=(2, 2))
+line, = axes.plot([0, 1], [0, 1])
+film = matplotlib.animation.FuncAnimation(figure, lambda at: line.set_ydata([at, 1]), frames=3)
+print(1)
+6 * 7
+"""
+BOTH = {"name": "python", "arguments": {"code": "import matplotlib.pyplot as plt" + FILM}}
 BONN = {"name": "weather", "arguments": {"city": "Bonn"}}
 SCRIPT: list[Json] = [
     {"text": "Let me ask.", "calls": [ULM, BONN], "when": "sdk: weather in two"},
@@ -39,6 +48,7 @@ SCRIPT: list[Json] = [
     {"text": '{"city": "Ulm", "people": 3}', "deltas": 4, "when": "as JSON", "loop": True},
     *[{"text": "Let me see.", "calls": [PYTHON], "when": f"compute {n}"} for n in range(5)],
     {"text": "It is 21.", "deltas": 2, "when": "compute", "loop": True},
+    {"calls": [BOTH], "when": "print and value"},
     {"calls": [AGAIN], "when": "go on"},
     {"text": "It is 22.", "when": "go on", "loop": True},
     *[{"calls": [PYTHON], "when": f"run {word}"} for word in ("it", "approve", "deny")],
@@ -72,6 +82,20 @@ def http(server: AgentServer) -> Iterator[httpx.Client]:
 
 
 # ---------------------------------------------------------------------------------------------------- the agent
+
+
+def test_the_value_the_directory_and_the_frames_of_a_call_are_told(http: httpx.Client) -> None:
+    """The value of the last expression was lost where something was printed, the others were never told."""
+    found = frames(http, model="agent/default", messages=said("print and value"))
+    done = next(
+        data
+        for name, text in found
+        if name == "agentic_tool_call_progress" and (data := json.loads(text))["phase"] == "complete"
+    )["data"]
+    assert (done["stdout"], done["result"]) == ("1\n", "42")
+    assert done["working_directory"].startswith("/")
+    assert done["video_frame_count"] == len(done["video_frames_base64"]) == 3
+    assert all(base64.b64decode(frame).startswith(b"\x89PNG") for frame in done["video_frames_base64"])
 
 
 def test_the_agents_tools_run_and_are_told(client: openai.OpenAI) -> None:

@@ -1,13 +1,17 @@
 """What tools did, in mistral.rs's shapes."""
 
+import base64
+import io
 import json
 from typing import Any
 
+import PIL.Image
 import pytest
 
 from agent_kernel.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, ContextBuilt, Stamp
 from jupyter_ext.dialects import agent_records
 from jupyter_ext.dialects.agent_records import CallLog
+from jupyter_ext.dialects.film_frames import frames_of
 
 
 def told(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: Any) -> tuple[Any, Any, Any]:
@@ -60,6 +64,33 @@ def test_python_that_said_nothing_has_what_the_model_read() -> None:
     assert told("python", {"code": "1"}, text="1")[2]["result_content"] == "1"
 
 
+def test_the_value_of_the_last_expression_is_told_beside_what_was_printed() -> None:
+    details = {"result": "21", "working_directory": "/w"}
+    _, done, record = told("python", {"code": "print(1)\n21"}, CallOutput("c1", "1\n"), text="1\n21", details=details)
+    assert (done["result"], done["working_directory"]) == ("21", "/w")
+    assert record["result_content"] == "stdout: 1\n\nresult: 21"
+    assert told("python", {"code": "21"}, text="21", details={"result": "21"})[2]["result_content"] == "21"
+
+
+def test_a_film_is_told_frame_by_frame() -> None:
+    pictures = [PIL.Image.new("RGBA", (4, 3), (shade, 0, 0, 255)) for shade in (10, 120, 250)]
+    moving = io.BytesIO()
+    pictures[0].save(moving, "PNG", save_all=True, append_images=pictures[1:], duration=100, disposal=1)
+    still = io.BytesIO()
+    pictures[0].save(still, "PNG")
+    media = tuple({"mime": "image/png", "data": base64.b64encode(one.getvalue()).decode()} for one in (moving, still))
+    _, done, _ = told("python", {"code": "1"}, media=media)
+    assert done["video_frame_count"] == 3
+    frames = [PIL.Image.open(io.BytesIO(base64.b64decode(frame))) for frame in done["video_frames_base64"]]
+    assert [frame.convert("RGBA").getpixel((3, 2)) for frame in frames] == [(s, 0, 0, 255) for s in (10, 120, 250)]
+    assert "video_frames_base64" not in told("python", {"code": "1"}, media=media[1:])[1]
+
+
+@pytest.mark.parametrize("data", [b"", b"acTL", b"\x89PNG\r\n\x1a\nacTL" + b"\xff" * 40])
+def test_what_is_no_film_has_no_frames(data: bytes) -> None:
+    assert frames_of(data) == []
+
+
 def test_a_reset_of_python_is_code_execution_without_code() -> None:
     assert told("reset_python", {})[0] == {"tool_type": "code_execution"}
 
@@ -105,28 +136,29 @@ def test_a_search_tells_how_much_it_found_and_where() -> None:
     details = {"query": "q", "results_count": 2, "sources": ["a.org", "b.org"]}
     began, done, record = told("web_search", {"query": "q"}, text="long", details=details)
     assert began == {"tool_type": "web_search", "query": "q"}
-    assert done == {"tool_type": "web_search", "results_count": 2, "sources": ["a.org", "b.org"]}
+    assert done == {"tool_type": "web_search", "query": "q", "results_count": 2, "sources": ["a.org", "b.org"]}
     assert (record["arguments"], record["result_content"]) == ('{"query": "q"}', "2 results\nsources: a.org, b.org")
 
 
 def test_a_page_that_was_read_has_no_query() -> None:
     details = {"url": "https://a.org", "results_count": 1, "sources": ["a.org"]}
-    began, done, _ = told("fetch_page", {"url": "https://a.org"}, details=details)
-    assert began == {"tool_type": "web_search"}
-    assert done["results_count"] == 1
+    began, done, record = told("fetch_page", {"url": "https://a.org"}, details=details)
+    # Its address was in no event, and the record had the arguments {}.
+    arguments = '{"url": "https://a.org"}'
+    assert began == {"tool_type": "web_search", "arguments": arguments}
+    assert (done["results_count"], done["arguments"], record["arguments"]) == (1, arguments, arguments)
 
 
 def test_a_search_that_failed_has_its_words() -> None:
-    assert (
-        told("web_search", {"query": "q"}, status="error", text="FetchFailed: no")[2]["result_content"]
-        == "FetchFailed: no"
-    )
+    _, done, record = told("web_search", {"query": "q"}, status="error", text="FetchFailed: no")
+    assert done == {"tool_type": "web_search", "query": "q", "status": "error", "error": "FetchFailed: no"}
+    assert record["result_content"] == "FetchFailed: no"
 
 
 def test_other_tools_are_told_with_their_arguments_and_what_the_model_read() -> None:
     began, done, record = told("jira_search", {"text": "ä"}, text="found")
     assert began == {"tool_type": "custom", "arguments": '{"text": "ä"}'}
-    assert done == {"tool_type": "custom", "content": "found"}
+    assert done == {"tool_type": "custom", "content": "found", "arguments": '{"text": "ä"}'}
     assert (record["arguments"], record["result_content"]) == ('{"text": "ä"}', "found")
 
 

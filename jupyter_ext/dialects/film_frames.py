@@ -1,0 +1,52 @@
+"""The frames of a moving PNG, each as a PNG of its own: by moving chunks, without decoding a picture. Pure.
+
+Only frames that are whole pictures can be taken apart so (``sandbox/films.py`` writes them whole).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+MAX_FRAMES = 100
+HEAD = struct.Struct(">I4s")
+CONTROL = struct.Struct(">IIIII")
+"""Of fcTL: number, width, height, x, y."""
+SHARED = (b"IHDR", b"PLTE", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"pHYs")
+"""Chunks before the first frame that all frames need."""
+
+
+def frames_of(png: bytes) -> list[bytes]:
+    """Empty for a picture that does not move, for one whose frames are parts of it, and for what is no PNG."""
+    if b"acTL" not in png[:256]:
+        return []
+    shared: list[bytes] = []
+    frames: list[list[bytes]] = []
+    size = b""
+    for kind, body in _chunks(png):
+        if kind == b"IHDR":
+            size = body[:8]
+        if kind in SHARED and not frames:
+            shared.append(_chunk(kind, body))
+        elif kind == b"fcTL":
+            if len(frames) == MAX_FRAMES or len(body) < CONTROL.size or body[4:12] != size:
+                return []
+            frames.append([])
+        elif kind in (b"IDAT", b"fdAT") and frames:
+            frames[-1].append(_chunk(b"IDAT", body if kind == b"IDAT" else body[4:]))
+    end = _chunk(b"IEND", b"")
+    return [b"".join((SIGNATURE, *shared, *data, end)) for data in frames if data]
+
+
+def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = len(SIGNATURE)
+    while at + 12 <= len(png):
+        length, kind = HEAD.unpack_from(png, at)
+        yield kind, png[at + 8 : at + 8 + length]
+        at += 12 + length
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return HEAD.pack(len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
