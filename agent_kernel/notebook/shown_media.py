@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.notebook.render import QUIET, Bundle, image_bundle, table_bundle
 
 TABLE = "application/vnd.agent-kernel.table+json"
+NEWER_VEGA_LITE = re.compile(r"application/vnd\.vegalite\.v(?:[6-9]|\d{2,})\+json")
+"""JupyterLab draws version 5 at most, under its name only; it draws what newer versions share with it."""
+VEGA_LITE = "application/vnd.vegalite.v5+json"
 
 
 def media_bundle(mime: str, data: str, alt: str) -> Bundle:
@@ -19,7 +23,8 @@ def media_bundle(mime: str, data: str, alt: str) -> Bundle:
         return image_bundle(mime, data, alt)
     try:
         found = json.loads(base64.b64decode(data))
-        return _table(found) if mime == TABLE else {mime: found, "text/plain": f"[{alt}]"}
+        drawn_as = VEGA_LITE if NEWER_VEGA_LITE.fullmatch(mime) else mime
+        return _table(found) if mime == TABLE else {drawn_as: found, "text/plain": f"[{alt}]"}
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return {"text/plain": f"[{alt}]"}
 

@@ -1,35 +1,28 @@
 """Tables and charts that came out of the jail: checked, since a page that trusts them will draw them. Pure.
 
-A chart is data and nothing else: one that names an address, loads a picture or runs an expression that could make one
-is not shown, because drawing it in a person's browser would carry to that address what the jail keeps in.
+A chart is data and nothing else. Drawing one that names an address would carry to that address, from a person's
+browser, what the jail keeps in. So charts pass by allow-lists (``plotly_chart``, ``vega_chart``); no other is shown.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from agent_kernel.sandbox.chart_text import NotShown
+from agent_kernel.sandbox.plotly_chart import checked_plotly
+from agent_kernel.sandbox.vega_chart import checked_vega
+
+__all__ = ["PLOTLY", "TABLE", "NotShown", "checked"]
+
 TABLE = "application/vnd.agent-kernel.table+json"
+PLOTLY = "application/vnd.plotly.v1+json"
 MAX_BYTES = 4 << 20
 MAX_ROWS = 200
 MAX_COLUMNS = 100
 MAX_CELL = 400
-MAX_DEPTH = 60
-ADDRESS = re.compile(r"//|\\\\|javascript:|vbscript:|data:\w+/|(?:file|blob|filesystem):\S", re.IGNORECASE)
-LOADING = frozenset({"url", "href", "usermeta", "loader"})
-"""Fields of a chart that lead elsewhere whatever they hold."""
-LOADING_TEXT = frozenset({"src", "source", "geojson", "topojson", "accesstoken"})
-"""Fields that may hold numbers or objects, but no text: as a text they are an address."""
-SCHEMA = re.compile(r"https://vega\.github\.io/schema/vega-lite/v[\d.]{1,10}\.json")
-INLINE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=]*")
-BASE64 = re.compile(r"[A-Za-z0-9+/=]*")
-MARKUP = re.compile(r"<(?!/?(?:b|i|br|sub|sup|em|extra)\s*/?>)[a-z!/]", re.IGNORECASE)
-"""Tags in texts, but those that only change how a label looks."""
-
-
-class NotShown(Exception):
-    """Why it is left out, in words for a person."""
 
 
 def checked(mime: str, data: bytes) -> bytes:
@@ -42,7 +35,7 @@ def checked(mime: str, data: bytes) -> bytes:
         raise NotShown("it is not JSON") from error
     if not isinstance(body, dict):
         raise NotShown("it is not an object")
-    found = _table(body) if mime == TABLE else _chart(body)
+    found = CHECKS[mime](body) if mime in CHECKS else checked_vega(body)
     try:
         return json.dumps(found, separators=(",", ":"), allow_nan=False).encode("ascii")
     except ValueError as error:  # 1e999 is read as infinity
@@ -76,48 +69,7 @@ def _cell(value: Any) -> Any:
     raise NotShown("a cell is neither a short text nor a number")
 
 
-def _chart(body: dict[str, Any]) -> dict[str, Any]:
-    # The name of the format is an address by its nature; nothing is loaded from it.
-    inspected = {key: value for key, value in body.items() if key != "$schema"}
-    _inspect(inspected)
-    schema = body.get("$schema")
-    if isinstance(schema, str) and re.fullmatch(
-        r"https://vega\.github\.io/schema/vega-lite/v[\d.]{1,10}\.json", schema
-    ):
-        inspected["$schema"] = schema
-    return inspected
-
-
-def _inspect(value: Any, depth: int = 0) -> None:
-    if depth > MAX_DEPTH:
-        raise NotShown("it nests too deeply")
-    if isinstance(value, str):
-        _inspect_text(value)
-    elif isinstance(value, list):
-        for item in value:
-            _inspect(item, depth + 1)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _inspect_text(key)
-            if not _inspect_field(key, item):
-                _inspect(item, depth + 1)
-
-
-def _inspect_text(text: str) -> None:
-    if ADDRESS.search(text):
-        raise NotShown("it names an address")
-    if MARKUP.search(text):
-        raise NotShown("it has markup in a text")
-
-
-def _inspect_field(key: str, item: Any) -> bool:
-    """True when nothing is left to look at."""
-    name = key.lower()
-    if isinstance(item, str):
-        if (name == "bdata" and BASE64.fullmatch(item)) or (name == "source" and INLINE.fullmatch(item)):
-            return True
-        if name in LOADING_TEXT or (name == "mark" and item == "image"):
-            raise NotShown(f"it has a field {key!r}, which may load something")
-    if name in LOADING or (name == "mark" and isinstance(item, dict) and item.get("type") == "image"):
-        raise NotShown(f"it has a field {key!r}, which may load something")
-    return False
+CHECKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
+    {TABLE: _table, PLOTLY: checked_plotly}
+)
+"""By type; every other type is a version of Vega-Lite."""

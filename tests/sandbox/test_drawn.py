@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
+import altair
+import plotly
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.sandbox.drawn import TABLE, NotShown, checked
+from agent_kernel.sandbox.plotly_chart import ARGUMENTS
+from agent_kernel.sandbox.plotly_chart import KEYS as PLOTLY_KEYS
+from agent_kernel.sandbox.vega_chart import KEYS as VEGA_KEYS
+from tests.sandbox.charts import hostile, ordinary
 
 PLOTLY = "application/vnd.plotly.v1+json"
 VEGA = "application/vnd.vegalite.v5+json"
@@ -117,3 +125,47 @@ def test_anything_is_shown_or_not_and_what_is_shown_is_plain_json(mime: str, bod
         return
     assert shown.isascii()
     json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+@pytest.mark.parametrize(("name", "mime", "chart"), [pytest.param(*one, id=one[0]) for one in ordinary()])
+def test_a_chart_as_the_libraries_write_it_comes_through(name: str, mime: str, chart: Any) -> None:
+    shown = through(mime, chart)
+    if mime == VEGA:
+        assert shown == chart
+    else:
+        assert shown["data"] == chart["data"]
+        assert shown["layout"].keys() == chart["layout"].keys(), "of a template what concerns maps may be left out"
+
+
+@pytest.mark.parametrize(
+    ("mime", "chart"), [pytest.param(*one, id=f"{number}") for number, one in enumerate(hostile("127.0.0.1:9"))]
+)
+def test_no_chart_that_asks_a_server_for_something_comes_through(mime: str, chart: Any) -> None:
+    with pytest.raises(NotShown):
+        through(mime, chart)
+
+
+def test_the_list_of_plotly_has_every_attribute_that_the_installed_one_knows() -> None:
+    schema = json.loads((Path(plotly.__file__).parent / "validators" / "_validators.json").read_text())
+    maps = re.compile(
+        r"(?:layout\.)?(?:geo|map|mapbox|choropleth\w*|density(?:map|mapbox)|scatter(?:geo|map|mapbox))\b"
+    )
+    known = {path: body["params"]["plotly_name"] for path, body in schema.items() if not maps.match(path)}
+    missing = {name for name in known.values() if name not in PLOTLY_KEYS | ARGUMENTS and not name.endswith("src")}
+    assert missing == {"choropleth", "choroplethmap", "densitymap", "scattergeo", "scattermap"}
+
+
+def test_the_list_of_vega_lite_has_every_property_but_those_that_load_or_name_elements() -> None:
+    schema = json.loads((Path(altair.__file__).parent / "vegalite/v6/schema/vega-lite-schema.json").read_text())
+    loading = {"url", "href", "image", "usermeta", "element", "customFormatTypes", "$schema", "$ref"}
+    unused = {"autocomplete", "placeholder", "event", "stream", "markname", "marktype", "consume"}
+    assert _properties(schema) - VEGA_KEYS == loading | unused
+
+
+def _properties(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return {name for part in schema for name in _properties(part)}
+    if not isinstance(schema, dict):
+        return set()
+    own = schema.get("properties")
+    return {*(own if isinstance(own, dict) else ()), *(name for part in schema.values() for name in _properties(part))}

@@ -1,0 +1,85 @@
+"""Checks on single texts of a chart: no address in any spelling, no markup, no pictures but embedded ones. Pure."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+MAX_DEPTH = 60
+IGNORED = re.compile(r"[\x00-\x1f\x7f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""Characters that browsers drop while they parse an address (WHATWG URL, 4.4: tab and newline), and unseen ones."""
+ADDRESS = re.compile(
+    r"[/\\]{2}"  # "//host", and "\\host" or "/\host", which browsers read as "//host"
+    r"|(?<![a-z])(?:https?|wss?|ftps?|file|blob|filesystem|javascript|vbscript):[^\s]"
+    r"|(?:javascript|vbscript)\s*:"
+    r"|data:\s*\w+/"
+    r"|(?<![a-z])url\s*\("  # CSS
+    r"|@import\b"
+    r"|\\(?:href|url|style|class|cssid|data|html\w*|require|include\w*|unicode)\b",  # TeX that writes HTML
+    re.IGNORECASE,
+)
+SUSPICIOUS = re.compile(r"[/\\:(@&]")
+"""One of these is in every address; most texts of a chart have none."""
+MARKUP = re.compile(r"<(?!/?(?:b|i|br|sub|sup|em|extra)\s*/?>)(?:[a-z!/%{&]|\Z)", re.IGNORECASE)
+"""Tags other than those that only change how a label looks. A ``<`` before a placeholder or at the end of a text counts
+too: Plotly joins prefixes, values and templates before it reads tags."""
+INLINE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=]*")
+BASE64 = re.compile(r"[A-Za-z0-9+/=]*")
+
+
+class NotShown(Exception):
+    """Why a table or chart is left out, in words for a person."""
+
+
+def check_address(text: str) -> None:
+    """Raises NotShown for a text with an address in it."""
+    if not SUSPICIOUS.search(text):
+        return
+    if ADDRESS.search(IGNORED.sub("", html.unescape(text))) or ADDRESS.search(text):
+        raise NotShown("it names an address")
+
+
+def check_text(text: str) -> None:
+    """Raises NotShown for a text with an address or with markup."""
+    check_address(text)
+    if "<" in text and MARKUP.search(IGNORED.sub("", text)):
+        raise NotShown("it has markup in a text")
+
+
+def check_data(value: Any, depth: int = 0, *, names: frozenset[str] = frozenset()) -> None:
+    """Data whose keys the person's code chooses. Raises NotShown for addresses, and for keys in ``names``."""
+    if depth > MAX_DEPTH:
+        raise NotShown("it nests too deeply")
+    if isinstance(value, str):
+        check_text(value)
+    elif isinstance(value, list):
+        for item in value:
+            check_data(item, depth + 1, names=names)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            check_text(key)
+            if key.strip().lower() in names:
+                raise field_refused(key)
+            check_data(item, depth + 1, names=names)
+
+
+def is_numeric(value: Any, depth: int = 0) -> bool:
+    """Numbers, possibly in nested lists, or one of Plotly's typed arrays."""
+    if isinstance(value, list) and depth < MAX_DEPTH:
+        return all(is_numeric(item, depth + 1) for item in value)
+    if isinstance(value, dict):
+        return "bdata" in value and value.keys() <= {"bdata", "dtype", "shape"}
+    return value is None or isinstance(value, (int, float))
+
+
+def field_refused(key: str) -> NotShown:
+    return NotShown(f"it has a field {key[:80]!r}, which may load something")
+
+
+def check_unknown(key: str, value: Any) -> None:
+    """A field that is not on an allow-list: a number or a switch of a newer version may be left out, the rest not.
+    Raises NotShown."""
+    check_text(key)
+    if isinstance(value, (str, list, dict)):
+        raise NotShown(f"it has a field {key[:80]!r}, which is not on the list of what charts may have")
