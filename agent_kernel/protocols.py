@@ -43,6 +43,8 @@ class ToolSpec:
     label: str = ""
     result_chars: int = RESULT_CHARS
     """What a result may put into the model's context; the middle of a longer one is left out and said to be."""
+    fetches: bool = False
+    """Its results may hold text of strangers although its kind does not say so: code with a network, and its files."""
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from agent_kernel.tools.notebook import NotebookFunctions, NotebookTools
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.source import ToolSource
-from agent_kernel.tools.workplace import Workplaces
+from agent_kernel.tools.workplace import OPEN, Workplaces
 from agent_kernel.trust import Trust
 
 
@@ -50,7 +50,8 @@ def sources_of(parts: Parts) -> list[ToolSource]:
     """In the order in which a model reads them; of two tools with one name the first stays. Raises InvalidRequest for
     a function of the settings that can not be a tool."""
     settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
-    workplaces = Workplaces(parts.sandbox, settings.surface == "on", settings.sandbox_network or "none")
+    network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
+    workplaces = Workplaces(parts.sandbox, settings.surface == "on", network)
     if parts.has("python"):
         found.append(PythonTools(workplaces, parts.offers, settings.run_timeout_s))
     if shell:
@@ -58,7 +59,9 @@ def sources_of(parts: Parts) -> list[ToolSource]:
 
         found.append(ShellTools(workplaces, settings.shell_timeout_s))
     if parts.files is not None:
-        found.append(FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell))
+        found.append(
+            FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell, fetches=workplaces.fetches)
+        )
     if parts.has("notebook"):
         found.append(NotebookTools(parts.offers))
     if parts.has("recall") or settings.recall == "on":

@@ -146,8 +146,10 @@ class Toolbox:
         verdict = await self._gate.decide(tool.spec, context)
         if not verdict.allowed:
             return ToolOutput(f"This call did not run: {verdict.reason}.", "denied")
-        if tool.spec.kind in FOREIGN and not self._foreign:
+        if not self._foreign and tool.spec.kind in FOREIGN:
             self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"
+        elif not self._foreign and tool.spec.fetches:
+            self._foreign = f"{tool.spec.name} may have brought text from elsewhere into this turn"
         try:
             return await tool.call(call.arguments, context)
         except Exception as error:  # noqa: BLE001  one of the core's two: a tool's failure is a result

@@ -17,7 +17,7 @@ from agent_kernel.settings import Settings
 from agent_kernel.tools.offers import Offers
 from agent_kernel.tools.python import PythonTools
 from agent_kernel.tools.shell import ShellTools
-from agent_kernel.tools.workplace import Workplaces
+from agent_kernel.tools.workplace import OPEN, Workplaces
 
 __all__ = ["Replay", "opened"]
 
@@ -43,7 +43,9 @@ def _sandbox(settings: Settings) -> Sandbox:
 
 def _laboratory(settings: Settings, sandbox: Sandbox, document: Transcript, cells: Cells | None) -> Laboratory:
     """With the files that the person had given to the conversation."""
-    workplaces = Workplaces(sandbox, surface=False, network=settings.sandbox_network or "none")
+    workplaces = Workplaces(
+        sandbox, surface=False, network=OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
+    )
     sources = (
         PythonTools(workplaces, Offers(), settings.run_timeout_s),
         ShellTools(workplaces, settings.shell_timeout_s),

@@ -18,13 +18,17 @@ from agent_kernel.tools.surface_outputs import SurfaceOutputs
 
 class FileTools:
     """``always``: the server has the tools for every turn; a turn with files has those that read in any case.
-    ``shell``: turns have one, which works in the work directory wherever their python runs."""
+    ``shell``: turns have one, which works in the work directory wherever their python runs. ``fetches``: code that puts
+    files there has a network, so what is read may be text of strangers."""
 
-    def __init__(self, files: FileRegistry, sandbox: Sandbox, *, always: bool, shell: bool) -> None:
+    def __init__(
+        self, files: FileRegistry, sandbox: Sandbox, *, always: bool, shell: bool, fetches: bool = False
+    ) -> None:
         self._files = files
         self._sandbox = sandbox
         self._always = always
         self._shell = shell
+        self._fetches = fetches
         self._documents = Documents()
 
     async def offer(self, occasion: Occasion) -> Offered:
@@ -33,7 +37,10 @@ class FileTools:
         if not (self._always or request.inputs):
             return Offered()
         workdir = self._sandbox.workdir(occasion.key) if self._works_there(occasion) else None
-        tools: list[Tool] = [ReadFile(self._files, self._documents, workdir), ListFiles(self._files)]
+        tools: list[Tool] = [
+            ReadFile(self._files, self._documents, workdir, fetches=self._fetches),
+            ListFiles(self._files),
+        ]
         if self._always and workdir is not None:
             tools.append(SurfaceOutputs(workdir))
         return Offered(tuple(tool for tool in tools if occasion.wants("files", tool.spec.name)), notes)

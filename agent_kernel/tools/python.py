@@ -91,7 +91,9 @@ class SandboxPython:
     def __init__(self, workplace: Workplace, timeout_s: float = 60.0) -> None:
         self._workplace = workplace
         self._timeout_s = timeout_s
-        self.spec = replace(SANDBOXED, description=workplace.description(SANDBOXED.description))
+        self.spec = replace(
+            SANDBOXED, description=workplace.description(SANDBOXED.description), fetches=workplace.fetches
+        )
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         work = Work(arguments["code"], timeout_s=self._timeout_s, given=self._workplace.take_given())

@@ -8,7 +8,7 @@ import io
 import os
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -70,7 +70,10 @@ class ReadFile:
         result_chars=MAX_SLICE + 1_000,
     )
 
-    def __init__(self, files: FileRegistry, documents: Documents, workdir: Path | None = None) -> None:
+    def __init__(
+        self, files: FileRegistry, documents: Documents, workdir: Path | None = None, *, fetches: bool = False
+    ) -> None:
+        self.spec = replace(self.spec, fetches=fetches)
         self._files = files
         self._documents = documents
         self._workdir = workdir

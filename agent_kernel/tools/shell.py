@@ -43,7 +43,7 @@ class SandboxShell:
     def __init__(self, workplace: Workplace, timeout_s: float = 600.0) -> None:
         self._workplace = workplace
         self._timeout_s = timeout_s
-        self.spec = replace(SHELL, description=workplace.description(SHELL.description))
+        self.spec = replace(SHELL, description=workplace.description(SHELL.description), fetches=workplace.fetches)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         timeout_s = min(arguments.get("timeout_ms", self._timeout_s * 1000) / 1000, self._timeout_s)

@@ -23,6 +23,8 @@ TURNS = 256
 """Of which is known what was allowed for the turn."""
 REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
 """What a model is told of it, by the setting ``sandbox_network``."""
+OPEN = "the network of this machine"
+"""Instead of these where the sandbox is off."""
 PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 
@@ -87,6 +89,10 @@ class Workplace:
         notes = [surfaced.note, await self._ask_for_path(result, context)]
         return Ran(result, surfaced.files, tuple(filter(None, notes)))
 
+    @property
+    def fetches(self) -> bool:
+        return fetches(self.network)
+
     def description(self, of: str) -> str:
         """What a model reads of a tool that runs here."""
         return of.replace(REACH["none"], REACH.get(self.network, self.network)) + described(self.wanted)
@@ -124,11 +130,20 @@ class Workplaces:
     network: str = "none"
     once: AllowedOnce = field(default_factory=AllowedOnce)
 
+    @property
+    def fetches(self) -> bool:
+        return fetches(self.network)
+
     def of(self, occasion: Occasion, *, given: tuple[Variable, ...] = (), lost: str = "") -> Workplace:
         """For the calls of one turn."""
         read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
         wanted = occasion.request.outputs
         return Workplace(self.sandbox, read, wanted, self.surface, given, lost, self.once, self.network)
+
+
+def fetches(network: str) -> bool:
+    """Whether code with this network can bring in text of strangers."""
+    return network not in ("none", "loopback")
 
 
 def told(result: RunResult, notes: Sequence[str] = ()) -> str:
