@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from agent_kernel.unseen import mark_unseen, unseen_in
+
 NAMED = 12
 """Numbers of an answer that one line names."""
 TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "interrupted"]
@@ -108,10 +110,12 @@ class CallOutput:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequired:
-    """A person must decide. ``code`` is exactly what will run, ``target`` where. ``shown`` is the hash of what is shown
-    (name, target and arguments): a decision names it, so that it counts for nothing else. ``remember``: what may be
-    decided beyond this call (session, never; of a path also folder). ``until``: when it is denied by itself (seconds
-    since the epoch); None: it waits. ``again`` is why an earlier yes does not count here."""
+    """A person must decide. ``code`` is exactly what will run, for a person to read: each character that would not be
+    seen stands in ``code`` and ``label`` by its number (``unseen.mark_unseen``), whoever makes this value, and
+    ``unseen`` lists these numbers. ``arguments`` are the call's own, unchanged. ``target`` is where it runs. ``shown``
+    is the hash of name, target and arguments: a decision names it, so that it counts for nothing else. ``remember``:
+    what may be decided beyond this call (session, never; of a path also folder). ``until``: when it is denied by itself
+    (seconds since the epoch); None: it waits. ``again`` is why an earlier yes does not count here."""
 
     type: ClassVar[str] = "approval.required"
     approval: str
@@ -127,6 +131,12 @@ class ApprovalRequired:
     remember: tuple[str, ...] = ()
     until: float | None = None
     again: str = ""
+    unseen: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unseen", self.unseen or unseen_in(f"{self.code}{self.label}"))
+        object.__setattr__(self, "code", mark_unseen(self.code))
+        object.__setattr__(self, "label", mark_unseen(self.label))
 
 
 @dataclass(frozen=True, slots=True)

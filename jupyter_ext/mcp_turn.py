@@ -32,7 +32,8 @@ from jupyter_ext.turns import LiveTurn
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
-CODE_CHARS = 4_000
+CODE_CHARS = 200_000
+"""Longer code cannot be shown whole in a question to an MCP client, so it is denied there."""
 ASK: Mapping[str, Any] = MappingProxyType(
     {
         "type": "object",
@@ -140,6 +141,11 @@ class McpTurn:
     def _ask(self, required: ApprovalRequired, seq: int) -> Question | None:
         state = json.dumps({"turn": self._turn.id, "after": seq})
         question = Question(required.approval, _words(required), required.shown, state)
+        if len(required.code) > CODE_CHARS:
+            refusal = {"message": "the code is too long to be shown to a person before it runs"}
+            refused = self.answer(question.id, "decline", refusal, required.shown)
+            self._asking[question.id] = asyncio.create_task(refused, name=f"refusal {question.id}")
+            return None
         if self._client.answers_later:
             return question
         self._asking[question.id] = asyncio.create_task(self._elicit(question), name=f"question {question.id}")
@@ -194,9 +200,8 @@ class McpTurn:
 
 
 def _words(required: ApprovalRequired) -> str:
-    code = required.code if len(required.code) <= CODE_CHARS else f"{required.code[:CODE_CHARS]}\n... (cut)"
     why = f" ({required.again})" if required.again else ""
-    return f"The agent wants to run {required.label or required.name} ({required.target}){why}:\n\n{code}"
+    return f"The agent wants to run {required.label or required.name} ({required.target}){why}:\n\n{required.code}"
 
 
 def _line(event: Event) -> str:

@@ -18,7 +18,13 @@ PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
 HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "regex", "trafilatura", "transformers", "xgrammar"}
 
-VALUES = ("agent_kernel.errors", "agent_kernel.messages", "agent_kernel.events", "agent_kernel.files")
+VALUES = (
+    "agent_kernel.errors",
+    "agent_kernel.messages",
+    "agent_kernel.events",
+    "agent_kernel.files",
+    "agent_kernel.unseen",
+)
 SEAMS = (
     *VALUES,
     "agent_kernel.sessions.grant",
@@ -64,6 +70,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.errors": ((), set()),
     "agent_kernel.messages": ((), set()),
     "agent_kernel.events": (VALUES, set()),
+    "agent_kernel.unseen": ((), set()),
     "agent_kernel.files": ((), set()),
     "agent_kernel.sessions.process": ((), set()),
     "agent_kernel.sessions.model": ((*VALUES, "agent_kernel.sessions.process"), set()),

@@ -15,6 +15,7 @@ from agent_kernel.notebook.place import CHOICES, Place
 from agent_kernel.notebook.render import line_bundle, table_bundle
 from agent_kernel.notebook.screen import screen_for
 from agent_kernel.notebook.variables import summary
+from agent_kernel.unseen import mark_unseen
 
 HELP = {
     "in": "live|draft|sandbox|default: where python runs when a cell does not say",
@@ -107,4 +108,4 @@ def _row(number: int, piece: Mapping[str, Any]) -> tuple[object, ...]:
     lines = str(piece["code"]).strip().splitlines()
     more = f" ... ({len(lines)} lines)" if len(lines) > 1 else ""
     effects = "; ".join(f"{effect['kind']}: {effect['what']}" for effect in piece["effects"])
-    return number, lines[0][:100] + more, round(float(piece["seconds"]), 1), effects
+    return number, mark_unseen(lines[0][:100]) + more, round(float(piece["seconds"]), 1), effects

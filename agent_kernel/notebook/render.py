@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.notebook.markdown import safe_markdown
+from agent_kernel.unseen import mark_unseen
 
 TURN_MIME = "application/vnd.agent-kernel.turn+json"
 MAX_SHOWN = 16_000
@@ -57,12 +58,17 @@ class Card:
     @property
     def title(self) -> str:
         took = f", {_seconds(self.seconds)}" if self.seconds is not None else ""
-        return f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}"
+        return mark_unseen(f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}")
+
+    @property
+    def shown_code(self) -> str:
+        """The code as a person decides by it. ``code`` is what runs."""
+        return mark_unseen(self.code)
 
     def bundle(self) -> Bundle:
         output = f"<pre style='{PRE}'>{html.escape(self.output)}</pre>" if self.output.strip() else ""
-        code = f"<pre style='{PRE}'><code>{html.escape(self.code)}</code></pre>" if self.code else ""
-        plain = [f"[{self.title}]", _indented(self.code, ">>> ") if self.code else "", self.output.rstrip()]
+        code = f"<pre style='{PRE}'><code>{html.escape(self.shown_code)}</code></pre>" if self.code else ""
+        plain = [f"[{self.title}]", _indented(self.shown_code, ">>> ") if self.code else "", self.output.rstrip()]
         return {
             "text/html": _details(self.title, code + output, is_open=self.open),
             "text/plain": "\n".join(part for part in plain if part),

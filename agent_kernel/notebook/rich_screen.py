@@ -70,7 +70,7 @@ class RichScreen:
         if not state:
             self._print(printable(f"[{card.title}]"), "bold")
             if card.code:
-                self._console.print(self._code(printable(card.code)))
+                self._console.print(self._code(card.shown_code))
         end = len(card.output) if card.state != "running" else card.output.rfind("\n") + 1  # a line is printed whole
         if end > printed:
             new = printable(card.output[printed:end]).rstrip("\n")

@@ -142,6 +142,8 @@ def approval(event: Event, body: ApprovalRequired) -> dict[str, Any]:
         "round": rounds_from_0(event),
         "tool": {"source": body.source, "kind": kind, "label": label, "name": body.name},
         "arguments": dict(body.arguments),
+        "code": body.code,
+        "unseen": list(body.unseen),
         "call_id": body.call,
         "shown": body.shown,
     }

@@ -71,7 +71,7 @@ export function Approve({ approval }: { approval: Approval }) {
       ) : (
         <Source code={approval.code} language={languageOf(approval)} label="Exactly what will run" />
       )}
-      {hides(approval.code) && (
+      {(approval.unseen.length > 0 || hides(approval.code)) && (
         <p class="ak-problem">It has characters that can not be seen. They are shown by their numbers.</p>
       )}
       <div class="ak-choices">

@@ -69,6 +69,8 @@ export interface Bodies {
     remember: string[];
     until: number | null;
     again: string;
+    /** Numbers of the characters in ``code`` and ``label`` that would not be seen; they stand there as ``[U+202E]``. */
+    unseen: string[];
   };
   "approval.resolved": { approval: string; call: string; decision: string; reason: string };
   "call.offered": { call: string; name: string; arguments: Facts };

@@ -48,6 +48,7 @@ export const asks = (id: string, more: Partial<Bodies["approval.required"]> = {}
     remember: ["session", "never"],
     until: null,
     again: "",
+    unseen: [],
     ...more,
   },
 ];

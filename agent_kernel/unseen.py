@@ -1,0 +1,41 @@
+"""Text that a person decides by: characters that draw nothing, or draw others in another order, appear as numbers.
+
+Every surface that asks uses ``mark_unseen``: the cell's card, the terminal, the panel, MCP and the API.
+"""
+
+from __future__ import annotations
+
+import re
+
+_EMOJI = "\u00a9\u00ae\u203c\u2049\u2100-\u27ff\u2900-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_ACCENTS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+UNSEEN = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\xa0\xad"  # controls but tab and newline, no-break space, soft hyphen
+    "\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # joiners and fillers of scripts
+    "\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\ufeff"  # spaces, zero width, directions, invisible signs
+    "\ud800-\udfff\ue000-\uf8ff\ufff0-\ufffc"  # halves of characters, private use, annotations
+    "\U00013430-\U0001345f\U00016fe4\U0001bca0-\U0001bca3"  # controls of hieroglyphs, a filler, of shorthand
+    "\U0001d159\U0001d173-\U0001d17a"  # an empty note, beams and slurs
+    "\U000e0000-\U0010ffff"  # tags, variation selectors, private use
+    "\ufe00-\ufe0d"
+    "]"
+    # U+FE0F makes a sign a picture: after a sign it belongs to what is drawn, elsewhere it draws nothing.
+    f"|(?<![{_EMOJI}])[\ufe0e\ufe0f]"
+    # A pile of accents covers the lines around it; no script needs more than two on one letter.
+    f"|(?<=[{_ACCENTS}][{_ACCENTS}])[{_ACCENTS}]"
+)
+
+
+def mark_unseen(text: str) -> str:
+    """``text`` with ``[U+202E]`` in the place of each character that would not be seen. Line ends become newlines."""
+    return UNSEEN.sub(lambda found: f"[{_number(found[0])}]", text.replace("\r\n", "\n"))
+
+
+def unseen_in(text: str) -> tuple[str, ...]:
+    """The numbers of the characters of ``text`` that would not be seen, each once, in the order of their first use."""
+    return tuple(dict.fromkeys(_number(found) for found in UNSEEN.findall(text.replace("\r\n", "\n"))))
+
+
+def _number(char: str) -> str:
+    return f"U+{ord(char):04X}"
