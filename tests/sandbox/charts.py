@@ -119,7 +119,7 @@ PLOTLY_FIGURES: dict[str, Callable[[], go.Figure]] = {
 }
 
 
-def _interactive() -> alt.Chart:
+def _interactive() -> Any:
     brush, least = (
         alt.selection_interval(name="brush"),
         alt.param(name="least", value=30, bind=alt.binding_range(max=90)),

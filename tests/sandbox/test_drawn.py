@@ -152,14 +152,15 @@ def test_the_list_of_plotly_has_every_attribute_that_the_installed_one_knows() -
     )
     known = {path: body["params"]["plotly_name"] for path, body in schema.items() if not maps.match(path)}
     missing = {name for name in known.values() if name not in PLOTLY_KEYS | ARGUMENTS and not name.endswith("src")}
-    assert missing == {"choropleth", "choroplethmap", "densitymap", "scattergeo", "scattermap"}
+    assert not {name for name in missing if not maps.match(name)}
 
 
 def test_the_list_of_vega_lite_has_every_property_but_those_that_load_or_name_elements() -> None:
-    schema = json.loads((Path(altair.__file__).parent / "vegalite/v6/schema/vega-lite-schema.json").read_text())
+    [path] = (Path(altair.__file__).parent / "vegalite").glob("v*/schema/vega-lite-schema.json")
+    schema = json.loads(path.read_text())
     loading = {"url", "href", "image", "usermeta", "element", "customFormatTypes", "$schema", "$ref"}
     unused = {"autocomplete", "placeholder", "event", "stream", "markname", "marktype", "consume"}
-    assert _properties(schema) - VEGA_KEYS == loading | unused
+    assert _properties(schema) - VEGA_KEYS <= loading | unused
 
 
 def _properties(schema: Any) -> set[str]:
