@@ -37,7 +37,7 @@ from agent_kernel.files import (
     mime_of,
     with_body,
 )
-from agent_kernel.incoming import Arrived, Incoming
+from agent_kernel.incoming import Arrived, CopyBudget, CopyTimeout, Incoming
 from agent_kernel.protocols import ToolContext
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.store import FileStore, SessionStore
@@ -45,6 +45,10 @@ from agent_kernel.sessions.store import FileStore, SessionStore
 log = logging.getLogger(__name__)
 UPLOADS = "uploads"
 """The session of files that came without one: a session like any other, which goes by the same rules."""
+KEEP_S = 60.0
+"""For the copies of one call, unless the caller says how long they may take."""
+STOP_S = 5.0
+"""A cancelled call waits so long for its copy to end."""
 TURNS = 1_000
 """Turns whose numbers of files are remembered; only those that run count."""
 GONE_MESSAGES = {
@@ -83,24 +87,28 @@ class FileRegistry:
 
     # ------------------------------------------------------------------------------------------------ from tools
 
-    async def keep(self, files: Sequence[Produced], context: ToolContext) -> list[Kept]:
-        """As ``FileKeeper`` says. Bodies go along while all of the call are together at most INLINE_BYTES."""
+    async def keep(self, files: Sequence[Produced], context: ToolContext, *, within_s: float = KEEP_S) -> list[Kept]:
+        """As ``FileKeeper`` says. Bodies go along while all of the call are together at most INLINE_BYTES. What lies in
+        a work directory is copied on one budget for all files: the size that one file of a tool may have."""
         kept: list[Kept] = []
         room = INLINE_BYTES
+        budget = CopyBudget(self._directory, self._output_bytes, within_s)
         for produced in files:
-            one = await self._keep(produced, context, room)
+            one = await self._keep(produced, context, room, budget)
             kept.append(one)
             room -= one.file.size if one.wire.keys() & {"text", "data_base64"} else 0
         return kept
 
-    async def _keep(self, produced: Produced, context: ToolContext, room: int) -> Kept:
+    async def _keep(self, produced: Produced, context: ToolContext, room: int, budget: CopyBudget) -> Kept:
         facts = self._facts(produced, context)
         if produced.error:
             return await self._without_bytes(context.key, facts, produced.error, GONE_MESSAGES.get(produced.error, ""))
         try:
-            arrived = await asyncio.to_thread(self._arrived, produced)
+            arrived = await self._copy(produced, budget)
         except FileTooLarge as error:
             return await self._without_bytes(context.key, facts, "too_large", str(error))
+        except CopyTimeout as error:
+            return await self._without_bytes(context.key, facts, "timeout", str(error))
         except StoreError as error:
             return await self._without_bytes(context.key, facts, error.code, error.message)
         except (OSError, InvalidRequest) as error:
@@ -123,13 +131,24 @@ class FileRegistry:
             log.warning("that %r was not kept is not noted: %s", file.name, full)
         return Kept(file, file.to_json())
 
-    def _arrived(self, produced: Produced) -> Arrived:
+    async def _copy(self, produced: Produced, budget: CopyBudget) -> Arrived:
+        """Raises what ``_arrived`` raises. Cancelled, it ends the copy at its next piece, and nothing is left of it."""
+        copy = asyncio.ensure_future(asyncio.to_thread(self._arrived, produced, budget))
+        try:
+            return await asyncio.shield(copy)
+        except asyncio.CancelledError:
+            budget.stop()
+            copy.add_done_callback(_remove)
+            await asyncio.wait([copy], timeout=STOP_S)
+            raise
+
+    def _arrived(self, produced: Produced, budget: CopyBudget) -> Arrived:
         data = produced.data
         if isinstance(data, bytes):
             return incoming.received(iter([data]), self._directory, self._output_bytes)
         root = produced.root or data.parent
         source = beneath.open_file(root, str(data.relative_to(root)))
-        return incoming.copied(source, self._directory, self._output_bytes)
+        return incoming.copied(source, self._directory, self._output_bytes, budget)
 
     def _facts(self, produced: Produced, context: ToolContext) -> File:
         turn, round = context.ordinal, max(0, context.round - 1)
@@ -231,6 +250,11 @@ class FileRegistry:
 
     async def remove(self, key: SessionKey, id: str) -> bool:
         return await self._store.remove_file(key, id)
+
+
+def _remove(copy: asyncio.Future[Arrived]) -> None:
+    if not copy.cancelled() and copy.exception() is None:
+        copy.result().remove()
 
 
 def make_id(turn: str, round: int, number: int) -> str:

@@ -7,6 +7,8 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +25,60 @@ SMALL = 16 * 1024
 STALE_S = 3600.0
 """What a crashed process left here is taken away after this long (seconds)."""
 SUFFIX = ".part"
+RESERVE_BYTES = 512 << 20
+"""Of the store's disk that copies out of a sandbox leave free; of a small disk a twentieth."""
+METADATA_BYTES = 1 << 16
+"""What a disk may use for a file beside its content."""
+ZEROS = bytes(CHUNK)
+
+
+class CopyStopped(Exception):
+    """The call whose files were being copied was cancelled."""
+
+
+class CopyTimeout(Exception):
+    """The copies of a call took longer than they may."""
+
+
+class CopyBudget:
+    """What may be copied out of a sandbox for one call: ``limit`` bytes of all files together, within ``within_s``
+    seconds, while RESERVE_BYTES of the disk of ``directory`` stay free. ``stop``, from any thread, ends the copy that
+    goes on at its next piece."""
+
+    def __init__(self, directory: Path, limit: int, within_s: float) -> None:
+        self._directory = directory
+        self._limit = self._left = limit
+        self._deadline = time.monotonic() + within_s
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def admit(self, status: os.stat_result) -> int:
+        """Takes a file off the budget and returns how many bytes may be read of it. A file counts with what it seems to
+        have or what the disk holds for it, whichever is more: a sparse file costs its reader what it seems to have.
+        Raises FileTooLarge, StoreFull, CopyTimeout, CopyStopped."""
+        self.check()
+        size = max(status.st_size, 512 * status.st_blocks - METADATA_BYTES)
+        if size > self._left:
+            raise FileTooLarge(f"The files of one call have at most {self._limit / 2**20:g} MiB together here.")
+        self._check_disk(status.st_size)
+        self._left -= size
+        return status.st_size
+
+    def check(self) -> None:
+        """Raises CopyTimeout, CopyStopped."""
+        if self._stopped.is_set():
+            raise CopyStopped
+        if time.monotonic() > self._deadline:
+            raise CopyTimeout("copying the files of this call took longer than its run may")
+
+    def _check_disk(self, size: int) -> None:
+        with _disk():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk = shutil.disk_usage(self._directory)
+        if disk.free - size < min(RESERVE_BYTES, disk.total // 20):
+            raise StoreFull("A file was not copied: the disk of the store is nearly full.", hint="Free some space.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +128,9 @@ class Incoming:
         self._decode(chunk, final=False)
         left = memoryview(chunk)
         with _disk():
+            if len(chunk) == CHUNK and chunk == ZEROS:  # a hole stays a hole, which takes no place on the disk
+                self._file.seek(CHUNK, os.SEEK_CUR)
+                return
             while left:
                 left = left[self._file.write(left) :]
 
@@ -80,6 +139,8 @@ class Incoming:
         assert self._file is not None, "it is closed"
         self._decode(b"", final=True)
         with _disk():
+            if self._file.tell() > os.fstat(self._file.fileno()).st_size:
+                self._file.truncate()  # it ends with a hole
             if self.size > SMALL:
                 os.fsync(self._file.fileno())
             self._file.close()
@@ -107,13 +168,21 @@ class Incoming:
             self._preview += said[: PREVIEW_CHARS - len(self._preview)]
 
 
-def copied(source: int, directory: Path, limit: int) -> Arrived:
-    """What the descriptor ``source`` has from here on; it is closed. Raises FileTooLarge, StoreError, and OSError when
-    it can not be read."""
+def copied(source: int, directory: Path, limit: int, budget: CopyBudget) -> Arrived:
+    """Copies what the descriptor ``source`` has from here on, and closes it. Raises FileTooLarge, StoreError,
+    CopyTimeout, CopyStopped, and OSError when it cannot be read; then nothing is left in ``directory``."""
     with os.fdopen(source, "rb", buffering=0) as file:
-        if os.fstat(file.fileno()).st_size > limit:
+        status = os.fstat(file.fileno())
+        if status.st_size > limit:
             raise FileTooLarge(f"A file has at most {limit / 2**20:g} MiB here.")
-        return received(iter(lambda: file.read(CHUNK), b""), directory, limit)
+        most = budget.admit(status)
+
+        def pieces() -> Iterator[bytes]:
+            while chunk := file.read(CHUNK):
+                budget.check()
+                yield chunk
+
+        return received(pieces(), directory, most)
 
 
 def received(chunks: Iterator[bytes], directory: Path, limit: int) -> Arrived:

@@ -229,7 +229,8 @@ class ToolContext:
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """``text`` is for the model. ``shown`` media were already displayed by the client that ran the call. ``files`` are
-    kept with the session and named to the model; ``details`` are facts for programs (JSON): an exit code, sources."""
+    kept with the session and named to the model; ``details`` are facts for programs (JSON): an exit code, sources.
+    ``keep_s`` bounds how long copying the files may take."""
 
     text: str
     status: Status = "success"
@@ -237,6 +238,7 @@ class ToolOutput:
     shown: bool = False
     files: tuple[Produced, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    keep_s: float = 60.0
 
 
 class Tool(Protocol):
@@ -258,9 +260,9 @@ class Prepares(Protocol):
 
 
 class FileKeeper(Protocol):
-    async def keep(self, files: Sequence[Produced], context: ToolContext) -> list[Kept]:
-        """Keeps what a call produced with its session, in order; what can not be kept (too large, quota, gone) is kept
-        as a file with an error. Raises StoreError."""
+    async def keep(self, files: Sequence[Produced], context: ToolContext, *, within_s: float = 60.0) -> list[Kept]:
+        """Keeps what a call produced with its session, in order; what can not be kept (too large, quota, gone, not
+        within ``within_s`` seconds) is kept as a file with an error. Raises StoreError."""
         ...
 
 

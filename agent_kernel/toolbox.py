@@ -116,7 +116,8 @@ class Toolbox:
         if not output.files or self._files is None:
             return []
         self._missing |= {file.name: file for file in output.files if file.error == NOT_PRODUCED}
-        kept = await self._files.keep([file for file in output.files if file.error != NOT_PRODUCED], context)
+        produced = [file for file in output.files if file.error != NOT_PRODUCED]
+        kept = await self._files.keep(produced, context, within_s=output.keep_s)
         for one in kept:
             context.emit(FileProduced(context.call.id, one.wire))
             self._missing.pop(one.file.name, None)

@@ -110,6 +110,7 @@ class SandboxPython:
             result.media,
             files=ran.files,
             details={key: value for key, value in details.items() if value},
+            keep_s=ran.keep_s,
         )
 
 

@@ -51,7 +51,8 @@ class SandboxShell:
         ran = await self._workplace.run(work, context, outputs_of(arguments))
         limit = arguments.get("max_output_length")
         details = self._details(ran.result, list(arguments["commands"]), context, limit or DETAIL_CHARS)
-        return ToolOutput(_told(ran, timeout_s, limit), ran.result.status, files=ran.files, details=details)
+        text, status = _told(ran, timeout_s, limit), ran.result.status
+        return ToolOutput(text, status, files=ran.files, details=details, keep_s=ran.keep_s)
 
     def _details(self, result: RunResult, commands: list[str], context: ToolContext, limit: int) -> dict[str, Any]:
         found = {

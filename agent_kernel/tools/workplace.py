@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ TEXT_CHARS = 5_600
 LAST_WORDS = 32
 """Lines of stderr that are told of a process that ended."""
 READ_ONLY = "[Errno 30]"
+KEEP_S = 5.0
+"""For copying the files of a run that has used up its time."""
 TURNS = 256
 """Of which is known what was allowed for the turn."""
 REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
@@ -30,11 +33,12 @@ PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """``notes`` are for the model, behind what the code itself said."""
+    """``notes`` are for the model, behind what the code itself said; ``keep_s`` bounds the copying of the files."""
 
     result: RunResult
     files: tuple[Produced, ...] = ()
     notes: tuple[str, ...] = ()
+    keep_s: float = KEEP_S
 
 
 class AllowedOnce:
@@ -76,6 +80,7 @@ class Workplace:
             context.emit(CallOutput(context.call.id, text, stream))
 
         read, write = await context.paths.allowed() if context.paths else ((), ())
+        started = time.monotonic()
         snapshot = await Snapshot.taken(self.sandbox.workdir(context.key), self.wanted, unasked=self.surface)
         result = await self.sandbox.run(
             context.key,
@@ -87,7 +92,8 @@ class Workplace:
         self._tell(result, context)
         surfaced = await snapshot.surfaced(declared)
         notes = [surfaced.note, await self._ask_for_path(result, context)]
-        return Ran(result, surfaced.files, tuple(filter(None, notes)))
+        keep_s = max(KEEP_S, work.timeout_s - (time.monotonic() - started))
+        return Ran(result, surfaced.files, tuple(filter(None, notes)), keep_s)
 
     @property
     def fetches(self) -> bool:
