@@ -358,6 +358,7 @@ class Agent:
     async def _finish(
         self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
+        turn.usage = replace(turn.usage, turn_s=turn.time.seconds)
         fault = error.to_json() if error is not None else None
         failure = {"error": self._ledger.redactor.value(fault)} if fault else {}
         unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)

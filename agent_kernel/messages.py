@@ -213,7 +213,8 @@ class Usage:
 
     ``reused_tokens`` of ``prompt_tokens`` were not computed again (KV cache prefix). ``first_token_s`` is the time from
     the request to its first token; a sum keeps that of the first round. ``decode_s`` is the time from first tokens to
-    last ones. ``estimated``: at least one count of tokens is a guess, because the engine does not tell.
+    last ones. ``estimated``: at least one count of tokens is a guess, because the engine does not tell. ``turn_s`` is
+    how long the whole turn took, tools included, without the time in which it waited for a person; 0 of a round.
     """
 
     prompt_tokens: int = 0
@@ -223,6 +224,7 @@ class Usage:
     seconds: float = 0.0
     decode_s: float = 0.0
     estimated: bool = False
+    turn_s: float = field(default=0.0, compare=False)
 
     @property
     def tokens_per_s(self) -> float:
@@ -238,10 +240,11 @@ class Usage:
             self.seconds + other.seconds,
             self.decode_s + other.decode_s,
             self.estimated or other.estimated,
+            self.turn_s + other.turn_s,
         )
 
     def to_json(self) -> dict[str, float]:
-        """``estimated`` only where it is true."""
+        """``estimated`` only where it is true, ``turn_s`` only of a turn."""
         body: dict[str, float] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -251,6 +254,7 @@ class Usage:
             "decode_s": round(self.decode_s, 4),
             "tokens_per_s": round(self.tokens_per_s, 1),
         }
+        body |= {"turn_s": round(self.turn_s, 4)} if self.turn_s else {}
         return body | {"estimated": True} if self.estimated else body
 
     @classmethod

@@ -17,6 +17,7 @@ from agent_kernel.sessions.account import CallTally
 from agent_kernel.sessions.asides import Asides
 from agent_kernel.sessions.changed_cells import ChangedCells
 from agent_kernel.sessions.ledger import OpenTurn
+from agent_kernel.work_time import WorkTime
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class Running:
     numbers: tuple[Number, ...] | None = None
     started: set[str] = field(default_factory=set)
     """Names of tools of which a call began."""
+    time: WorkTime = field(default_factory=WorkTime)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -73,6 +75,7 @@ class Running:
     def emit(self, body: Body) -> None:
         if isinstance(body, CallStarted):
             self.started.add(body.name)
+        self.time.note(body)
         self.calls.note(body)
         self.changes.note(body)
         self.asides.note(body)

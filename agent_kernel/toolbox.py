@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import referencing
 import referencing.exceptions
 
 from agent_kernel.errors import AgentKernelError
-from agent_kernel.events import CallFinished, CallStarted, Emit, FileProduced
+from agent_kernel.events import Body, CallFinished, CallStarted, Emit, FileProduced
 from agent_kernel.files import NOT_PRODUCED, File, Produced, Wanted, told
 from agent_kernel.messages import Message, ToolCall, shortened, tool_result
 from agent_kernel.permissions import Gate
@@ -24,6 +23,7 @@ from agent_kernel.permissions.paths import AskedPaths
 from agent_kernel.permissions.policy import FOREIGN
 from agent_kernel.protocols import RESULT_CHARS, FileKeeper, Prepares, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.work_time import WorkTime
 
 SAME_FAILURES = 2
 NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
@@ -93,9 +93,14 @@ class Toolbox:
         return tool is None or tool.spec.shared_state
 
     async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> Message:
-        started = time.monotonic()
+        work = WorkTime()
+
+        def noted(body: Body) -> None:
+            work.note(body)
+            emit(body)
+
         tool = self._tools.get(call.name)
-        context = ToolContext(place.key, place.turn, place.round, call, emit, place.ordinal, self._foreign)
+        context = ToolContext(place.key, place.turn, place.round, call, noted, place.ordinal, self._foreign)
         context = replace(context, paths=AskedPaths(self._gate, context))
         emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
         output = await self._output(tool, context)
@@ -106,9 +111,10 @@ class Toolbox:
         if output.status != "success":
             self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
         media = () if output.shown else tuple(_shown(output))
-        seconds = round(time.monotonic() - started, 4)
-        ids = tuple(file.id for file in files)
-        emit(CallFinished(call.id, call.name, output.status, output.text, seconds, media, dict(output.details), ids))
+        ids, details = tuple(file.id for file in files), dict(output.details)
+        ended = CallFinished(call.id, call.name, output.status, output.text, 0.0, media, details, ids)
+        work.note(ended)
+        emit(replace(ended, seconds=work.seconds))
         return tool_result(call, output.text, output.status, output.media)
 
     async def _kept(self, output: ToolOutput, context: ToolContext) -> list[File]:

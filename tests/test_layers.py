@@ -132,7 +132,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.context": ((*CORE, "agent_kernel.sessions.responses"), set()),
     "agent_kernel.request": ((*CORE, "agent_kernel.sessions.reconcile"), set()),
     "agent_kernel.conversation": ((*CORE, "agent_kernel.request", "agent_kernel.sessions"), set()),
-    "agent_kernel.toolbox": (CORE, {"jsonschema", "referencing"}),
+    "agent_kernel.work_time": (VALUES, set()),
+    "agent_kernel.toolbox": ((*CORE, "agent_kernel.work_time"), {"jsonschema", "referencing"}),
     "agent_kernel.tools.declared_schema": (VALUES, {"jsonschema"}),
     "agent_kernel.reply": (CORE, set()),
     "agent_kernel.running_turn": (
@@ -145,6 +146,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.sessions.asides",
             "agent_kernel.sessions.changed_cells",
             "agent_kernel.sessions.ledger",
+            "agent_kernel.work_time",
         ),
         set(),
     ),

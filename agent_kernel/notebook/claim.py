@@ -71,9 +71,11 @@ class Claim:
         media: Sequence[Mapping[str, str]],
         *,
         variables: Sequence[str] = (),
+        waited_s: float = 0.0,
         patient: bool = True,
     ) -> None:
-        """Answers the call. ``variables`` are those that it made or changed. A turn that no longer waits for it is no
+        """Answers the call. ``variables`` are those that it made or changed, ``waited_s`` is how long the person was
+        waited for meanwhile, which does not count as time of the call. A turn that no longer waits for it is no
         error. Not ``patient``: one try, half a second at most, for a person who has pressed stop."""
         self._done.set()
         if patient:
@@ -81,8 +83,10 @@ class Claim:
         kept = _fitting(media)
         if len(kept) < len(media):
             text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
-        details = {"details": {"variables": list(variables)}} if variables else {}
-        body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True, **details}
+        details: dict[str, Any] = {"variables": list(variables)} if variables else {}
+        details |= {"waited_s": round(waited_s, 3)} if waited_s else {}
+        body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
+        body |= {"details": details} if details else {}
         for attempt in range(TRIES if patient else 1):
             try:
                 self._post(body, 30.0 if patient else 0.4)

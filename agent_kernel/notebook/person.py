@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +17,11 @@ TRIES = 3
 
 
 class Person:
+    """``waited_s`` counts the seconds in which answers were awaited."""
+
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        self.waited_s = 0.0
 
     @property
     def is_there(self) -> bool:
@@ -30,10 +34,13 @@ class Person:
         """``answers`` maps what may be typed (by its beginning, in any case) to what it means. ``otherwise`` is meant
         by silence and by TRIES answers that mean nothing."""
         for _ in range(TRIES):
+            asked = time.monotonic()
             try:
                 typed = builtins.input(question).strip().lower()
             except (EOFError, StdinNotImplementedError):
                 return otherwise
+            finally:
+                self.waited_s += time.monotonic() - asked
             meant = [meaning for word, meaning in answers.items() if typed and word.startswith(typed)]
             if meant:
                 return meant[0]

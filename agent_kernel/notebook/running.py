@@ -71,11 +71,12 @@ class Running:
             self.screen.card(card)
 
         claim.tick = lambda: self.screen.flush_from_aside(card)
-        started = time.monotonic()
+        started, waited = time.monotonic(), self.keep.person.waited_s
         with claim:
             outcome = ability.run(arguments, listen, self.screen.show)
             self.ran(turn, card.code)
-            card.seconds = time.monotonic() - started
+            waited = self.keep.person.waited_s - waited
+            card.seconds = time.monotonic() - started - waited
             card.add(outcome.traceback)
             self.screen.card(card)
             claim.finish(
@@ -83,6 +84,7 @@ class Running:
                 outcome.text,
                 outcome.media,
                 variables=outcome.variables,
+                waited_s=waited,
                 patient=not outcome.interrupted,
             )
         return outcome

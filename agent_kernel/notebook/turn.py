@@ -243,9 +243,8 @@ class CellTurn:
         card = self._cards[body.call]
         if body.call not in self._mine and len(body.text) >= len(card.output):
             card.output = body.text  # the value and the error as well, which were not streamed
-        # The server's time of a live call includes the person's, so the card keeps its own.
-        took = body.seconds if card.seconds is None else card.seconds
-        card.close(WORDS.get(body.status, body.status), None if self._summary.stored else took)  # times are not stored
+        took = None if self._summary.stored else body.seconds  # times are not stored
+        card.close(WORDS.get(body.status, body.status), took)
         self._screen.card(card)
         for number, media in enumerate(body.media, 1):
             if media.get("data") and body.call not in self._mine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,14 +178,18 @@ class Notebook:
             await asyncio.sleep(0.05)
         raise AssertionError(f"{words!r} was not shown; there is {self._running.history}")
 
-    async def run(self, code: str, answers: Sequence[str] | None = None, cell: str = "") -> Ran:
-        """``answers`` are what a person types, in order; None: a front end without input."""
+    async def run(
+        self, code: str, answers: Sequence[str] | None = None, cell: str = "", *, thinks_s: float = 0.0
+    ) -> Ran:
+        """``answers`` are what a person types, in order, each after ``thinks_s`` seconds; None: a front end without
+        input."""
         ran = self._running = Ran()
         typed = list(answers or [])
 
         def answer(message: Json) -> None:
             ran.asked.append(message["content"]["prompt"])
             answer = typed.pop(0) if typed else ""
+            time.sleep(thinks_s)
             if answer != SILENCE:
                 self._client.input(answer)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from agent_kernel.notebook import draft_jail
@@ -34,6 +36,8 @@ SCRIPT = [
     *python("the penguins of penguins.csv", "penguins = [1, 2]\nmean = 1.5\nprint(mean)"),
     *python("print each one", "for month in ['a', 'b']:\n    print(month)"),
     *python("draw with matplotlib", "fig, ax = 1, 2"),
+    *python("sleep and append", "import time\ntime.sleep(0.4)\nopen('slow.txt', 'a').write('x')"),
+    *python("sleep live", "import time\ntime.sleep(0.4)"),
     *python("as train and test", "train, test = [1], [2]"),
     *python("raise the rain", "rain = rain + 1"),
     {"text": "ok", "loop": True},
@@ -61,6 +65,22 @@ async def test_a_refused_append_writes_one_line_for_each_yes(fresh_notebook: Not
     assert ran.asked == [FOR_REAL, FOR_REAL]
     assert ran.cards[1].count("with open(") == 1
     assert (await notebook.run("print(open('twice.txt').read())")).printed.strip() == "one"
+
+
+@pytest.mark.parametrize("prompt", ["%%agent\nsleep and append", "%%agent --in live --ask\nsleep live"])
+async def test_the_time_of_a_turn_has_the_tools_and_not_the_person(fresh_notebook: Notebook, prompt: str) -> None:
+    """One number for the cell, the panel and the calls: the first asks in the kernel, the second on the server."""
+    notebook = fresh_notebook
+    ran = await notebook.run(prompt, ["y"], thinks_s=2.5)
+    assert len(ran.asked) == 1
+    took = ran.turn["usage"]["turn_s"]
+    assert 0.4 < took < 2.4
+    assert f"{took:.1f} s in all" in ran.plain or f"{took:.2f} s in all" in ran.plain
+    async with notebook.server.client() as http:
+        stored = (await http.get(f"agent/v1/turns/{ran.turn['turn']}")).json()
+    assert stored["usage"]["turn_s"] == took, "what the panel shows"
+    seconds = float(re.search(r"done(?:: your kernel has it now)?, ([0-9.]+) s", ran.cards[0])[1])  # type: ignore[index]
+    assert 0.35 < seconds < 2.4
 
 
 async def test_what_a_refused_call_needs_runs_with_it_and_once(fresh_notebook: Notebook) -> None:

@@ -45,7 +45,8 @@ export function cost({ usage, began, ended }: TurnView): string[] {
       ? `${about}${counted(read, "token")} read${reused > 0 ? ` (${reused.toLocaleString("en")} reused)` : ""}`
       : "",
     read > 0 ? `${(usage["completion_tokens"] ?? 0).toLocaleString("en")} written` : "",
-    duration(Math.max(usage["seconds"] ?? 0, ended - began)),
+    // Without the time in which a person was asked. Turns that an earlier version stored do not have it.
+    duration(usage["turn_s"] ?? Math.max(usage["seconds"] ?? 0, ended - began)),
   ].filter(Boolean);
 }
 
