@@ -22,7 +22,7 @@ from agent_kernel.messages import Media, Message
 from agent_kernel.sessions import transcript_reader
 from agent_kernel.sessions.fields import MAX_VALUES
 from agent_kernel.sessions.formats import kept_files
-from agent_kernel.sessions.formats.message_reader import PNG
+from agent_kernel.sessions.formats.videos import PNG
 from agent_kernel.sessions.model import Branch, Item, Session, Summary, Turn
 from agent_kernel.sessions.whole import Transcript
 

@@ -11,12 +11,10 @@ from typing import Any, cast, get_args
 
 from agent_kernel.messages import Media, Message, Part, Role, Status, Text, ToolCall, parse_arguments
 from agent_kernel.sessions.fields import Fields
+from agent_kernel.sessions.formats.videos import MAX_FRAMES, PNG, describe
 
-PNG = "image/png"
 MAX_MEDIA = 10_000
 """Media in one document."""
-MAX_FRAMES = 64
-"""Images that stand for one video."""
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 _MIME = re.compile(r"[\x20-\x7e]{1,255}\Z")
 _DATA_URL = re.compile(r"data:([^,;]{3,201})(?:;[^,;]{0,200}){0,4};base64,", re.ASCII)
@@ -149,7 +147,7 @@ class MessageReader:
             self.leave_out("videos")
             yield Text("[video]")
             return
-        yield Text(f"[video, {len(frames)} frames]")
+        yield Text(describe(video, min(len(frames), MAX_FRAMES)))
         if len(frames) > MAX_FRAMES:
             self.leave_out("frames of videos", len(frames) - MAX_FRAMES)
         for frame in frames[:MAX_FRAMES]:

@@ -6,6 +6,8 @@ import base64
 import json
 from typing import Any
 
+import pytest
+
 from agent_kernel.messages import Media, Message, Text, ToolCall, assistant, tool_result, user
 from agent_kernel.sessions.exchange import export_session, import_session
 from agent_kernel.sessions.memory import MemoryStore
@@ -67,7 +69,8 @@ async def test_files_are_whole_objects_with_text_or_bytes() -> None:
 async def test_what_was_written_comes_in_with_its_pictures() -> None:
     messages = await imported(json.dumps(await exported()).encode())
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"]
-    assert messages[0].media == messages[2].media == (PNG,)
+    assert messages[0].media == (PNG,)
+    assert (messages[2].text, messages[2].media) == ("done", (PNG, CSV, ZIP))
     assert (messages[1].reasoning, messages[2].call_id) == ("hm", "call-1")
 
 
@@ -93,10 +96,49 @@ async def test_files_come_in_as_files_of_the_session_and_go_out_again() -> None:
     await store.aclose()
 
 
-async def test_the_frames_of_a_video_come_in_as_pictures() -> None:
-    frame = base64.b64encode(PNG.data or b"").decode()
-    video = {"fps": 1.0, "frames": [frame, frame], "total_num_frames": 2, "sampled_indices": [0, 1]}
-    said = {"role": {"Left": "user"}, "content": {"Right": [{"type": "video"}, {"type": "text", "text": "what?"}]}}
-    (message,) = await imported(json.dumps({"messages": [said], "videos": [video]}).encode())
-    assert message.text == "[video, 2 frames]what?"
-    assert message.media == (PNG, PNG)
+FRAME = base64.b64encode(PNG.data or b"").decode()
+VIDEO = {"fps": 1.5, "frames": [FRAME, FRAME], "total_num_frames": 60, "sampled_indices": [0, 30]}
+
+
+async def test_the_frames_of_a_video_come_in_as_pictures_and_go_out_as_a_video() -> None:
+    parts = [{"type": "image"}, {"type": "video"}, {"type": "video"}, {"type": "text", "text": "what?"}]
+    said = {"role": {"Left": "user"}, "content": {"Right": parts}}
+    other = VIDEO | {"fps": 24.0, "frames": [FRAME], "sampled_indices": [7]}
+    document = {"messages": [said], "images": [FRAME], "videos": [VIDEO, other], "files": []}
+    (message,) = await imported(json.dumps(document).encode())
+    notes = "[video, 2 frames, 1.5 fps, frames 0 30 of 60][video, 1 frames, 24.0 fps, frames 7 of 60]"
+    assert message.text == f"{notes}what?"
+    assert message.media == (PNG,) * 4
+    store = MemoryStore()
+    come = await import_session(store, "local", json.dumps(document).encode())
+    assert json.loads((await export_session(store, come.session.key, "mistralrs")).document) == document
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"fps": "fast"}, {"fps": -1.0}, {"sampled_indices": [0]}, {"total_num_frames": None}]
+)
+async def test_a_video_without_sound_facts_keeps_its_frames(facts: dict[str, Any]) -> None:
+    video = {**(VIDEO if facts else {"frames": VIDEO["frames"]}), **facts}
+    said = {"role": "user", "content": [{"type": "video"}]}
+    store = MemoryStore()
+    come = await import_session(store, "local", json.dumps({"messages": [said], "videos": [video]}).encode())
+    [item] = await store.latest(come.session.key)
+    assert item.message.text == "[video, 2 frames]"
+    [again] = json.loads((await export_session(store, come.session.key, "mistralrs")).document)["videos"]
+    assert again == {"fps": 1.0, "frames": [FRAME] * 2, "total_num_frames": 2, "sampled_indices": [0, 1]}
+    await store.aclose()
+
+
+async def test_results_stand_in_the_order_of_their_calls() -> None:
+    calls = [ToolCall("c1", "weather", {"city": "Rome"}), ToolCall("c2", "weather", {"city": "Oslo"})]
+    results = [tool_result(calls[1], "Oslo: 5", "error", [PNG]), tool_result(calls[0], "Rome: 30", "success", [CSV])]
+    store = MemoryStore()
+    await store.add_turn(Turn("t1", KEY), [user("both"), assistant("", calls), *results, assistant("done")])
+    document = (await export_session(store, KEY, "mistralrs")).document
+    come = {message.call_id: message for message in await imported(document) if message.role == "tool"}
+    assert {id: (one.text, one.media, one.status) for id, one in come.items()} == {
+        "c1": ("Rome: 30", (CSV,), "success"),
+        "c2": ("Oslo: 5", (PNG,), "error"),
+    }
+    await store.aclose()
