@@ -32,7 +32,7 @@ class Sessions:
         return Session.from_json(await self._connection.call("POST", "sessions", body))
 
     async def get(self, id: str) -> Session:
-        return Session.from_json(await self._connection.call("GET", _path(id)))
+        return Session.from_json(await self._connection.call("GET", _path(id), query={"format": "facts"}))
 
     async def rename(self, id: str, title: str, *, seen: int | None = None) -> Session:
         told = await self._connection.call("PATCH", _path(id), {"title": title}, headers=_match(seen))

@@ -205,7 +205,7 @@ class Conversation:
     def delete(self, rest: str) -> None:
         words = Words(rest)
         identity = self._needed(words.text, "%agent delete ID; %agent sessions lists them.")
-        session = self._call("GET", f"sessions/{quoted(identity)}")
+        session = self._call("GET", f"sessions/{quoted(identity)}?format=facts")
         self._confirm(words, f"Delete {_named(session)} with {_turns(session['turns'])} for good?")
         self._call("DELETE", _path(session), seen=session["revision"])
         self._tell(f"The session {identity} is deleted.")

@@ -90,7 +90,11 @@ class Watch:
         """Reads turns only when the session changed or one of them runs."""
         kind, _, id = target.partition(":")
         call = self._server().call
-        session = call("GET", "binding")["session"] if kind == "kernel" else call("GET", f"sessions/{quoted(id)}")
+        session = (
+            call("GET", "binding")["session"]
+            if kind == "kernel"
+            else call("GET", f"sessions/{quoted(id)}?format=facts")
+        )
         if session is None:
             return
         seen = self._seen.get((to, target))

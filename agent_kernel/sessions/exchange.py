@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import io
 import time
@@ -93,7 +94,8 @@ async def import_session(
 
     Text, media and files come in, with branches, title, tags and times; no approval, permission, tool, setting or path,
     and nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. ``redactor`` cleans
-    what comes in. Raises InvalidRequest that names the place.
+    what comes in. A session that is replaced keeps its own metadata and context. Raises InvalidRequest that names the
+    place.
     """
     read, name = await asyncio.to_thread(_read, document, format, files or {})
     trusted = trusted and name in OWN
@@ -102,6 +104,10 @@ async def import_session(
     for _ in range(_ATTEMPTS):
         key = SessionKey(namespace, new_id("session") if id is None else id)
         come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted, origin=origin)
+        if replace and not trusted and (there := await store.info(key)):
+            come = dataclasses.replace(
+                come, session=dataclasses.replace(come.session, metadata=there.metadata, context=there.context)
+            )
         try:
             session = await store.restore(come, come.blobs, **({"replace": True} if replace else {}))
         except Conflict:

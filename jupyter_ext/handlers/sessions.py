@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from typing import Any, Literal
 
 from agent_kernel.errors import AgentKernelError, BranchNotFound, InvalidRequest, NotFound, SessionNotFound, StoreError
@@ -20,7 +21,12 @@ from jupyter_ext.turns import busy
 LISTED = 50
 MAX_LISTED = 1000
 JSON_FORMATS = ("agent-kernel", "openai", "mistralrs")
-SERIALIZED = Parameter("format", "All of it, in this form.", Literal["agent-kernel", "openai", "mistralrs"])
+FACTS = "facts"
+SERIALIZED = Parameter(
+    "format",
+    "facts: without the history. Any other: only the history, in this form.",
+    Literal["facts", "agent-kernel", "openai", "mistralrs"],
+)
 SEARCHED = 5000
 """Of the sessions used last, when a name is looked for."""
 
@@ -124,18 +130,27 @@ class SessionHandler(AgentHandler):
         return None
 
     @guarded("read")
-    @operation("What a session is.", told.Shown | dict[str, Any], query=(SERIALIZED,), errors=(404,))
+    @operation("What a session is.", told.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
     async def get(self, session_id: str) -> None:
-        """Its facts; with ``format`` all of it, in that form: what PUT takes."""
+        """Its facts, and its history in mistral.rs's form: what PUT takes. With ``format=facts`` the history is left
+        out, with another format the answer is the history in that form, without the facts."""
         session = await self.app.access.session(self.caller, session_id)
-        if format := self.get_argument("format", ""):
-            if format not in JSON_FORMATS:
-                raise InvalidRequest(f"The format is one of {', '.join(JSON_FORMATS)}.", hint="sessions/{id}/export")
+        format = self.get_argument("format", "")
+        if format not in ("", FACTS, *JSON_FORMATS):
+            known = ", ".join((FACTS, *JSON_FORMATS))
+            raise InvalidRequest(f"The format is one of {known}.", hint="sessions/{id}/export")
+        if format in JSON_FORMATS:
             written = await export_session(self.app.runtime.store, session.key, format)
             self.finish(written.document)
             return
+        body = {**session_to_json(session), "notebooks": await self.app.notebooks.paths(session.key)}
         self.set_header("ETag", etag(session.revision))
-        self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(session.key)})
+        if format == FACTS:
+            self.reply(body)
+            return
+        written = await export_session(self.app.runtime.store, session.key, "mistralrs")
+        # Joined as bytes: the history may be large, and is JSON already.
+        self.finish(json.dumps(body).encode()[:-1] + b"," + written.document[1:])
 
     @guarded("write")
     @operation(

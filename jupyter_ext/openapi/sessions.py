@@ -58,6 +58,16 @@ class Shown(Session):
     notebooks: list[str]
 
 
+class WithHistory(Shown):
+    """The last four are mistral.rs's serialized session of the current branch, which PUT takes. Values of messages are
+    wrapped as mistral.rs wraps them: ``Left`` for a text, ``Right`` for a list."""
+
+    messages: list[dict[str, Any]]
+    images: list[str]
+    videos: list[dict[str, Any]]
+    files: list[dict[str, Any]]
+
+
 class Replaced(Shown):
     """``created``: there was none with this id before, so it could not be replaced."""
 

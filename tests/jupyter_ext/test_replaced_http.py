@@ -89,6 +89,54 @@ async def test_what_get_gives_put_takes(server: AgentServer) -> None:
             )
 
 
+async def test_what_get_gives_without_a_format_put_takes_without_loss(server: AgentServer) -> None:
+    calls = [
+        {"id": id, "type": "function", "function": {"name": "weather", "arguments": {"city": city}}}
+        for id, city in (("c1", "Rome"), ("c2", "Oslo"))
+    ]
+    video = {"fps": 1.5, "frames": [PNG, PNG], "total_num_frames": 60, "sampled_indices": [0, 30]}
+    document = {
+        "messages": [
+            {"role": "user", "content": [{"type": "image"}, {"type": "video"}, {"type": "text", "text": "both?"}]},
+            {"role": "assistant", "content": "", "tool_calls": calls, "reasoning_content": "hm"},
+            {"role": "tool", "name": "weather", "content": "Oslo: 5", "tool_call_id": "c2", "status": "error"},
+            {"role": "tool", "name": "weather", "content": "Rome: 30", "tool_call_id": "c1"},
+            {"role": "assistant", "content": "warm"},
+        ],
+        "images": [PNG],
+        "videos": [video],
+        "files": [{"id": "file_ab12_r0_1", "name": "a.txt", "bytes": 2, "created_at": 5, "source": {}, "text": "hi"}],
+    }
+    async with server.client() as client:
+        await client.put("agent/v1/sessions/a", json=document)
+        await client.patch("agent/v1/sessions/a", json={"title": "Rain", "tags": ["sea"], "metadata": {"k": [1]}})
+        whole = await client.get("agent/v1/sessions/a")
+        facts = await client.get("agent/v1/sessions/a?format=facts")
+        history = {name: whole.json()[name] for name in ("messages", "images", "videos", "files")}
+        assert whole.headers["Content-Type"] == facts.headers["Content-Type"]
+        assert whole.headers["ETag"] == facts.headers["ETag"]
+        assert whole.json() == facts.json() | history
+        assert history == (await client.get("agent/v1/sessions/a?format=mistralrs")).json()
+        assert [message["content"] for message in history["messages"][2:4]] == [
+            {"Left": "Rome: 30"},
+            {"Left": "Oslo: 5"},
+        ]
+        assert (history["images"], history["videos"]) == ([PNG], [video])
+        for id in ("a", "b"):
+            assert (await client.put(f"agent/v1/sessions/{id}", json=whole.json())).status_code == 200
+            again = (await client.get(f"agent/v1/sessions/{id}")).json()
+            assert {name: again[name] for name in history} == history
+            assert (again["title"], again["tags"]) == ("Rain", ["sea"])
+            assert again["metadata"] == ({"k": [1]} if id == "a" else {})
+        refused = await client.put("agent/v1/sessions/a", json=facts.json())
+        assert refused.status_code == 400
+        assert (await client.get("agent/v1/sessions/a?format=facts")).json()["revision"] == (
+            await client.get("agent/v1/sessions/a")
+        ).json()["revision"]
+        assert len(await said(client, "a")) == 5
+        assert (await client.get("agent/v1/sessions/a?format=pdf")).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("document", "status"),
     [

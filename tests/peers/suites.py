@@ -83,6 +83,7 @@ def main(name: str) -> int:
 
 START = """
 import importlib, sys
+sys.path.remove("")
 plugin = importlib.import_module(sys.argv[1])
 for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
     del sys.modules[name]

@@ -94,7 +94,7 @@ export class Conversation {
     this.#opening.value = opening;
     await tryingWhile(still, this.failure, async () => {
       const [found, page] = await Promise.all([
-        this.#transport.request<Session>("GET", `sessions/${session}`),
+        this.#transport.request<Session>("GET", `sessions/${session}?format=facts`),
         this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=${PAGE}`),
       ]);
       if (!still()) return;
@@ -233,7 +233,7 @@ export class Conversation {
     if (this.#watched === session) return;
     this.#watch(session);
     const still = this.#still();
-    const found = await this.#transport.request<Session>("GET", `sessions/${session}`);
+    const found = await this.#transport.request<Session>("GET", `sessions/${session}?format=facts`);
     if (!still() || this.#watched !== session) return;
     this.session.value = found;
     if (!this.query) tab.write(LOOSE, session);
@@ -339,7 +339,7 @@ export class Conversation {
   /** Its title and what else is told of it. */
   async #look(session: string): Promise<void> {
     await trying(this.failure, async () => {
-      const found = await this.#transport.request<Session>("GET", `sessions/${session}`);
+      const found = await this.#transport.request<Session>("GET", `sessions/${session}?format=facts`);
       if (this.session.value?.id === session) this.session.value = found;
     });
   }
