@@ -101,7 +101,7 @@ def transcripts(draw: st.DrawFn) -> Transcript:
 
 
 class _Grown:
-    """``ends`` are the places where a branch may begin: (segment, seq) behind whole turns."""
+    """``ends`` are the places where a branch may begin: (segment, seq), also in the middle of a turn."""
 
     def __init__(self, key: SessionKey, draw: st.DrawFn) -> None:
         self._key = key
@@ -127,12 +127,14 @@ class _Grown:
         turn, said = draw(turns(self._key, self._ordinal, last=True))
         self._turns.append(replace(turn, since=self._head))
         self._places |= {turn.id: at} if at else {}
+        waiting: dict[str, str] = {}
         for message in said:
             self._head += draw(st.integers(1, 2))
             self._items.append(Item(self._head, turn.id, message, draw(times)))
+            waiting = pairs.unanswered(waiting, [message])
+            if not waiting and turn.state != "open":
+                self._ends.append((at, self._head))
         self._said += said
-        if said and turn.state != "open":
-            self._ends.append((at, self._head))
 
     def transcript(self) -> Transcript:
         draw = self._draw

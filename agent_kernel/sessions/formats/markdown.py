@@ -46,7 +46,8 @@ class _Page:
         self.files: dict[str, bytes] = {}
         self._whole = transcript
         self._beside = beside
-        self._told: set[str] = set()
+        self._turns: set[str] = set()
+        self._items: set[int] = set()
 
     def about(self, branch: str) -> str:
         session = self._whole.session
@@ -65,24 +66,27 @@ class _Page:
             yield f"- {_code(file.name)}, {file.message or f'{file.size} bytes'}"
 
     def branch(self, name: str) -> Iterator[str]:
-        """Its turns that were not told yet, numbered as the branch counts them."""
+        """What no branch before it has shown, in turns as the branch counts them. A branch that leaves another one in
+        the middle of a turn shares only the first items of that turn."""
         turns, items = self._whole.shown(name)
         of_turn: dict[str, list[Item]] = {}
         for item in items:
-            of_turn.setdefault(item.turn, []).append(item)
+            if item.seq not in self._items and not item.message.hidden:
+                of_turn.setdefault(item.turn, []).append(item)
+                self._items.add(item.seq)
         for number, turn in enumerate(turns, start=1):
-            if turn.id not in self._told:
-                self._told.add(turn.id)
-                yield from self._turn(number, turn, of_turn.get(turn.id, []))
+            goes_on = turn.id in self._turns
+            if not goes_on or turn.id in of_turn:
+                self._turns.add(turn.id)
+                yield from self._turn(f"{number}{', continued' if goes_on else ''}", turn, of_turn.get(turn.id, []))
 
-    def _turn(self, number: int, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
+    def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
         facts = [_when(turn.opened), *([_code(turn.model)] if turn.model else [])]
         if turn.state != "committed":
             facts.append(f"{turn.state}{': ' + _inline(turn.reason) if turn.reason else ''}")
         yield from ("", f"### Turn {number}", "", " · ".join(facts))
         for item in items:
-            if not item.message.hidden:
-                yield from ("", *self._message(item.message))
+            yield from ("", *self._message(item.message))
 
     def _message(self, message: Message) -> Iterator[str]:
         match message.role:

@@ -11,7 +11,7 @@ from agent_kernel.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.sessions.exchange import export_session
 from agent_kernel.sessions.formats.markdown import prose
 from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Turn
+from agent_kernel.sessions.model import Owner, Turn
 from tests.sessions.talk import KEY
 
 PNG = Media.of("image/png", b"\x89PNG small")
@@ -85,4 +85,16 @@ async def test_a_page_names_branches_and_folds_reasoning_and_tools() -> None:
     beside = await export_session(store, KEY, "markdown-files")
     assert beside.files == {f"images/{PNG.hash[:16]}.png": PNG.data}
     assert f"(images/{PNG.hash[:16]}.png)".encode() in beside.document
+    await store.aclose()
+
+
+async def test_a_branch_that_leaves_in_the_middle_of_a_turn_hides_nothing_of_it() -> None:
+    store, owner = MemoryStore(), Owner.here()
+    await store.add_turn(Turn("t1", KEY), [user("one"), assistant("first half"), assistant("second half")])
+    edit = await store.open_turn(Turn("t2", KEY), owner)
+    await store.append_at(edit, owner, [user("edited")], 3, behind=2)
+    await store.close_turn(edit, owner, "committed")
+    page = (await export_session(store, KEY, "markdown")).document.decode()
+    assert [page.count(text) for text in ("one", "first half", "second half", "edited")] == [1, 1, 1, 1]
+    assert page.index("edited") < page.index("### Turn 1, continued") < page.index("second half")
     await store.aclose()
