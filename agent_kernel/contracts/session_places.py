@@ -47,6 +47,18 @@ async def test_behind_an_earlier_item_it_makes_a_branch_that_has_its_items_at_on
     assert await store.siblings(talk.key, "t3") == [("t2", MAIN), ("t3", "branch-2")]
 
 
+async def test_nothing_goes_on_between_calls_and_their_results(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.say(user("u1"), calls("a", "b"), result("b"), result("a"), assistant("a1"))
+    await talk.close()
+    talk = await talk.again("t2")
+    for seq in (2, 3):
+        with pytest.raises(InvalidRequest):
+            await at(talk, seq, user("u2"))
+    assert [branch.name for branch in await store.branches(talk.key)] == [MAIN]
+    assert await at(talk, 4, user("u2")) == [6]
+
+
 async def test_at_the_end_of_the_current_branch_it_is_an_append(store: SessionStore, owner: Owner) -> None:
     talk = await two(store, owner)
     assert await at(talk, 8, user("u3")) == [9]

@@ -92,7 +92,8 @@ class Turns(Protocol):
         of the current one). That branch, or a new one if none ends there, becomes the current one together with the
         items, so that nobody sees it empty. ``earlier`` was said before, elsewhere: each becomes a committed turn.
         Returns the items of this turn. Raises what ``append`` raises, Conflict for a turn that has items,
-        InvalidRequest for an item that is not there or a call of ``earlier`` without its result."""
+        InvalidRequest for an item that is not there or stands between calls and their results, and for a call of
+        ``earlier`` without its result."""
         ...
 
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:

@@ -40,24 +40,16 @@ def of_messages(
 
 def visible(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> Iterator[Message]:
     """What was said on a branch and a model would be shown: without what is hidden and without turns that failed or
-    still run. A result without its call can not come of that: both are of one turn. A branch may leave another one
-    between the results of a round: calls without a result there are answered as interrupted."""
+    still run. A result without its call can not come of that: both are of one turn."""
     turns, items = transcript.shown(branch)
     shown = {turn.id for turn in turns if turn.state not in ("failed", "open")}
-    waiting: dict[str, str] = {}
     for item in items:
         if item.message.hidden:
             _count(left_out, "hidden")
         elif item.turn not in shown:
             _count(left_out, "of failed turns")
-        elif item.message.role == "tool":
-            waiting.pop(item.message.call_id or "", None)
-            yield item.message
         else:
-            yield from pairs.answers(waiting, "")
-            waiting = {call.id: call.name for call in item.message.calls}
             yield item.message
-    yield from pairs.answers(waiting, "")
 
 
 def _count(left_out: dict[str, int], what: str) -> None:

@@ -140,7 +140,7 @@ def append_at(
     _expect(lease.place.head, expect_seq)
     if lease.place.head != opened.since:
         raise Conflict("The turn has items already: it stays where it is.", details={"turn": turn.id})
-    segment = lease.place.segment if behind is None else segments.follow(db, turn.key, behind, now)
+    segment = lease.place.segment if behind is None else _behind(db, turn.key, behind, now)
     _move(db, opened, segment, opened.ordinal + len(earlier), opened.since + sum(map(len, earlier)))
     place = replace(lease.place, segment=segment)
     for ordinal, batch in enumerate(earlier, start=opened.ordinal):
@@ -150,6 +150,16 @@ def append_at(
         items.insert(db, replace(place, turn=said.id, cell="", epoch=""), batch, now)
         place = replace(place, head=place.head + len(batch))
     return append(db, turn, owner, messages, expect_seq=place.head, now=now)
+
+
+def _behind(db: sqlite3.Connection, key: SessionKey, seq: int, now: float) -> int:
+    """The segment that goes on behind an item. Raises InvalidRequest inside a round: its calls would stay without
+    their results there."""
+    segment = segments.follow(db, key, seq, now)
+    said = [item.message for item in items.last_unit(db, key, segments.way(db, key, segment))]
+    if pairs.unanswered({}, said):
+        raise InvalidRequest(f"Item {seq} stands between calls and their results.", details={"behind": seq})
+    return segment
 
 
 def _move(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: int, since: int) -> None:
