@@ -177,20 +177,29 @@ class FileRegistry:
         return Incoming(self._directory, self.upload_bytes)
 
     async def receive(
-        self, key: SessionKey, name: str, arrived: Arrived, *, purpose: str = "user_data", mime: str = ""
+        self,
+        key: SessionKey,
+        name: str,
+        arrived: Arrived,
+        *,
+        purpose: str = "user_data",
+        mime: str = "",
+        lasts_s: float | None = None,
     ) -> File:
         """An upload becomes a file of the session, which must be there. ``mime`` counts where the name says nothing.
+        ``lasts_s``: it goes by itself so long after it came; None: with its session.
         ``arrived`` is taken away whatever happens. Raises what ``add_files`` does."""
         try:
             session = await self._store.info(key)
             form = format_of(name)
-            known = mime_of(form)
+            known, now = mime_of(form), self._clock()
             facts = File(
                 id=f"file-{secrets.token_hex(16)}",
                 name=clean_name(name),
                 mime=known if known != OCTETS or not mime else mime,
                 size=0,
-                created=self._clock(),
+                created=now,
+                expires=now + lasts_s if lasts_s is not None else 0.0,
                 format=clean_name(form)[:40] if form else "",
                 purpose=purpose,
                 tool="user_upload",
@@ -205,7 +214,7 @@ class FileRegistry:
     async def attach(self, key: SessionKey, source: SessionKey, id: str) -> File:
         """A file of ``source`` becomes one of ``key`` too, under its id. Raises FileNotFound, FileGone,
         FileNotProduced, and what ``add_files`` does."""
-        if (known := await self._store.file(key, id)) is not None:
+        if (known := await self._store.file(key, id)) is not None and await self._lasts(key, known):
             return known
         file, body = await self.opened(source, id)
         session = await self._store.info(key)
@@ -217,12 +226,12 @@ class FileRegistry:
 
     async def files(self, key: SessionKey) -> list[File]:
         """Oldest first."""
-        return await self._store.files(key)
+        return [file for file in await self._store.files(key) if await self._lasts(key, file)]
 
     async def file(self, key: SessionKey, id: str) -> File:
         """Raises FileNotFound, also for one of another session."""
         file = await self._store.file(key, id)
-        if file is None:
+        if file is None or not await self._lasts(key, file):
             raise FileNotFound(f"There is no file {id[:80]!r} in this session.", details={"file": id[:200]})
         return file
 
@@ -246,10 +255,23 @@ class FileRegistry:
         self, namespace: str, limit: int | None, among: frozenset[str] | None
     ) -> list[tuple[SessionKey, File]]:
         """Newest first, of these sessions or (None) of all."""
-        return await self._store.all_files(namespace, limit, sessions=among)
+        found = await self._store.all_files(namespace, sessions=among)
+        there = [(key, file) for key, file in found if await self._lasts(key, file)]
+        return there if limit is None else there[:limit]
 
     async def remove(self, key: SessionKey, id: str) -> bool:
         return await self._store.remove_file(key, id)
+
+    async def expire(self, namespace: str) -> None:
+        """Removes the files whose time has come; whoever reads finds none of them before that."""
+        await self.everywhere(namespace, None, None)
+
+    async def _lasts(self, key: SessionKey, file: File) -> bool:
+        """Whether its time has not come; one whose time has is removed."""
+        if not file.expires or file.expires > self._clock():
+            return True
+        await self._store.remove_file(key, file.id)
+        return False
 
 
 def _remove(copy: asyncio.Future[Arrived]) -> None:

@@ -96,7 +96,8 @@ class Produced:
 class File:
     """A file that is kept with a session. ``purpose`` is agent_output or user_data; ``tool``, ``round`` and ``turn``
     (0-based, of its session) say where it comes from. ``preview`` is the beginning of a text. ``error`` is a code, with
-    ``message``, for a file that does not exist (``size`` 0); ``hash`` names the bytes of one that does."""
+    ``message``, for a file that does not exist (``size`` 0); ``hash`` names the bytes of one that does.
+    ``expires``: when it goes by itself, in seconds since the epoch; 0: with its session."""
 
     id: str
     name: str
@@ -112,6 +113,7 @@ class File:
     preview: str = ""
     error: str = ""
     message: str = ""
+    expires: float = 0.0
 
     @property
     def is_text(self) -> bool:
@@ -129,6 +131,7 @@ class File:
             "source": {"tool": self.tool, "round": self.round, "turn": self.turn},
         }
         optional = {"format": self.format, "preview": self.preview, "code": self.error, "message": self.message}
+        optional |= {"expires_at": int(self.expires)} if self.expires else {}
         return body | {key: value for key, value in optional.items() if value}
 
 

@@ -10,8 +10,9 @@ from agent_kernel.files import File
 
 
 def openai_file(file: File, session: str) -> dict[str, Any]:
-    """``session`` is one that has it."""
-    return _facts(file, session) | {"object": "file"}
+    """``session`` is one that has it. Every file is processed once it is here: OpenAI's clients wait for that."""
+    told = {"status": "error" if file.error else "processed", "status_details": file.message or None}
+    return _facts(file, session) | {"object": "file", **told, "expires_at": int(file.expires) or None}
 
 
 def container_file(file: File, session: str) -> dict[str, Any]:

@@ -274,3 +274,20 @@ async def test_a_model_is_told_how_texts_begin_and_of_binaries_their_facts(regis
     many = told([kept[0].file] * 64)
     assert many.count("\n") == 21
     assert many.endswith("\n- and 44 more: list_files has all")
+
+
+async def test_a_file_goes_by_itself_when_its_time_has_come(store: SqliteStore, tmp_path: Path) -> None:
+    now = [1_000.0]
+    registry = FileRegistry(store, tmp_path / "in", output_bytes=9_000, upload_bytes=1000, clock=lambda: now[0])
+    brief = await registry.receive(KEY, "a.txt", arrived(registry, b"brief"), lasts_s=60)
+    lasting = await registry.receive(KEY, "b.txt", arrived(registry, b"lasting"))
+    assert (brief.expires, lasting.expires) == (1_060.0, 0.0)
+    assert [file.expires for file in await store.files(KEY)] == [1_060.0, 0.0], "it is kept with the file"
+    now[0] = 1_059.9
+    assert (await registry.opened(KEY, brief.id))[0] == brief
+    now[0] = 1_060.0
+    with pytest.raises(FileNotFound):
+        await registry.opened(KEY, brief.id)
+    assert [file.id for file in await registry.files(KEY)] == [lasting.id]
+    assert [file.id for _, file in await registry.everywhere("local", None, None)] == [lasting.id]
+    assert [file.id for file in await store.files(KEY)] == [lasting.id], "nothing of it is left in the store"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,13 +27,20 @@ from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
 
 LISTED = 1_000
 CHUNK = 1 << 18
-PURPOSE = 100
-"""Characters."""
+PURPOSES = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision")
+"""For which OpenAI's clients upload files. Here a file serves every purpose."""
+LASTS_S = (3_600, 2_592_000)
+"""The shortest and the longest time of expires_after, as OpenAI has them."""
+ANCHOR, SECONDS = "expires_after[anchor]", "expires_after[seconds]"
 FILE_ID = re.compile(r"file-[0-9a-f]{32}|file_[0-9a-f]{12}_r[0-9]+_[0-9]+")
 """Of an upload, or of what a tool made."""
-TEXT = {"type": "string", "minLength": 1, "maxLength": PURPOSE, "pattern": r"^[\x21-\x7e]+$"}
+TEXT = {"type": "string", "enum": [*PURPOSES]}
+AFTER = {
+    ANCHOR: {"type": "string", "enum": ["created_at"]},
+    SECONDS: {"type": "string", "pattern": r"^[0-9]{4,7}$", "description": f"{LASTS_S[0]} to {LASTS_S[1]}"},
+}
 OWNER = {"type": "string", "maxLength": 512, "pattern": f"^$|{ID_PATTERN}"}
-UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session=OWNER)
+UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session=OWNER, **AFTER)
 INTO = Parameter(
     "session", "The session that gets the file, made if it is not there; a field of the form says it too.", SessionId
 )
@@ -55,6 +62,18 @@ CONDITIONS = (
     Parameter("If-Range", "The ETag for which the range counts.", place="header"),
     Parameter("If-None-Match", "The ETag that the client has.", place="header"),
 )
+
+
+def lasting(fields: Mapping[str, str]) -> int | None:
+    """The seconds that ``expires_after`` names; None: it is not there. Raises InvalidRequest."""
+    if not any(name.startswith("expires_after") for name in fields):
+        return None
+    seconds = fields.get(SECONDS, "")
+    if fields.get(ANCHOR) != "created_at" or not re.fullmatch(r"[0-9]{1,9}", seconds):
+        raise InvalidRequest(f"{ANCHOR} is created_at, and {SECONDS} a number.", details={"param": "expires_after"})
+    if not LASTS_S[0] <= int(seconds) <= LASTS_S[1]:
+        raise InvalidRequest(f"{SECONDS} is {LASTS_S[0]} to {LASTS_S[1]}.", details={"param": "expires_after"})
+    return int(seconds)
 
 
 class FileAgentHandler(SharedHandler):
@@ -200,13 +219,17 @@ class FilesHandler(FileAgentHandler):
         await self._feed()
         arrived = await asyncio.to_thread(upload.finish)
         purpose = upload.fields.get("purpose", "user_data").strip()
-        if not 1 <= len(purpose) <= PURPOSE or not purpose.isprintable():
-            raise InvalidRequest(f"purpose has 1 to {PURPOSE} characters.")
+        if purpose not in PURPOSES:
+            raise InvalidRequest(f"purpose is one of {', '.join(PURPOSES)}.", details={"param": "purpose"})
+        lasts_s = lasting(upload.fields)
         queried = self.get_query_argument("session", "")
         session = upload.fields.get("session") or queried
         valid_id(queried or UPLOADS)
         key = await self._key(session)
-        file = await self.registry.receive(key, upload.filename, arrived, purpose=purpose, mime=upload.mime)
+        if lasts_s is not None:
+            await self.registry.expire(key.namespace)
+        facts: dict[str, Any] = {"purpose": purpose, "mime": upload.mime, "lasts_s": lasts_s}
+        file = await self.registry.receive(key, upload.filename, arrived, **facts)
         await self.app.sidecars.touch(key)
         self.reply(self.facts(file, key.id))
 

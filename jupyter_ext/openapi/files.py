@@ -36,6 +36,9 @@ class Facts(TypedDict):
 
 class File(Facts):
     object: Literal["file"]
+    status: Literal["processed", "error"]
+    status_details: str | None
+    expires_at: int | None
 
 
 class ContainerFile(Facts):

@@ -99,6 +99,8 @@ async def test_what_is_wrong_with_an_upload_is_said_and_leaves_nothing(agent_ser
             {"data": {"purpose": "p"}},
             {"json": {"file": "a"}},
             {"files": {"file": ("a", b"x")}, "data": {"purpose": " "}},
+            {"files": {"file": ("a", b"x")}, "data": {"purpose": "whatever"}},
+            {"files": {"file": ("a", b"x")}, "data": {"purpose": "user_data", "expires_after[seconds]": "3600"}},
         ):
             reply = await client.post("agent/v1/files", **request)
             assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request"), request

@@ -52,6 +52,27 @@ def test_openais_client_brings_lists_reads_and_deletes_files(server: AgentServer
         files.retrieve(brought[0].id)
 
 
+def test_openais_client_waits_for_a_file_and_says_how_long_it_lasts(server: AgentServer) -> None:
+    """It waited for ever, because no file had a status; the time was dropped, and any purpose was taken."""
+    files = openai_client(server).files
+    lasting: Any = {"anchor": "created_at", "seconds": 3_600}
+    brought = files.create(file=("a.csv", b"a\n1\n"), purpose="user_data", expires_after=lasting)
+    assert files.wait_for_processing(brought.id, poll_interval=0.1, max_wait_seconds=5).status == "processed"
+    assert brought.expires_at == brought.created_at + 3_600
+    assert files.retrieve(brought.id).expires_at == brought.expires_at
+    plain = files.create(file=("b.csv", b"a\n1\n"), purpose="vision")
+    assert (plain.status, plain.expires_at) == ("processed", None)
+    wrong: Any
+    for wrong in ({"purpose": "anything"}, {"purpose": "agent_output"}):
+        with pytest.raises(openai.BadRequestError, match="purpose is one of"):
+            files.create(file=("a.csv", b"a"), **wrong)
+    for wrong in ({"anchor": "created_at", "seconds": 5}, {"anchor": "last_active_at", "seconds": 3_600}):
+        with pytest.raises(openai.BadRequestError, match="expires_after"):
+            files.create(file=("a.csv", b"a"), purpose="user_data", expires_after=wrong)
+    for file in files.list():
+        files.delete(file.id)
+
+
 def test_anthropics_client_brings_lists_reads_and_deletes_files(server: AgentServer) -> None:
     files = anthropic_client(server).files
     brought = [files.upload(file=(f"{n}.txt", b"hello", "text/plain")) for n in range(3)]

@@ -67,6 +67,7 @@ def one(body: Fields) -> tuple[File, bytes | None]:
         body.utf8("preview", "")[: files.PREVIEW_CHARS],
         error,
         body.utf8("message", "")[:1000] if error else "",
+        float(min(body.count("expires_at", 0), int(LAST_TIME))),
     ), data
 
 

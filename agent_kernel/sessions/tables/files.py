@@ -14,7 +14,7 @@ from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.tables import blobs, sessions
 from agent_kernel.sessions.tables.rows import HERE, pair, sql_limit
 
-FILE = "id, name, mime, size, created, format, purpose, tool, round, turn, hash, preview, error, message"
+FILE = "id, name, mime, size, created, format, purpose, tool, round, turn, hash, preview, error, message, expires"
 GONE = "gone"
 """The error of a file whose bytes were lost."""
 
@@ -34,7 +34,7 @@ def add(db: sqlite3.Connection, key: SessionKey, files: Sequence[tuple[File, byt
 def insert(db: sqlite3.Connection, key: SessionKey, files: Sequence[File]) -> None:
     """The bytes are there, or come in the same transaction."""
     db.executemany(
-        f"INSERT INTO files (namespace, session, {FILE}) VALUES ({', '.join('?' * 16)})",
+        f"INSERT INTO files (namespace, session, {FILE}) VALUES ({', '.join('?' * 17)})",
         [(*pair(key), *_row(file)) for file in files],
     )
 
