@@ -130,8 +130,8 @@ class File:
             "purpose": self.purpose,
             "source": {"tool": self.tool, "round": self.round, "turn": self.turn},
         }
-        optional = {"format": self.format, "preview": self.preview, "code": self.error, "message": self.message}
-        optional |= {"expires_at": int(self.expires)} if self.expires else {}
+        optional: dict[str, Any] = {"format": self.format, "preview": self.preview, "code": self.error}
+        optional |= {"message": self.message, "expires_at": int(self.expires)}
         return body | {key: value for key, value in optional.items() if value}
 
 
