@@ -21,7 +21,7 @@ CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 UNPULLED = pytest.StashKey[dict[str, str]]()
 TORCH = {"torch_python", "older_torch_python", "model_server"}
-PEERS = {"agents_python", "selectools_python"}
+PEERS = {"agents_python", "openapi_python", "selectools_python"}
 
 # A busy machine is no bug; and what a run in CI draws, the next one draws too.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=CI)
@@ -55,6 +55,12 @@ def agents_python() -> str:
 def selectools_python() -> str:
     """An interpreter with selectools; ``make test-peers`` makes it."""
     return _interpreter("AGENT_KERNEL_SELECTOOLS_PYTHON", BUILD / "peers-selectools/bin/python", "peers-selectools")
+
+
+@pytest.fixture(scope="session")
+def openapi_python() -> str:
+    """An interpreter with openapi-python-client; ``make test-peers`` makes it."""
+    return _interpreter("AGENT_KERNEL_OPENAPI_PYTHON", BUILD / "peers-openapi/bin/python", "peers-openapi")
 
 
 def _interpreter(variable: str, made: Path, target: str = "torch") -> str:

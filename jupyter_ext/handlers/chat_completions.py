@@ -20,7 +20,11 @@ class ChatCompletionsHandler(OpenAIHandler):
         query=(IDEMPOTENCY_KEY,),
         conditions=FITS,
         errors=(404, 409, 422, 502, 507),
-        streams=True,
+        streams=(
+            "openai.types.chat:ChatCompletionChunk",
+            "jupyter_ext.openapi.events:AgentToolCallProgress",
+            "jupyter_ext.openapi.events:AgentToolApprovalRequired",
+        ),
     )
     async def post(self) -> None:
         body = self.parse(ChatBody)

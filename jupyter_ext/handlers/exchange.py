@@ -16,7 +16,7 @@ from jupyter_ext.handlers.bodies import Body, Id
 from jupyter_ext.handlers.sessions import session_to_json
 from jupyter_ext.notebooks import KERNEL
 from jupyter_ext.openapi import sessions as told
-from jupyter_ext.openapi.operation import BRANCH, PLACE, Count, Parameter, Raw, operation
+from jupyter_ext.openapi.operation import ANY_BYTES, BRANCH, PLACE, Count, Parameter, Raw, operation
 
 ONE_DOCUMENT = "A download is one document: markdown has its images inside."
 
@@ -74,7 +74,7 @@ class ImportHandler(AgentHandler):
         "Take a document in as a session.",
         told.Imported,
         status=201,
-        body=Raw(("*/*",)),
+        body=ANY_BYTES,
         also={200: told.Previewed},
         query=(
             Parameter(

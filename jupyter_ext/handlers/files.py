@@ -22,7 +22,7 @@ from jupyter_ext.file_shapes import anthropic_file, anthropic_page, container_fi
 from jupyter_ext.handlers.base import guarded
 from jupyter_ext.handlers.dialect import SharedHandler
 from jupyter_ext.openapi import files as told
-from jupyter_ext.openapi.operation import ID_PATTERN, SESSION, Parameter, Raw, SessionId, limit, operation
+from jupyter_ext.openapi.operation import ANY_BYTES, ID_PATTERN, SESSION, Parameter, SessionId, limit, operation
 from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
 
 LISTED = 1_000
@@ -55,7 +55,7 @@ LISTING = (
 )
 BEHIND = "The file that the page follows, if one is named, is in the list."
 WITHIN = "The range, if one is asked for, lies in the file."
-BODY = Raw(("*/*",))
+BODY = ANY_BYTES
 PARTS = {206: BODY, 304: None}
 CONDITIONS = (
     Parameter("Range", "One range of bytes.", place="header"),

@@ -115,7 +115,7 @@ class MessagesHandler(AnthropicHandler):
         query=(IDEMPOTENCY_KEY,),
         conditions=FITS,
         errors=(404, 409, 410, 422, 502, 507),
-        streams=True,
+        streams=("anthropic.types:RawMessageStreamEvent",),
     )
     async def post(self) -> None:
         body = self.parse(MessagesBody)

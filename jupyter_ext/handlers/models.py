@@ -33,11 +33,14 @@ from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.bodies import EmptyBody, EngineBody, PullBody
 from jupyter_ext.handlers.dialect import SharedHandler
 from jupyter_ext.openapi import server as told
-from jupyter_ext.openapi.operation import EVENTS, PLACE, SESSION, operation
+from jupyter_ext.openapi.operation import PLACE, SESSION, operation
 from jupyter_ext.sse import encode
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
+
+
+PULL_EVENT = "jupyter_ext.openapi.events:PullEvent"
 
 
 def engine_to_json(info: EngineInfo) -> dict[str, Any]:
@@ -185,7 +188,7 @@ def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, An
 
 class ModelPullHandler(AgentHandler):
     @guarded("execute")
-    @operation("Download a model.", EVENTS, body=PullBody, errors=(404, 409, 502))
+    @operation("Download a model.", body=PullBody, errors=(404, 409, 502), streams=(PULL_EVENT,))
     async def post(self, name: str) -> None:
         """Names of the catalog, and ids of a hub: data only, within the disk, from where ``sources`` allows."""
         self.parse(PullBody)

@@ -69,7 +69,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         query=(IDEMPOTENCY_KEY,),
         conditions=FITS,
         errors=(404, 409, 422, 502, 507),
-        streams=True,
+        streams=("openai.types.responses:ResponseStreamEvent",),
     )
     async def post(self) -> None:
         body = self.parse(ResponsesBody)
@@ -229,7 +229,7 @@ class ResponseHandler(ResponsesAgentHandler):
             Parameter("starting_after", "The number of the event behind which to begin.", Count),
         ),
         errors=(404,),
-        streams=True,
+        streams=("openai.types.responses:ResponseStreamEvent",),
     )
     async def get(self, id: str) -> None:
         """``stream``: its events, behind number ``starting_after``."""

@@ -48,6 +48,10 @@ def brief(session: Session) -> dict[str, Any]:
     }
 
 
+DOCUMENT = {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}
+"""Of a whole session, in one of the forms that ``PUT`` takes."""
+
+
 def session_to_json(session: Session) -> dict[str, Any]:
     imported = None if session.imported is None else dict(session.imported)
     return {**brief(session), "metadata": dict(session.metadata), "context": session.context, "imported": imported}
@@ -156,7 +160,7 @@ class SessionHandler(AgentHandler):
     @operation(
         "Replace a session, or make it, from a document.",
         told.Replaced,
-        body=Raw(("application/json",), {"type": ["object", "array"]}),
+        body=Raw(("application/json",), DOCUMENT),
         query=(IF_MATCH,),
         errors=(404, 409, 507),
         conditions="The body is a document of one of the formats that GET gives.",

@@ -31,7 +31,7 @@ from jupyter_ext.idempotency import HEADER, REPLAYED, Begun, key_of
 from jupyter_ext.inputs import attach
 from jupyter_ext.notebooks import KERNEL, called
 from jupyter_ext.openapi import turns as told
-from jupyter_ext.openapi.operation import EVENTS, IDEMPOTENCY_KEY, SESSION, Count, Parameter, limit, operation
+from jupyter_ext.openapi.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
 from jupyter_ext.versions import fingerprint
@@ -212,7 +212,7 @@ class TurnEventsHandler(AgentHandler):
     @guarded("read")
     @operation(
         "Follow a turn.",
-        EVENTS,
+        streams=TURN_EVENTS,
         query=(
             Parameter("after", "Only events after this number; wins over Last-Event-ID.", Count),
             Parameter("stored", "1: what is kept of the turn, with its media, not the log."),

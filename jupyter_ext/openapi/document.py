@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
 from agent_kernel.sessions.model import MAX_ID
+from jupyter_ext.openapi.examples import examples
 from jupyter_ext.openapi.limits import LIMITS, told
-from jupyter_ext.openapi.operation import EVENTS, ID_PATTERN, Operation, Parameter, Raw, operation_of
+from jupyter_ext.openapi.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
 from jupyter_ext.openapi.schemas import Schemas
 from jupyter_ext.verbs import GUARD, guarded_verbs
 
@@ -21,6 +24,8 @@ GROUP = re.compile(r"\((?:\[[^\]]*\][+*]?(?:\{\d+\})?|\.\+)\)")
 NAME = {"type": "string", "minLength": 1}
 ID = {**NAME, "maxLength": MAX_ID, "pattern": ID_PATTERN}
 JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+"""Its schema is that of the JSON in one ``data`` line."""
 ALWAYS = (400, 401, 403, 429, 503)
 """What every route may answer: a request that can not be read, a caller who may not, and a server that is busy."""
 OF_BODIES = (413, 415)
@@ -58,6 +63,11 @@ class Verb:
     def template(self) -> str:
         names = iter(self.names)
         return GROUP.sub(lambda _: f"{{{next(names)}}}", self.path)
+
+    @property
+    def id(self) -> str:
+        """The ``operationId``."""
+        return f"{self.method}_{re.sub(r'[^a-z0-9]+', '_', self.template.lower()).strip('_')}"
 
     @property
     def tag(self) -> str:
@@ -113,7 +123,7 @@ class Document:
         told = _told(verb)
         if told.body is not None and not isinstance(told.body, Raw):
             self.schemas.want(told.body, sent=True)
-        for reply in (told.reply, *told.also.values()):
+        for reply in (told.reply, *told.also.values(), *told.streams):
             if reply is not None and not isinstance(reply, Raw):
                 self.schemas.want(resolved(reply))
         for parameter in told.query:
@@ -124,7 +134,7 @@ class Document:
         told = _told(verb)
         action, kernels = getattr(verb.run, GUARD)
         entry: dict[str, Any] = {
-            "operationId": f"{verb.method}_{re.sub(r'[^a-z0-9]+', '_', verb.template.lower()).strip('_')}",
+            "operationId": verb.id,
             "summary": told.says,
             "tags": [verb.tag],
             "parameters": [*self._of_path(verb), *map(self._parameter, told.query)],
@@ -138,6 +148,9 @@ class Document:
             entry["x-conditions"] = told.conditions
         if told.body is not None:
             entry["requestBody"] = self._body(told.body)
+        example = examples().get(verb.id, {})
+        _show(entry, example)
+        entry["x-codeSamples"] = [{"lang": "Shell", "source": _command(verb, entry, example)}]
         self.paths.setdefault(verb.template, {})[verb.method] = entry
 
     def _of_path(self, verb: Verb) -> list[dict[str, Any]]:
@@ -165,7 +178,9 @@ class Document:
         replies = {told.status: told.reply, **told.also}
         responses = {str(status): self._response(status, reply) for status, reply in replies.items()}
         if told.streams:
-            responses[str(told.status)]["content"].update(_content(EVENTS))
+            kinds = [self.schemas.of(resolved(kind)) for kind in told.streams]
+            events = {"schema": kinds[0] if len(kinds) == 1 else {"anyOf": kinds}}
+            responses[str(told.status)].setdefault("content", {})[EVENT_STREAM] = events
         beyond = OF_BODIES if told.body is not None else ()
         refusal = self.schemas.of(verb.handler.error_shape)
         for status in sorted({*ALWAYS, *beyond, *told.errors}):
@@ -198,6 +213,30 @@ def _told(verb: Verb) -> Operation:
     if told is None:
         raise LookupError(f"{verb.method.upper()} {verb.template} says nothing of itself: give it an operation(...).")
     return told
+
+
+def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
+    """Put an example into the body and the answer of an operation."""
+    body = entry.get("requestBody", {}).get("content", {})
+    if example.get("request") is not None and body:
+        kind = next(iter(body))
+        text = body[kind].get("schema", {}).get("type") == "string"
+        sent = json.dumps(example["request"]) if text else example["request"]
+        body[kind] = {**body[kind], "example": sent}
+    replies = entry["responses"].get(str(example.get("status")), {}).get("content", {})
+    if example.get("reply") is not None and replies:
+        kind = JSON if JSON in replies else next(iter(replies))
+        replies[kind] = {**replies[kind], "example": example["reply"]}
+
+
+def _command(verb: Verb, entry: Mapping[str, Any], example: Mapping[str, Any]) -> str:
+    """The request as a line for a shell; ``$URL`` is where the routes are."""
+    parts = ["curl", '-H "Authorization: Bearer $TOKEN"']
+    if verb.method != "get":
+        parts.append(f"-X {verb.method.upper()}")
+    if example.get("request") is not None and JSON in entry.get("requestBody", {}).get("content", {}):
+        parts.append(f"--json {shlex.quote(json.dumps(example['request'], ensure_ascii=False))}")
+    return " ".join([*parts, f'"$URL{verb.template.replace("{", "$").replace("}", "")}"'])
 
 
 def _content(raw: Raw) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Raw:
 @dataclass(frozen=True, slots=True)
 class Operation:
     """``reply`` is a type, the ``package.module:Name`` of one that is imported for the document alone, a ``Raw``, or
-    None for no body; where it ``streams``, the reply may be server-sent events instead. ``also`` are replies with other
+    None for no body. ``streams`` are the kinds of server-sent events that the reply may be instead, each given as a
+    reply is: the JSON of one ``data`` line. ``also`` are replies with other
     statuses below 400, ``errors`` the statuses of refusals beside those that every route may answer. ``conditions``:
     what a request has to fulfil beyond its schemas, else it is 400."""
 
@@ -54,7 +55,7 @@ class Operation:
     query: tuple[Parameter, ...] = ()
     also: Mapping[int, Any] = field(default_factory=dict)
     errors: tuple[int, ...] = ()
-    streams: bool = False
+    streams: tuple[Any, ...] = ()
     conditions: str = ""
 
 
@@ -67,7 +68,7 @@ def operation(
     query: tuple[Parameter, ...] = (),
     also: Mapping[int, Any] | None = None,
     errors: tuple[int, ...] = (),
-    streams: bool = False,
+    streams: tuple[Any, ...] = (),
     conditions: str = "",
 ) -> Callable[[V], V]:
     """Below ``guarded``, whose wrapper carries the mark on."""
@@ -97,7 +98,9 @@ def takes_json(method: Any) -> bool:
     return told is not None and told.body is not None and not isinstance(told.body, Raw)
 
 
-EVENTS = Raw(("text/event-stream",))
+BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
+ANY_BYTES = Raw(("application/octet-stream", "*/*"), BYTES)
+TURN_EVENTS = ("jupyter_ext.openapi.events:TurnEvent",)
 KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
 FOLDER = r"[^/\x00\\]*[^/\x00\\.][^/\x00\\]*/"
 NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": rf"^\s*(({FOLDER})*[^/\x00\\]*\.ipynb\s*)?$"})]

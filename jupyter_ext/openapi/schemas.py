@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 REFS = "#/components/schemas/{model}"
+VALUES = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose values are data, no schemas."""
+TAKEN = frozenset({"client", "authenticatedclient", "response", "file", "unset", "errors", "types"})
+"""Names that generated clients have of their own, in lower case."""
 Mode = Literal["validation", "serialization"]
 
 
@@ -30,8 +34,11 @@ class Schemas:
 
     def close(self) -> None:
         made, shared = TypeAdapter.json_schemas(list(self._wanted.values()), ref_template=REFS)
-        self._made = dict(made)
-        self.definitions.update(sorted(shared.get("$defs", {}).items()))
+        found = shared.get("$defs", {})
+        names = _short_names(found)
+        self._made = {key: _renamed(schema, names) for key, schema in made.items()}
+        for name, schema in sorted(found.items()):
+            self.definitions[names[name]] = {**_renamed(schema, names), "title": names[name]}
 
     def of(self, kind: Any, *, sent: bool = False) -> dict[str, Any]:
         return self._made[_key(kind, sent)]
@@ -44,6 +51,51 @@ class Schemas:
         except ValidationError:
             return False
         return True
+
+
+def _short_names(found: Iterable[str]) -> dict[str, str]:
+    """One word for each name of pydantic's, which is ``module__Name`` where two modules have a type of one name and
+    ``Name-Input`` where what is sent differs from what is answered. Generators of clients make classes of them."""
+    names: dict[str, str] = {}
+    taken = set(TAKEN)
+    for name in sorted(found, key=lambda name: ("__" in name, name)):
+        *modules, last = name.replace("-", "").split("__")
+        prefixes = (
+            "".join(map(_word, modules[:n] if n == 1 else modules[-n + 1 :])) for n in range(1, len(modules) + 2)
+        )
+        choices = [f"{prefix}{last}" for prefix in prefixes] if modules else [last, f"{last}Object"]
+        short = next(choice for choice in choices if choice.lower() not in taken)
+        taken.add(short.lower())
+        names[name] = short
+    return names
+
+
+def _word(module: str) -> str:
+    return module.title().replace("_", "")
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    """With references by these names, and without the titles that pydantic makes of the names of fields."""
+    if isinstance(schema, list):
+        return [_renamed(item, names) for item in schema]
+    if isinstance(schema, str):
+        return _reference(schema, names)
+    if not isinstance(schema, dict):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            made[key] = {name: _renamed(field, names) for name, field in value.items()}
+        elif key in VALUES:
+            made[key] = value
+        elif key != "title":
+            made[key] = _renamed(value, names)
+    return made
+
+
+def _reference(text: str, names: Mapping[str, str]) -> str:
+    start = REFS.format(model="")
+    return start + names[text.removeprefix(start)] if text.startswith(start) else text
 
 
 def _key(kind: Any, sent: bool) -> tuple[str, Mode]:

@@ -78,7 +78,7 @@ class World:
         return self.server.blocking_client(page | headers.get(FOREIGN_PAGES.get(caller, caller), {}), cookies)
 
 
-async def _prepare(server: AgentServer) -> World:
+async def prepare(server: AgentServer) -> World:
     await server.start()
     kernels = {name: await server.start_kernel(f"{number}.ipynb") for number, name in enumerate(CALLERS[-2:])}
     tokens = {name: await server.kernel_token(kernel) for name, kernel in kernels.items()}
@@ -136,15 +136,17 @@ def lasting_tokens(directory: Path) -> dict[str, str]:
     return texts
 
 
+SCRIPT: list[Json] = [
+    {"text": "", "calls": [{"name": "python", "arguments": {"code": "1"}}], "when": "ask"},
+    {"text": "ok", "loop": True},
+]
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    script: list[Json] = [
-        {"text": "", "calls": [{"name": "python", "arguments": {"code": "1"}}], "when": "ask"},
-        {"text": "ok", "loop": True},
-    ]
-    server = AgentServer(tmp_path_factory.mktemp("auth"), script)
+    server = AgentServer(tmp_path_factory.mktemp("auth"), SCRIPT)
     try:
-        yield asyncio.run(_prepare(server))
+        yield asyncio.run(prepare(server))
     finally:
         server.sweep()
 

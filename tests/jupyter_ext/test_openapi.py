@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from agent_kernel.events import TYPES, Event, TextDelta
 from jupyter_ext.handlers import PREFIX, routes
 from jupyter_ext.handlers.base import MAX_BODY
 from jupyter_ext.handlers.openapi import OpenApiHandler
 from jupyter_ext.openapi.document import document, verbs
+from jupyter_ext.openapi.examples import FILE
 from jupyter_ext.openapi.page import STYLE, page
 from jupyter_ext.verbs import VERBS
 
@@ -23,6 +26,9 @@ DIALECTS = {"chat": {"OpenAIError"}, "responses": {"OpenAIError"}, "messages": {
 OTHERS = {
     "mcp": {"Error", "RpcError"},
     "models": {"Error", "ModelError", "AnthropicError"},
+    "files": {"ModelError", "AnthropicError"},
+    "containers": {"ModelError", "AnthropicError"},
+    "skills": {"ModelError", "AnthropicError"},
     "agent": {"Error", "ApprovalError"},
 }
 
@@ -73,6 +79,93 @@ def test_every_reference_leads_somewhere(told: Json) -> None:
 def test_every_schema_is_one(told: Json) -> None:
     for schema in told["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
+
+
+def titles(value: Any, *, named: bool = False) -> Iterator[str]:
+    """Of all schemas below ``value``, which is a map of ``named`` schemas or anything else."""
+    if isinstance(value, list):
+        for item in value:
+            yield from titles(item)
+    elif isinstance(value, dict):
+        if not named and isinstance(value.get("title"), str):
+            yield value["title"]
+        for key, item in value.items():
+            if named or key not in ("example", "default", "const", "enum", "info"):
+                yield from titles(item, named=key == "properties" and not named)
+
+
+def test_every_schema_has_a_title_of_its_own_that_is_its_name(told: Json) -> None:
+    schemas = told["components"]["schemas"]
+    assert [name for name, schema in schemas.items() if schema["title"] != name or not name.isidentifier()] == []
+    assert len({name.lower() for name in schemas}) == len(schemas)
+    assert sorted(titles(told)) == sorted(schemas), "fields have names, and no titles"
+
+
+def test_every_stream_of_events_has_a_schema(told: Json) -> None:
+    streams = [
+        (path, content["text/event-stream"])
+        for path, _, entry in operations(told)
+        for reply in entry["responses"].values()
+        if "text/event-stream" in (content := reply.get("content", {})) and path != "/mcp"
+    ]
+    assert {path for path, _ in streams} == {
+        "/turns/{turn_id}/events",
+        "/chat/completions",
+        "/responses",
+        "/responses/{id}",
+        "/messages",
+        "/models/{name}/pull",
+    }
+    assert [path for path, stream in streams if "#/components/schemas/" not in json.dumps(stream["schema"])] == []
+
+
+def test_an_event_of_every_kind_fits_the_schema_of_events(told: Json) -> None:
+    schemas = told["components"]["schemas"]
+    content = told["paths"]["/turns/{turn_id}/events"]["get"]["responses"]["200"]["content"]
+    assert content["text/event-stream"]["schema"] == {"$ref": "#/components/schemas/TurnEvent"}
+    union = schemas["TurnEvent"]
+    assert union["discriminator"]["mapping"].keys() == TYPES.keys()
+    event = Event(1, "t", "s", 0, 1.0, TextDelta("hi")).to_json()
+    assert fits(schemas, union, event)
+    assert not fits(schemas, union, {**event, "data": {"words": "hi"}})
+    assert not fits(schemas, union, {**event, "type": "no.such.event"})
+
+
+def fits(schemas: Json, schema: Json, value: Any) -> bool:
+    return Draft202012Validator({**schema, "components": {"schemas": schemas}}).is_valid(value)
+
+
+def shown(entry: Json) -> Iterator[tuple[Json, Any]]:
+    """(schema, example) of the body and the answers of an operation."""
+    for part in (entry.get("requestBody", {}), *entry["responses"].values()):
+        for content in part.get("content", {}).values():
+            if "example" in content:
+                yield content.get("schema", {}), content["example"]
+
+
+def test_every_operation_has_an_example_that_fits(told: Json) -> None:
+    schemas = told["components"]["schemas"]
+    for path, method, entry in operations(told):
+        (sample,) = entry["x-codeSamples"]
+        assert sample["source"].startswith("curl "), (method, path)
+        for schema, example in shown(entry):
+            assert fits(schemas, schema, example), (method, path, example)
+        assert ("example" in json.dumps(entry.get("requestBody", {}))) or not takes_json(entry), (method, path)
+        assert list(shown(entry)) or not answers_json(entry), (method, path)
+
+
+def takes_json(entry: Json) -> bool:
+    return "application/json" in entry.get("requestBody", {}).get("content", {})
+
+
+def answers_json(entry: Json) -> bool:
+    return any(
+        "application/json" in reply.get("content", {}) for status, reply in entry["responses"].items() if status < "400"
+    )
+
+
+def test_examples_name_no_place_of_the_machine_that_they_come_from() -> None:
+    assert not re.search(r"/tmp/|/root|/var/|127\.0\.0\.1|site-packages", FILE.read_text())
 
 
 def test_errors_have_one_shape_for_each_dialect(told: Json) -> None:

@@ -1,0 +1,18 @@
+"""An example of each operation, as a server with a scripted model answered it (``examples.json``)."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("examples.json")
+
+
+@functools.cache
+def examples() -> Mapping[str, Mapping[str, Any]]:
+    """By ``operationId``: the ``request`` that was sent, the ``status`` and the ``reply``. An empty reply is None."""
+    found: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
