@@ -25,6 +25,22 @@ def watch() -> None:
     setattr(matplotlib.figure.Figure, "savefig", savefig)  # noqa: B010  an assignment is no method to mypy
 
 
+def carry(key: str) -> None:
+    """From now on, every PNG that is rendered carries what it draws as text under ``key``."""
+    import json
+
+    import matplotlib.backend_bases
+
+    render = matplotlib.backend_bases.FigureCanvasBase.print_figure
+
+    def print_figure(self: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("format", "png") == "png":
+            kwargs["metadata"] = {**(kwargs.get("metadata") or {}), key: json.dumps(told(self.figure))}
+        return render(self, filename, *args, **kwargs)
+
+    setattr(matplotlib.backend_bases.FigureCanvasBase, "print_figure", print_figure)  # noqa: B010  as above
+
+
 def still_open() -> list[dict[str, Any]]:
     """Figures of pyplot that nobody has closed."""
     pyplot = sys.modules.get("matplotlib.pyplot")

@@ -7,6 +7,7 @@ have the right one in it is no answer.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 TASKS = Path(__file__).with_name("notebook_tasks.toml")
+FILE_TASKS = Path(__file__).with_name("file_tasks.toml")
+BUILD = Path(__file__).parents[2] / "build" / "benchmarks"
 KINDS = ("computation", "pandas", "plot", "file", "follow-up", "chat")
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -56,7 +59,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``wrong`` says why, empty = right. ``steps`` are calls of code, of all turns; ``turns`` is what happened."""
+    """``wrong`` says why, empty = right. ``steps`` are calls of code, of all turns; ``turns`` is what happened, and
+    ``first_code`` the code of the first call."""
 
     task: Task
     wrong: str
@@ -66,6 +70,7 @@ class Outcome:
     steps: int = 0
     chat_code: bool = False
     turns: tuple[str, ...] = field(default=())
+    first_code: str = ""
 
 
 def tasks(path: Path = TASKS) -> list[Task]:
@@ -122,6 +127,28 @@ def report(outcomes: Iterable[Outcome], *, held_out: bool = False) -> str:
             if held_out or not outcome.task.held_out:
                 lines += ["    " + line for turn in outcome.turns for line in turn.splitlines()]
     return "\n".join(lines)
+
+
+def record(what: str, results: Sequence[Outcome], seconds: float) -> Path:
+    """Writes build/benchmarks/tasks-WHAT.json."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    path = BUILD / f"tasks-{what.replace('/', '_').strip('-')}.json"
+    rows: list[dict[str, Any]] = [
+        {
+            "name": result.task.name,
+            "kind": result.task.kind,
+            "held_out": result.task.held_out,
+            "wrong": result.wrong,
+            "seconds": round(result.seconds, 1),
+            "prompt_tokens": result.prompt_tokens,
+            "completion_tokens": result.completion_tokens,
+            "steps": result.steps,
+            "turns": list(result.turns),
+        }
+        for result in results
+    ]
+    path.write_text(json.dumps({"what": what, "seconds": round(seconds), "tasks": rows}, indent=1), encoding="utf-8")
+    return path
 
 
 def _number_wrong(task: Task, answer: str) -> str:

@@ -7,13 +7,11 @@ is written to build/benchmarks/.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +26,7 @@ from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.settings import Settings
-from tests.benchmarks.notebook_tasks import KINDS, Found, Outcome, Task, numbers, report, table, tasks, wrong
+from tests.benchmarks.notebook_tasks import KINDS, Found, Task, numbers, record, report, table, tasks, wrong
 from tests.benchmarks.sandbox_notebook import SandboxNotebook
 from tests.benchmarks.task_runs import outcomes
 
@@ -38,7 +36,6 @@ MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
 BACKEND = os.environ.get("AGENT_KERNEL_BENCH_BACKEND", "")
 PRECISION = os.environ.get("AGENT_KERNEL_BENCH_PRECISION", "")
 PROTOCOL = os.environ.get("AGENT_KERNEL_BENCH_PROTOCOL", "")
-BUILD = Path(__file__).parents[2] / "build" / "benchmarks"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -148,25 +145,3 @@ async def test_right_answers(engine: LocalEngine, sandbox: LinuxSandbox, capsys:
     if not only and MODEL == "default" and PROTOCOL in ("", "fence"):
         assert sum(not result.wrong for result in results) >= 30
         assert sum(result.chat_code for result in results) <= 1
-
-
-def record(what: str, results: Sequence[Outcome], seconds: float) -> Path:
-    """Writes build/benchmarks/tasks-WHAT.json."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    path = BUILD / f"tasks-{what.replace('/', '_').strip('-')}.json"
-    rows: list[dict[str, Any]] = [
-        {
-            "name": result.task.name,
-            "kind": result.task.kind,
-            "held_out": result.task.held_out,
-            "wrong": result.wrong,
-            "seconds": round(result.seconds, 1),
-            "prompt_tokens": result.prompt_tokens,
-            "completion_tokens": result.completion_tokens,
-            "steps": result.steps,
-            "turns": list(result.turns),
-        }
-        for result in results
-    ]
-    path.write_text(json.dumps({"what": what, "seconds": round(seconds), "tasks": rows}, indent=1), encoding="utf-8")
-    return path

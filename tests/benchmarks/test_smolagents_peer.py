@@ -11,9 +11,9 @@ import pytest
 
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.settings import Settings
-from tests.benchmarks.notebook_tasks import report, table, tasks
+from tests.benchmarks.notebook_tasks import record, report, table, tasks
 from tests.benchmarks.peer_runs import MAX_STEPS, outcomes
-from tests.benchmarks.test_notebook_tasks import MODEL, record
+from tests.benchmarks.test_notebook_tasks import MODEL
 
 SMOLAGENTS = os.environ.get("AGENT_KERNEL_BENCH_SMOLAGENTS", "")
 TAGS = os.environ.get("AGENT_KERNEL_BENCH_TAGS", "")
