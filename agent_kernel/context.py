@@ -33,7 +33,7 @@ VIDEO = 8
 MEDIA_BYTES = 24 * 2**20
 LEFT_OUT = "[image shown earlier, left out]"
 SUMMARY = "Summary of this conversation up to here; the messages it stands for are kept, but not shown to you:"
-INSTRUCTIONS = "You are an assistant inside a Jupyter notebook."
+INSTRUCTIONS = "You are agent-kernel, an assistant inside a Jupyter notebook."
 
 
 @dataclass(frozen=True, slots=True)

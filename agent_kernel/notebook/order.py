@@ -14,15 +14,18 @@ from agent_kernel.notebook.executions import Executions
 from agent_kernel.notebook.form import FORMS
 from agent_kernel.notebook.functions import Functions
 from agent_kernel.notebook.images import attached
+from agent_kernel.notebook.named_files import heads
 from agent_kernel.notebook.oneline import AgentError
 from agent_kernel.notebook.options import Request
 from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.place import Place
 from agent_kernel.notebook.render import line_bundle
 from agent_kernel.notebook.touched import Touched
-from agent_kernel.notebook.variables import named_in_braces, summary, tables_mentioned, without_braces
+from agent_kernel.notebook.variables import data_mentioned, named_in_braces, summary, tables_mentioned, without_braces
 
 Note = dict[str, str]
+MAX_EARLIER = 2_000
+"""Characters of earlier questions in which names of data are looked for."""
 NOT_IN_BACKGROUND = (
     "a turn in the background runs python in the sandbox, with copies of what you name: the kernel is yours. "
     "Leave out --in {where}, or --background."
@@ -54,6 +57,7 @@ class Orders:
         self._drafts = drafts
         self._touched = touched
         self._bound = bound
+        self._earlier = ("", "")
         self.arrivals = Arrivals(shell)
         self.place = Place(shell, drafts)
 
@@ -63,7 +67,8 @@ class Orders:
         place = self._where(request, session)
         copies = self._given(request, prompt, named, place)
         form = FORMS[request.form]
-        told = [*notes, *self._facts(request, prompt, named, copies), *form.notes]
+        facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
+        told = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
         body: dict[str, Any] = {
             "prompt": without_braces(prompt, named),
             "context": told,
@@ -141,6 +146,18 @@ class Orders:
         facts = "\n".join(lines)
         return [{"title": "Variables", "text": facts}] if facts else []
 
+    def _of_earlier(self, prompt: str, session: str, facts: Sequence[Note]) -> list[Note]:
+        """A question that names nothing ("And the largest one?") is about what the one before it named: the facts of
+        that data, as it is now."""
+        before, earlier = self._earlier
+        follows = before == session and not facts
+        self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if follows else prompt)
+        if not follows:
+            return []
+        namespace = self._shell.user_ns
+        text = "\n".join(summary(name, namespace[name]) for name in data_mentioned(earlier, namespace))
+        return [{"title": "Variables", "text": text}] if text else []
+
     def _is_allowed(self, session: str) -> bool:
         """Whether the person lets code of this session run in their kernel unasked."""
         return bool(self._consent) and self._consent.allows(session or self._bound())
@@ -153,6 +170,13 @@ class Orders:
         if self._consent:
             kinds |= self._consent.kinds(session or self._bound())
         return answers(False, kinds)
+
+
+def _files(prompt: str, place: str) -> list[Note]:
+    """The heads of the files that the prompt names. The sandbox runs in a directory of its own, where relative names
+    mean other files."""
+    facts = heads(prompt) if place != "sandbox" else ""
+    return [{"title": "Files", "text": facts}] if facts else []
 
 
 def session_of(bound: Mapping[str, Any] | None) -> str:

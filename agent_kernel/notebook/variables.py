@@ -43,6 +43,12 @@ def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     return [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
 
 
+def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
+    """Tables, arrays and containers whose name stands in the prompt as a word."""
+    words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
+    return [name for name in words if name not in ONE_LETTER_WORDS and _is_data(namespace.get(name))]
+
+
 def summary(name: str, value: Any) -> str:
     """Type, shape, columns, first row. At most MAX_CHARS characters; never raises."""
     try:
@@ -75,6 +81,10 @@ def facts(value: Any) -> list[str]:
 
 def is_table(value: Any) -> bool:
     return is_frame(value) or is_series(value)
+
+
+def _is_data(value: Any) -> bool:
+    return is_table(value) or package(value) == "numpy" or type(value) in (list, dict, set, tuple)
 
 
 def is_frame(value: Any) -> bool:

@@ -2,7 +2,9 @@
 
 Whether to call is read off the model's first token: it calls when the fence is at most ``margin`` (natural log) less
 likely than its best first token. Then the fence is forced and the code decoded until the fence closes. After a result
-the model answers in text; a call that failed is tried once more without showing the failed code.
+the model answers in text; a call that failed is tried once more without showing the failed code. Code for a question
+that names a file begins with the line that reads it. What the model can not be trusted to say is said without it
+(``fence_answer.py``): that the last try failed, and what several rows of output mean.
 
 Only the tool named ``python`` is offered. Others of a request are called when ``tool_choice`` says that one must be
 (``forced_call.py``); with ``auto`` the model does not hear of them.
@@ -16,7 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import inf
 
-from agent_kernel.engines.local import fence_prompt, reasoning
+from agent_kernel.engines.local import fence_answer, fence_prompt, reasoning
 from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.completion import Completer, Completion, decoding_of
 from agent_kernel.engines.local.forced_call import forced_call, must_call
@@ -31,12 +33,16 @@ NAMED_MARGIN = 4.0
 """For a question that names a variable or a file, or follows a turn in which code ran: without code, a small model
 makes its answer up or reads it off the one row it was shown, which is worse than code for chat. Of 34 fresh ones, no
 task of 20 was above and 4 of 14 chats were below; fewer are below 2, but follow-ups of the quickstart are above it."""
+FILE_MARGIN = 12.0
+"""For a question that names a file whose head the model is shown: what the head does not show, only code can tell."""
 MAX_CODE_TOKENS = 512
 RETRIES = 1
 NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
 CODE = rf"(?:{NO_IMPORT}\n)*{NO_IMPORT}"
 """Code without a line that begins with "im" or "fr": its names are imported already, and after an import line a small
 model goes on with the tutorial it learned the line from, file names included. A retry is free to import."""
+NO_READING = r"(?:[^r]|r(?:r|er|ear|eadr)*(?:[^re]|e[^ra]|ea[^rd]|ead[^r_]))*(?:r(?:r|er|ear|eadr)*(?:e(?:ad?)?)?)?"
+"""Code without "read_": a retry about tables that exist, which reads no file in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +73,61 @@ class Fence:
         offered = request.tool_choice != "none" and _has_python(request.tools)
         _, turns = fence_prompt.exchanges(request.messages)
         result = turns[-1].awaiting if turns else None
-        retry = offered and result is not None and result.status == "error" and turns[-1].failures <= RETRIES
+        ran = result if result is not None and turns[-1].ran_python(result) else None
+        retry = offered and ran is not None and ran.status == "error" and turns[-1].failures <= RETRIES
+        rows = fence_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
+        free = not (must or retry or request.output)
+        if free and ran is not None and (plain := fence_answer.plain(ran, rows, turns[-1].question)):
+            yield TextChunk(plain)
+            yield EndChunk("stop", Usage())
+            return
         chat = fence_prompt.chat(request.messages, tools=offered, retry=retry)
         prompt = await completer.render(chat)
         if offered or request.sampling.reasoning_effort == "none":
             prompt = reasoning.without_thinking(prompt, self.template)
         spent, fits = Usage(), must or retry
+        reading = turns[-1].reading if turns and (result is None or retry) else ""
         if offered and result is None and not must:
-            margin = self.named_margin if fence_prompt.leans_to_code(turns) else self.margin
             likely, spent = await code_margin(prompt, completer)
-            fits = likely <= margin
+            fits = likely <= self._margin(turns, reading)
         if fits:
-            chunks = self._code(prompt, request, completer, None if retry else CODE)
+            regex = CODE if not retry else NO_READING if turns[-1].has_its_tables else None
+            chunks = self._code(prompt, reading, request, completer, regex)
         elif request.output is not None:
             asked = reasoning.without_thinking(await completer.render(told(chat, request.output)), self.template)
             chunks = formatted(asked, request, completer)
         else:
             chunks = self._text(prompt, request, completer, offered)
+            if rows:
+                chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
+    def _margin(self, turns: Sequence[fence_prompt.Exchange], reading: str) -> float:
+        if reading:
+            return max(FILE_MARGIN, self.named_margin)
+        return self.named_margin if fence_prompt.leans_to_code(turns) else self.margin
+
     async def _code(
-        self, prompt: str, request: EngineRequest, completer: Completer, regex: str | None
+        self, prompt: str, reading: str, request: EngineRequest, completer: Completer, regex: str | None
     ) -> AsyncGenerator[Chunk, None]:
+        """One call, whose code begins with the lines of ``reading``."""
         completion = Completion(prompt)
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = Grammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_of(request.sampling), max_tokens=tokens, grammar=grammar)
         deltas = completer.stream(
-            completion, decoding, forced=fence_prompt.OPEN, stop=(fence_prompt.CLOSE,), keep_stop=True
+            completion, decoding, forced=fence_prompt.OPEN + reading, stop=(fence_prompt.CLOSE,), keep_stop=True
         )
         async with aclosing(deltas):
             async for _ in deltas:
                 pass
         if completion.finish == "length":  # half a program must not run; the person sees how far it came
-            yield TextChunk(fence_prompt.code_block(completion.text))
+            yield TextChunk(fence_prompt.code_block(reading + completion.text))
             yield EndChunk("length", completion.usage)
             return
-        yield CallChunk(ToolCall(f"call_{os.urandom(8).hex()}", fence_prompt.TOOL, {"code": completion.text}))
+        yield CallChunk(ToolCall(f"call_{os.urandom(8).hex()}", fence_prompt.TOOL, {"code": reading + completion.text}))
         yield EndChunk("calls", completion.usage)
 
     async def _text(
@@ -124,6 +146,24 @@ class Fence:
 
 def _has_python(tools: Sequence[ToolSpec]) -> bool:
     return any(tool.name == fence_prompt.TOOL for tool in tools)
+
+
+async def _sentence_or_rows(
+    chunks: AsyncGenerator[Chunk, None], rows: Sequence[str], question: str
+) -> AsyncGenerator[Chunk, None]:
+    """The model's sentence about the rows if it agrees with them, else the rows as they are."""
+    written: list[TextChunk] = []
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                written.append(chunk)
+                continue
+            if isinstance(chunk, EndChunk):
+                sentence = "".join(part.text for part in written)
+                true = fence_answer.agrees(sentence, rows, question)
+                for part in written if true else [TextChunk(fence_answer.in_rows(rows))]:
+                    yield part
+            yield chunk
 
 
 async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:

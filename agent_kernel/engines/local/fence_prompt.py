@@ -12,18 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.engines.local.backend import ChatMessage
+from agent_kernel.engines.local.fence_answer import error_line
+from agent_kernel.engines.local.fence_files import reading_lines
 from agent_kernel.messages import Message, ToolCall
 
 TOOL = "python"
 VARIABLES = "Variables:"
 """How the line of hidden context begins that has facts about variables the question names."""
+FACTS = re.compile(r"(?:Variables: )?([A-Za-z_]\w*): \S")
+"""Of a variable, in hidden context: its name, then what it is."""
+TABLES = re.compile(r"(?:Variables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
+LOADS = re.compile(r"\b(?:re)?(?:load|read|open|import)\b|\bhttps?://|/", re.IGNORECASE)
 OPEN, CLOSE = "```python\n", "```"
 
 IMPORTED = "np, pd, plt, math, json, re, os, csv and datetime are imported. "
 RULES = (
     "To do something, write one ```python code block: it runs in the user's notebook and you see its output. "
-    "Use exactly the names the user gives. Variables stay: never load or define them again. "
+    "Use exactly the names the user gives. "
+    "Variables that you are told of exist: never load or define them again. Make what does not exist. "
     f"{IMPORTED}"
     "Let Python compute every value and print it; never write results yourself. "
     "If no code is needed, answer in plain text."
@@ -42,44 +49,55 @@ def _example(asked: str, code: str, output: str, answer: str) -> tuple[ChatMessa
 
 EXAMPLES: tuple[ChatMessage, ...] = (
     *_example(
-        "Variables: sales_csv: str of 20 characters: '/data/sales-2024.csv'\n\n"
-        "Make df from sales_csv. The column sold holds dates.",
-        "df = pd.read_csv(sales_csv, parse_dates=['sold'])\nprint(df.shape)",
-        "(406, 3)",
-        "I read sales_csv into df: it has 406 rows and 3 columns.",
+        "Variables: quillon_csv: str of 21 characters: '/depot/quillon-77.csv'\n\n"
+        "Make df from quillon_csv. The column forged holds dates.",
+        "df = pd.read_csv(quillon_csv, parse_dates=['forged'])\nprint(df.shape)",
+        "(9173, 3)",
+        "I read quillon_csv into df: it has 9173 rows and 3 columns.",
     ),
     *_example(
-        "Variables: cars: DataFrame, 406 rows x 3 columns: sold datetime64[ns], mpg float64, color str\n\n"
-        "Draw a line chart of the mean mpg of cars per calendar month.",
-        "by_month = cars.groupby(cars['sold'].dt.month)['mpg'].mean()\nby_month.plot(kind='line')\nplt.show()",
+        "Variables: quillons: DataFrame, 9173 rows x 3 columns: forged datetime64[ns], heft float64, guild str\n\n"
+        "Draw a line chart of the mean heft of quillons per calendar month.",
+        "by_month = quillons.groupby(quillons['forged'].dt.month)['heft'].mean()\n"
+        "by_month.plot(kind='line')\nplt.show()",
         "[1 figure(s) shown]",
-        "The line chart shows the mean mpg of each calendar month.",
+        "The line chart shows the mean heft of each calendar month.",
     ),
     *_example(
         "And which one is the worst?",
         "print(by_month.idxmin(), by_month.min())",
-        "11 17.1",
-        "Month 11 is the worst, with a mean mpg of 17.1.",
+        "11 38.64",
+        "Month 11 is the worst, with a mean heft of 38.64.",
     ),
     *_example(
-        "Make a bar plot with color on the x axis and the mean mpg of cars on the y axis.",
-        "by_color = cars.groupby('color')['mpg'].mean()\nby_color.plot(kind='bar')\nplt.show()",
+        "Make a bar plot with guild on the x axis and the mean heft of quillons on the y axis.",
+        "by_guild = quillons.groupby('guild')['heft'].mean()\nby_guild.plot(kind='bar')\nplt.show()",
         "[1 figure(s) shown]",
-        "The bar plot shows the mean mpg of each color.",
+        "The bar plot shows the mean heft of each guild.",
     ),
-    *_example("What is 15 % of 840?", "print(840 * 0.15)", "126.0", "15 % of 840 is 126."),
-    {"role": "user", "content": "Thanks! What does mpg stand for?"},
-    {"role": "assistant", "content": "It stands for miles per gallon."},
+    *_example(
+        "Plot the cube of x from -3 to 3.",
+        "x = np.linspace(-3, 3, 200)\nplt.plot(x, x ** 3)\nplt.show()",
+        "[1 figure(s) shown]",
+        "The plot shows the cube of x from -3 to 3.",
+    ),
+    *_example("What is 17 % of 6353?", "print(6353 * 0.17)", "1080.01", "17 % of 6353 is 1080.01."),
+    {"role": "user", "content": "Thanks! What is a quillon?"},
+    {"role": "assistant", "content": "A quillon is one arm of the crossguard of a sword."},
 )
-"""Idioms that a small model lacks: a file with dates, a group by a part of a date, a picture, and a question about
-what came before, which is computed and not guessed. The last one shows that not every question needs code."""
+"""Idioms that a small model lacks: a file with dates, a group by a part of a date, a picture, a question about what
+came before, which is computed and not guessed, and code that makes its own data. The last one shows that not every
+question needs code. A small model copies from them where it knows no better, so their names and numbers are ones that
+no real data has: a person who meets one in an answer knows where it comes from."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One turn: what was asked, the hidden context before it included, and what followed."""
+    """One turn: what was asked, the hidden context before it included, and what followed. ``hidden`` is that context
+    alone."""
 
     asked: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
     replies: list[Message] = field(default_factory=list)
 
     @property
@@ -87,6 +105,24 @@ class Exchange:
         """A variable of the notebook, or a file of data."""
         lines = [line for text in self.asked for line in text.splitlines()]
         return any(line.startswith(VARIABLES) or FILE.search(line) for line in lines)
+
+    @property
+    def question(self) -> str:
+        """The person's own words."""
+        return "\n".join(text for text in self.asked if text not in self.hidden)
+
+    @property
+    def reading(self) -> str:
+        """The lines with which code for this question begins: they read the files that it names."""
+        lines = [line for text in self.hidden for line in text.splitlines()]
+        variables = [found[1] for line in lines if (found := FACTS.match(line))]
+        return reading_lines(self.question, self.hidden, variables)
+
+    @property
+    def has_its_tables(self) -> bool:
+        """All it asks about is in tables that exist: nothing has to be read."""
+        tables = any(TABLES.match(line) for text in self.hidden for line in text.splitlines())
+        return tables and not FILE.search(self.question) and not LOADS.search(self.question)
 
     @property
     def results(self) -> list[Message]:
@@ -97,6 +133,10 @@ class Exchange:
         """The result that nobody has answered yet."""
         return self.replies[-1] if self.replies and self.replies[-1].role == "tool" else None
 
+    def ran_python(self, result: Message) -> bool:
+        """Whether this is the result of code. A result from elsewhere may have no name, only the id of its call."""
+        return any(call.id == result.call_id and call.name == TOOL for said in self.replies for call in said.calls)
+
     @property
     def failures(self) -> int:
         return sum(result.status == "error" for result in self.results)
@@ -105,7 +145,7 @@ class Exchange:
         """Without the calls that failed and were tried again, of which one line is kept as a note to the question: a
         small model that sees its own failed code writes the same once more. ``retry``: the last one is tried again."""
         failed = self._tried_again(retry)
-        notes = [f"(Note: an earlier try ended with: {last_line(result.text)})" for result in failed]
+        notes = [f"(Note: an earlier try ended with: {error_line(result.text)})" for result in failed]
         dropped = {result.call_id for result in failed}
         shown: list[ChatMessage] = []
         if self.asked:
@@ -136,6 +176,8 @@ def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
             if not turns or turns[-1].replies:
                 turns.append(Exchange())
             turns[-1].asked.append(message.text)
+            if message.hidden:
+                turns[-1].hidden.append(message.text)
         elif message.role != "system":
             if not turns:
                 turns.append(Exchange())
@@ -167,10 +209,6 @@ def output_text(result: Message) -> str:
     text = result.text.strip() or "(no output)"
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
     return f"{label}:\n{text}\n\n{ANSWER}"
-
-
-def last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "an error")
 
 
 def code_block(code: str) -> str:

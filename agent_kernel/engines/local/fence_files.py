@@ -1,0 +1,115 @@
+"""The lines with which code about a named file begins: they read the file under the name that the person gave; pure.
+
+A kernel tells in hidden context how each file is read ("teas.csv: CSV read by pd.read_csv('teas.csv'), ..."). Such an
+expression is used only if it does nothing but read, and only for a file that the person's own words name: hidden
+context also quotes cell outputs and files, which strangers wrote.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+
+FACT = re.compile(r"(?:Files: )?(?P<path>\S.*?): (?:[A-Za-z]+ )+?read by (?=pd\.|json\.|open\()")
+READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
+MODULES = frozenset({"pd", "json", "open"})
+OPTIONS = frozenset({"sep", "parse_dates", "encoding", "lines"})
+NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
+KIND = (
+    r"(?:(?:an?|the|my)\s+)?(?:new\s+)?(?:pandas\s+)?"
+    r"(?:(?:data\s?frame|table|list|dict(?:ionary)?|variable|string)\s+)?(?:(?:called|named)\s+)?"
+)
+MAX_ASKED = 4_000
+"""Characters of a question that are looked at."""
+MAX_FACT = 2_000
+GIVEN = (
+    re.compile(rf"\b(?:load|read|open|import|get|put)\b.*?\b(?:as|into)\s+{KIND}[`{{]?([A-Za-z_]\w*)", re.I),
+    re.compile(rf"\b(?:make|create|build)\s+{KIND}[`{{]?([A-Za-z_]\w*)[`}}]?\s+(?:from|out of)\b", re.I),
+    re.compile(r"\b(?:called|named|call it|name it)\s+[`{]?([A-Za-z_]\w*)", re.I),
+    re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*=(?!=)"),
+)
+"""How a person names what a file is read into."""
+NO_NAME = re.compile(
+    r"an?|the|its?|th(?:is|at)|my|one|and|with|memory|pandas|python|data|dataframe|table|list|dict|text|string|json|csv"
+    r"|dates?|numbers?|file|index",
+    re.I,
+)
+WRITES = (
+    r"\b(?:save|write|export|store|dump|append|add)\b[^?!\n]*?"
+    r"\b(?:to|into|as)\s+(?:(?:the|a)\s+)?(?:new\s+)?(?:file\s+)?[\"'`]?"
+)
+"""Before a file's name: the file is what comes out."""
+
+
+def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
+    """Code that reads each file of ``hidden`` facts that ``asked`` names, a line each; empty if there is none.
+    ``variables`` exist already: a file is never read over one of them unless the person says so."""
+    asked = asked[:MAX_ASKED]
+    files = dict(_files(asked, hidden))
+    given = _given(asked) if len(files) == 1 else ""
+    taken = set(variables)
+    lines = []
+    for path, expression in files.items():
+        name = given or _free(path, taken)
+        taken.add(name)
+        lines.append(f"{name} = {expression}\n")
+    return "".join(lines)
+
+
+def _files(asked: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line in (line for text in hidden for line in text.splitlines()):
+        found = FACT.match(line) if len(line) <= MAX_FACT else None
+        if found and (expression := _expression(line[found.end() :], found["path"])):
+            word = re.escape(found["path"])
+            named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", asked)
+            if named and not re.search(rf"{WRITES}{word}(?!\w)", asked, re.I):
+                yield found["path"], expression
+
+
+def _expression(text: str, path: str) -> str:
+    """The expression that ``text`` begins with, empty if it is none that does nothing but read ``path``."""
+    for end in [at + 1 for at, char in enumerate(text) if char == ")"][:6]:
+        try:
+            tree = ast.parse(text[:end], mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        rest = text[end:]
+        if not rest.startswith("."):
+            return text[:end] if _only_reads(tree, path) else ""
+    return ""
+
+
+def _only_reads(tree: ast.Expression, path: str) -> bool:
+    if not all(isinstance(node, NODES) for node in ast.walk(tree)):
+        return False
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    paths = [node.args[0].value for node in calls if node.args and isinstance(node.args[0], ast.Constant)]
+    return (
+        isinstance(tree.body, ast.Call)
+        and paths == [path]
+        and all(len(node.args) <= 1 for node in calls)
+        and all(node.arg in OPTIONS for node in ast.walk(tree) if isinstance(node, ast.keyword))
+        and all(node.id in MODULES for node in ast.walk(tree) if isinstance(node, ast.Name))
+        and all(node.attr in READERS for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    )
+
+
+def _given(asked: str) -> str:
+    """The name that the person gave, empty if they gave none."""
+    for pattern in GIVEN:
+        for name in pattern.findall(asked):
+            if not NO_NAME.fullmatch(name) and not keyword.iskeyword(name):
+                return str(name)
+    return ""
+
+
+def _free(path: str, taken: set[str]) -> str:
+    """A name like the file's, which nothing has yet."""
+    stem, _, extension = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
+    name = re.sub(r"\W+", "_", stem, flags=re.ASCII).strip("_").lower() or "data"
+    name = f"data_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+    while name in taken:
+        name = f"{name}_{extension}"
+    return name
