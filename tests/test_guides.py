@@ -36,30 +36,31 @@ def rounds(when: str, *calls: dict[str, Any], then: str) -> list[dict[str, Any]]
     return [*({"calls": [one], "when": when} for one in calls), {"text": then, "when": when}]
 
 
-COMPUTED = python("import statistics\nstatistics.stdev([3, 5, 8, 13])")
+COMPUTED = python("import statistics\nstatistics.mean([3, 5, 8, 13])")
 RATES = python("import glob\nprint(open(glob.glob('skills/*/rates.csv')[0]).read())")
-DEVIATION = rounds("standard deviation", COMPUTED, then="It is 4.35.")
+MEAN = rounds("mean of 3", COMPUTED, then="It is 7.25.")
 WEATHER = rounds("weather in Oslo", call("weather", city="Oslo"), then="Four degrees and rain.")
 SCRIPT = [
-    *DEVIATION * 3,
+    *MEAN * 3,
     *WEATHER * 2,
-    *rounds("sample or the population", then="The sample."),
+    *rounds("what is their sum", then="It is 29."),
     *rounds("squares", python("open('squares.csv', 'w').write('1\\n4\\n9\\n16\\n25\\n')"), then="Written."),
-    *rounds("bolts", call("count", article="bolts"), call("order", article="bolts", number=10), then="Ordered 10."),
+    *rounds("How many bolts", call("count", article="bolts"), then="There are 40."),
+    *rounds("Order 10 more bolts", call("order", article="bolts", number=10), then="Ordered 10."),
     *rounds("tickets are open", call("tickets_unasked", n=7), then="One is."),
     *rounds("report for 100 USD", RATES, then="92 euros."),
-    *rounds("Read sales.csv", python("print(open('sales.csv').read(), open('notes.txt').read())"), then="March."),
-    *rounds("total.json", python("open('total.json', 'w').write('360')"), then="Done."),
-    *rounds("Look around", python("open('/etc/shadow').read()"), then="Nothing to see."),
-    {"text": "March.", "when": "Which month", "loop": True},
+    *rounds("highest amount", python("print(open('sales.csv').read(), open('notes.txt').read())"), then="March."),
+    *rounds("into total.json", python("open('total.json', 'w').write('360')"), then="Done."),
+    *rounds("/etc/shadow", python("open('/etc/shadow').read()"), then="Nothing to see."),
+    {"text": "March.", "when": "highest amount", "loop": True},
     {"text": '{"name": "Ada", "age": 36}', "when": "36 years old", "loop": True},
     {"text": "Hello.", "loop": True},
 ]
 TOLD: dict[str, list[str]] = {
-    "openai_chat.ipynb": ["agent/default", "Hello.", "tool_calls -> Four", "4.349", "guide-chat The sample.", "404"],
+    "openai_chat.ipynb": ["agent/default", "Hello.", "tool_calls -> Four", "7.25", "guide-chat It is 29.", "404"],
     "openai_responses.ipynb": ["Hello. | Hello.", "completed Hello.", "squares.csv 1\n4\n9"],
-    "anthropic_messages.ipynb": ["Hello. end_turn", "tool_use -> Four degrees", "It is 4.35.", "404 not_found_error"],
-    "python_client.ipynb": ["Hello. | Hello.", "finished 4.349", "Ordered 10. {'bolts': 50}", "Person(name='Ada'"],
+    "anthropic_messages.ipynb": ["Hello. end_turn", "tool_use -> Four degrees", "It is 7.25.", "404 not_found_error"],
+    "python_client.ipynb": ["Hello. | Hello.", "finished 7.25", "Ordered 10. {'bolts': 50}", "Person(name='Ada'"],
     "mcp.ipynb": ["tickets_unasked", "mcp tickets_unasked", "One is.", "'list_sessions'", "Hello."],
     "skills.ipynb": ["Monthly report 1", "currency,rate", "92 euros.", "[]"],
     "file_inputs.ipynb": ["Mar,150", "short month", "total.json json 3 False 360", "plot.png", "March."],
@@ -81,12 +82,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
         server.sweep()
 
 
-def run(path: Path, where: Path, environment: dict[str, str]) -> str:
+def run(path: Path, where: Path, environment: dict[str, str], cell_s: float = CELL_S) -> str:
     """All that its cells show. Raises for a cell that fails."""
     notebook = nbformat.read(path, as_version=4)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_KERNEL_")}
     client = NotebookClient(
-        notebook, timeout=CELL_S, kernel_name="python3", resources={"metadata": {"path": str(where)}}
+        notebook, timeout=cell_s, kernel_name="python3", resources={"metadata": {"path": str(where)}}
     )
     client.execute(env={**inherited, "PYTHONPATH": str(ROOT), **environment})
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
@@ -126,5 +127,5 @@ def test_a_setting_that_a_guide_names_is_one(name: str) -> None:
 def test_the_guides_are_all_there() -> None:
     """One for each dialect, the client, MCP, skills, files, and users that nobody trusts; those of the magic are tested
     elsewhere."""
-    of_the_magic = {"quickstart.ipynb", "remote_engines.ipynb"}
+    of_the_magic = {"quickstart.ipynb", "remote_engines.ipynb", "sessions.ipynb"}
     assert {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} - of_the_magic == set(TOLD)

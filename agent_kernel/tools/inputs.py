@@ -22,6 +22,17 @@ MAX_NAME = 100
 NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 FACTS_CHARS = 300
 """Of each file, beside its preview."""
+READERS = {
+    "csv": "pd.read_csv({!r})",
+    "tsv": "pd.read_csv({!r}, sep='\\t')",
+    "json": "json.load(open({!r}))",
+    "jsonl": "pd.read_json({!r}, lines=True)",
+    "txt": "open({!r}).read()",
+    "log": "open({!r}).read().splitlines()",
+    "parquet": "pd.read_parquet({!r})",
+    "xlsx": "pd.read_excel({!r})",
+}
+"""By extension, the expression that reads a file in the work directory; small models begin their code with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +157,9 @@ def _facts(one: Input) -> str:
     name = f"{one.path} " if one.path else f"{file.name} "
     called = f"; the person calls it {file.name}" if one.path and one.path != file.name else ""
     problem = f"; {one.problem}" if one.problem else ""
-    return f"- {name}(id {file.id}, {file.mime}, {file.size} bytes{called}{problem})"
+    reader = READERS.get(one.path.rpartition(".")[2].lower(), "") if one.path else ""
+    reads = f", read by {reader.format(one.path)}" if reader else ""
+    return f"- {name}(id {file.id}, {file.mime}, {file.size} bytes{called}{problem}){reads}"
 
 
 def _begins(file: File, preview: str) -> list[str]:

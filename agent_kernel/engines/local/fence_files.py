@@ -12,7 +12,10 @@ import keyword
 import re
 from collections.abc import Iterator, Sequence
 
-FACT = re.compile(r"(?:Files: )?(?P<path>\S.*?): (?:[A-Za-z]+ )+?read by (?=pd\.|json\.|open\()")
+FACT = re.compile(
+    r"(?:Files: )?(?:(?P<path>\S.*?): (?:[A-Za-z]+ )+?|- (?P<input>[\w.-]+) \(id .*\), )read by (?=pd\.|json\.|open\()"
+)
+"""Of a file that a kernel sees, or of one that was given to the turn."""
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset({"sep", "parse_dates", "encoding", "lines"})
@@ -61,11 +64,12 @@ def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -
 def _files(asked: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
     for line in (line for text in hidden for line in text.splitlines()):
         found = FACT.match(line) if len(line) <= MAX_FACT else None
-        if found and (expression := _expression(line[found.end() :], found["path"])):
-            word = re.escape(found["path"])
+        path = (found["path"] or found["input"]) if found else ""
+        if found and (expression := _expression(line[found.end() :], path)):
+            word = re.escape(path)
             named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", asked)
             if named and not re.search(rf"{WRITES}{word}(?!\w)", asked, re.I):
-                yield found["path"], expression
+                yield path, expression
 
 
 def _expression(text: str, path: str) -> str:

@@ -39,6 +39,12 @@ def test_a_named_file_is_read_under_the_name_that_was_given(asked: str, expected
     assert reading_lines(asked, [TEAS], []) == expected
 
 
+def test_a_file_that_was_given_to_the_turn_is_read_too() -> None:
+    given = f"Files: The person gave these.\n- teas.csv (id file_1, text/csv, 42 bytes), read by {READS}"
+
+    assert reading_lines("What is in teas.csv?", [given], []) == f"teas = {READS}\n"
+
+
 def test_a_file_is_never_read_over_a_variable_that_exists() -> None:
     assert reading_lines("What is in teas.csv?", [TEAS], ["teas"]) == f"teas_csv = {READS}\n"
 
