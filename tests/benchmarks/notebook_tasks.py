@@ -22,6 +22,8 @@ KINDS = ("computation", "pandas", "plot", "file", "follow-up", "chat")
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 STRANGERS = 1
+OF_EXAMPLES = ("quillon", "heft", "guild", "forged", "by_guild", "depot", "9173", "38\\.64", "6353", "1080\\.01")
+"""What no real data has; ``test_fence_prompt.py`` holds this list to the examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,12 @@ def report(outcomes: Iterable[Outcome], *, held_out: bool = False) -> str:
             if held_out or not outcome.task.held_out:
                 lines += ["    " + line for turn in outcome.turns for line in turn.splitlines()]
     return "\n".join(lines)
+
+
+def leaked(texts: Iterable[str]) -> list[str]:
+    """Names and numbers of the worked examples that stand in these codes, outputs and answers."""
+    whole = "\n".join(texts)
+    return [word for word in OF_EXAMPLES if re.search(rf"(?<![\w.]){word}", whole, re.IGNORECASE)]
 
 
 def record(what: str, results: Sequence[Outcome], seconds: float) -> Path:

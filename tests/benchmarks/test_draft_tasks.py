@@ -19,7 +19,18 @@ from agent_kernel.sandbox.policy import SandboxPolicy
 from agent_kernel.sandbox.pool import LinuxSandbox
 from agent_kernel.sessions.model import SessionKey
 from tests.benchmarks.draft_runs import outcomes
-from tests.benchmarks.notebook_tasks import FILE_TASKS, Found, Outcome, Task, record, report, table, tasks, wrong
+from tests.benchmarks.notebook_tasks import (
+    FILE_TASKS,
+    Found,
+    Outcome,
+    Task,
+    leaked,
+    record,
+    report,
+    table,
+    tasks,
+    wrong,
+)
 from tests.benchmarks.sandbox_notebook import SandboxNotebook
 from tests.server import AgentServer
 
@@ -86,6 +97,7 @@ async def chosen(
     kept = record(what, results, seconds)
     with capsys.disabled():
         print(f"\n{what}: {seconds:.0f} s in all; {kept}\n{table(results)}\n{report(results)}")
+    assert not leaked(turn for result in results for turn in result.turns)
     return results
 
 

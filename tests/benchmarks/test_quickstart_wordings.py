@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from agent_kernel.engines.local.engine import LocalEngine
 from agent_kernel.settings import Settings
+from tests.benchmarks.notebook_tasks import leaked
 from tests.benchmarks.quickstart import called, in_order, table, tried, wordings
 
 pytestmark = [
@@ -40,6 +41,7 @@ async def test_turns_come_out_right(
     with capsys.disabled():
         print(f"\n{name}\n{table(outcomes)}")
 
+    assert not leaked(text for outcome in outcomes for text in (*outcome.codes, outcome.answer))
     assert sum(outcome.right for outcome in outcomes) >= least
 
 

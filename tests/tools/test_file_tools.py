@@ -242,7 +242,8 @@ async def test_what_a_turn_was_given_lies_in_its_work_directory_and_is_told(file
     assert tools == ["read_file", "list_files"]
     lines = note.splitlines()
     assert lines[2:] == [
-        f"- my_data.csv (id {table.id}, text/csv, 8 bytes; the person calls it my data.csv), read by pd.read_csv('my_data.csv')",
+        f"- my_data.csv (id {table.id}, text/csv, 8 bytes; the person calls it my data.csv), "
+        "read by pd.read_csv('my_data.csv')",
         "    x,y",
         "    1,2",
         f"- p.png (id {picture.id}, image/png, 100002 bytes)",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from agent_kernel.engines.local.fence_prompt import ANSWER, EXAMPLES, IMPORTED, RULES, chat, exchanges, leans_to_code
 from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
+from tests.benchmarks.notebook_tasks import OF_EXAMPLES
 
 
 def call(code: str, key: str = "c1") -> ToolCall:
@@ -106,3 +109,15 @@ def test_what_follows_a_turn_with_code_leans_to_code() -> None:
     assert leans_to_code(exchanges([*ran, user("And now?")])[1])
     assert not leans_to_code(exchanges([user("Hi"), assistant("Hello"), user("And now?")])[1])
     assert not leans_to_code([])
+
+
+def test_the_names_and_numbers_of_the_examples_are_ones_that_no_real_data_has() -> None:
+    """A small model copies from them; ``make bench`` looks for each of these in what it wrote."""
+    said = " ".join(str(item["content"]) for item in EXAMPLES)
+    numbers = set(re.findall(r"(?<![\w.-])\d{4,}(?:\.\d+)?|\d+\.\d{2}(?!\d)", said))
+    columns = set(re.findall(r"\['(\w+)'\]", said))
+
+    assert numbers - {"0.17"} == {"9173", "38.64", "6353", "1080.01"}
+    assert columns | {"guild", "quillon"} <= set(OF_EXAMPLES)
+    assert all(re.search(word, said) for word in OF_EXAMPLES)
+    assert not re.search(r"\b(?:cars?|sales|mpg|sold|406|df_?\d)\b", said)
