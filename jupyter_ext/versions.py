@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from agent_kernel.errors import AgentKernelError, TurnNotFound
 from agent_kernel.events import TurnVersion
 from agent_kernel.messages import Message
+from agent_kernel.notebook.variables import EARLIER
 from agent_kernel.request import TurnRequest
 from agent_kernel.sessions import canonical
 from agent_kernel.sessions.ledger import settled
@@ -33,12 +34,13 @@ TRIES = 3
 
 def fingerprint(request: TurnRequest, model: str) -> str:
     """The same for two requests that ask the same of the same model: prompt, pictures, what the model is told of
-    variables, and every option. Not who can answer a question, nor the life of the kernel."""
+    variables and files, and every option. Not who can answer a question, nor the life of the kernel, nor what the
+    question before it was about."""
     counted = {
         "model": [request.model, model],
         "prompt": request.prompt,
         "media": [(medium.mime, medium.hash) for medium in request.media],
-        "notes": [(note.title, note.text) for note in request.notes],
+        "notes": [(note.title, note.text) for note in request.notes if note.title != EARLIER],
         "where": request.where,
         "permission": request.permission,
         "sampling": dataclasses.asdict(request.sampling),

@@ -21,7 +21,14 @@ from agent_kernel.notebook.person import Person
 from agent_kernel.notebook.place import Place
 from agent_kernel.notebook.render import line_bundle
 from agent_kernel.notebook.touched import Touched
-from agent_kernel.notebook.variables import data_mentioned, named_in_braces, summary, tables_mentioned, without_braces
+from agent_kernel.notebook.variables import (
+    EARLIER,
+    data_mentioned,
+    named_in_braces,
+    summary,
+    tables_mentioned,
+    without_braces,
+)
 
 Note = dict[str, str]
 MAX_EARLIER = 2_000
@@ -156,7 +163,7 @@ class Orders:
             return []
         namespace = self._shell.user_ns
         text = "\n".join(summary(name, namespace[name]) for name in data_mentioned(earlier, namespace))
-        return [{"title": "Variables", "text": text}] if text else []
+        return [{"title": EARLIER, "text": text}] if text else []
 
     def _is_allowed(self, session: str) -> bool:
         """Whether the person lets code of this session run in their kernel unasked."""

@@ -13,6 +13,8 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+EARLIER = "Earlier variables"
+"""The title of facts about what an earlier question named. They do not make a question another one."""
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_ROWS = 100_000

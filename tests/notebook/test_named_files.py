@@ -157,5 +157,5 @@ async def test_a_cell_sends_the_head_of_the_file_and_a_follow_up_the_facts_of_it
     assert [text.partition(",")[0] for text in hidden] == [
         "Files: teas.csv: CSV read by pd.read_csv('teas.csv'",
         "Variables: leaves: DataFrame",
-        "Variables: leaves: DataFrame",
+        "Earlier variables: leaves: DataFrame",
     ]

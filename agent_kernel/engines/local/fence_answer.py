@@ -1,7 +1,7 @@
 """What a small model can not be trusted to say: that it failed, and what several rows of output mean; pure.
 
-A sentence about a table is kept when every number in it stands in a row that the sentence names. Otherwise the rows
-themselves are the answer.
+A sentence about a table is kept when every number in it stands in a row that the sentence names, or when it has a
+number of each of the rows that have no words. Otherwise the rows themselves are the answer.
 """
 
 from __future__ import annotations
@@ -68,12 +68,14 @@ def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
     words = [{word.lower() for word in WORD.findall(row)} for row in rows]
     values = [set(map(_plain, NUMBER.findall(row))) for row in rows]
     found = [number for number in map(_plain, NUMBER.findall(sentence)) if number not in asked]
+    bare = [numbers for label, numbers in zip(words, values, strict=True) if not label]
+    all_bare = all(any(_among(number, numbers) for number in found) for numbers in bare)
     for number in found:
         theirs = [words[at] for at, numbers in enumerate(values) if _among(number, numbers)]
-        if not any(not label or label & said for label in theirs):
+        if not any(label & said if label else all_bare for label in theirs):
             return False
-    own = [label - {word.lower() for word in WORD.findall(question)} for label in words]
-    return bool(found) or any(label & said for label in own)
+    asked_for = {word.lower() for word in WORD.findall(question)}
+    return bool(found) or any((label - asked_for) & said for label in words)
 
 
 def _plain(number: str) -> str:

@@ -17,6 +17,8 @@ FACT = re.compile(
 )
 """Of a file that a kernel sees, or of one that was given to the turn."""
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
+LINES = ".splitlines()"
+"""What is read so is called "lines": by that name a small model knows what each of them is."""
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset({"sep", "parse_dates", "encoding", "lines"})
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
@@ -55,7 +57,7 @@ def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -
     taken = set(variables)
     lines = []
     for path, expression in files.items():
-        name = given or _free(path, taken)
+        name = given or _free("lines" if expression.endswith(LINES) else path, taken)
         taken.add(name)
         lines.append(f"{name} = {expression}\n")
     return "".join(lines)
@@ -111,7 +113,8 @@ def _given(asked: str) -> str:
 
 def _free(path: str, taken: set[str]) -> str:
     """A name like the file's, which nothing has yet."""
-    stem, _, extension = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
+    last = path.replace("\\", "/").rpartition("/")[2]
+    stem, _, extension = last.rpartition(".") if "." in last else (last, "", "2")
     name = re.sub(r"\W+", "_", stem, flags=re.ASCII).strip("_").lower() or "data"
     name = f"data_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
     while name in taken:

@@ -17,11 +17,11 @@ from agent_kernel.engines.local.fence_files import reading_lines
 from agent_kernel.messages import Message, ToolCall
 
 TOOL = "python"
-VARIABLES = "Variables:"
-"""How the line of hidden context begins that has facts about variables the question names."""
-FACTS = re.compile(r"(?:Variables: )?([A-Za-z_]\w*): \S")
+VARIABLES = ("Variables:", "Earlier variables:")
+"""How the line of hidden context begins that has facts about variables, which the question or the one before names."""
+FACTS = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): \S")
 """Of a variable, in hidden context: its name, then what it is."""
-TABLES = re.compile(r"(?:Variables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
+TABLES = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
 LOADS = re.compile(r"\b(?:re)?(?:load|read|open|import)\b|\bhttps?://|/", re.IGNORECASE)
 OPEN, CLOSE = "```python\n", "```"
@@ -76,10 +76,10 @@ EXAMPLES: tuple[ChatMessage, ...] = (
         "The bar plot shows the mean heft of each guild.",
     ),
     *_example(
-        "Plot the cube of x from -3 to 3.",
+        "Plot the cubic function from -3 to 3.",
         "x = np.linspace(-3, 3, 200)\nplt.plot(x, x ** 3)\nplt.show()",
         "[1 figure(s) shown]",
-        "The plot shows the cube of x from -3 to 3.",
+        "The plot shows the cubic function from -3 to 3.",
     ),
     *_example("What is 17 % of 6353?", "print(6353 * 0.17)", "1080.01", "17 % of 6353 is 1080.01."),
     {"role": "user", "content": "Thanks! What is a quillon?"},

@@ -82,6 +82,7 @@ def test_a_question_about_a_variable_is_known_by_its_facts() -> None:
     facts = user("The kernel is another one.\nVariables: x: int = 3", hidden=True)
 
     assert exchanges([facts, user("Double it.")])[1][-1].names_things
+    assert exchanges([user("Earlier variables: x: int = 3", hidden=True), user("Double it.")])[1][-1].names_things
     assert not exchanges([user("Hello")])[1][-1].names_things
 
 
