@@ -23,7 +23,7 @@ from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.completion import Completer, Completion, decoding_of
 from agent_kernel.engines.local.forced_call import forced_call, must_call
 from agent_kernel.engines.local.output import formatted, grammar_of, told
-from agent_kernel.messages import ToolCall, Usage
+from agent_kernel.messages import Message, ToolCall, Usage
 from agent_kernel.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 
 MARGIN = 2.0
@@ -88,7 +88,7 @@ class Fence:
         spent, fits = Usage(), must or retry
         reading = turns[-1].reading if turns and (result is None or retry) else ""
         if offered and result is None and not must:
-            likely, spent = await code_margin(prompt, completer)
+            likely, spent = await code_margin(await self._choosing(request.messages, prompt, completer), completer)
             fits = likely <= self._margin(turns, reading)
         if fits:
             regex = CODE if not retry else NO_READING if turns[-1].has_its_tables else None
@@ -103,6 +103,14 @@ class Fence:
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
+
+    async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
+        """The prompt by which code or words are chosen."""
+        fewer = fence_prompt.without_earlier(messages)
+        if fewer is messages:
+            return prompt
+        rendered = await completer.render(fence_prompt.chat(fewer, tools=True))
+        return reasoning.without_thinking(rendered, self.template)
 
     def _margin(self, turns: Sequence[fence_prompt.Exchange], reading: str) -> float:
         if reading:

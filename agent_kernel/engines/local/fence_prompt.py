@@ -17,7 +17,8 @@ from agent_kernel.engines.local.fence_files import reading_lines
 from agent_kernel.messages import Message, ToolCall
 
 TOOL = "python"
-VARIABLES = ("Variables:", "Earlier variables:")
+EARLIER = "Earlier variables:"
+VARIABLES = ("Variables:", EARLIER)
 """How the line of hidden context begins that has facts about variables, which the question or the one before names."""
 FACTS = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): \S")
 """Of a variable, in hidden context: its name, then what it is."""
@@ -188,6 +189,15 @@ def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
 def leans_to_code(turns: Sequence[Exchange]) -> bool:
     """The last turn's question names a variable or a file, or it follows a turn in which code ran."""
     return bool(turns) and (turns[-1].names_things or (len(turns) > 1 and bool(turns[-2].results)))
+
+
+def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
+    """For the choice between code and words: without the facts of what the question before named. They would make chat
+    look like a question about data, and an answer look like one that can be read off them."""
+    told = messages[-2] if len(messages) > 1 else None
+    if told is not None and told.hidden and told.text.startswith(EARLIER):
+        return [*messages[:-2], messages[-1]]
+    return messages
 
 
 def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> list[ChatMessage]:

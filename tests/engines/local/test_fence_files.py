@@ -132,3 +132,12 @@ async def test_a_retry_about_a_table_keeps_its_facts_and_can_not_read_it_anew() 
     assert "mass int64" in prompt
     assert decoding.grammar is not None
     assert decoding.grammar.text == NO_READING
+
+
+async def test_the_facts_of_an_earlier_question_are_in_the_code_and_not_in_the_choice_of_it() -> None:
+    facts = user("Earlier variables: fuel: DataFrame, 4 rows x 1 columns: litres float64", hidden=True)
+
+    code, _, backend = await played(["```", "print(2)\n```"], facts, user("Which is the largest?"))
+
+    assert code == "print(2)\n"
+    assert ["litres" in prompt for prompt, _ in backend.submitted] == [False, True]
