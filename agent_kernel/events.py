@@ -136,7 +136,7 @@ class ApprovalRequired:
     def __post_init__(self) -> None:
         object.__setattr__(self, "unseen", self.unseen or unseen_in(f"{self.code}{self.label}"))
         object.__setattr__(self, "code", mark_unseen(self.code))
-        object.__setattr__(self, "label", mark_unseen(self.label))
+        object.__setattr__(self, "label", " ".join(mark_unseen(self.label).split()))
 
 
 @dataclass(frozen=True, slots=True)

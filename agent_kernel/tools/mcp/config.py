@@ -4,6 +4,7 @@ reads no secret: ``${VAR}`` is filled in when a server is connected."""
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -115,11 +116,14 @@ class McpConfig:
     at_once: int = AT_ONCE
 
 
-def read(path: Path) -> McpConfig:
-    """Raises InvalidRequest for a file that can not be read or makes no sense; what it says never quotes a value."""
+def read(path: Path, digest: str = "") -> McpConfig:
+    """``digest`` is the SHA-256 of the content that may be used; empty: any. Raises InvalidRequest for a file that
+    cannot be read, has other content or makes no sense; the message never quotes a value."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE + 1)
+        if digest and hashlib.sha256(raw).hexdigest() != digest:
+            raise InvalidRequest(f"The MCP configuration {path} changed while it was read.", hint="Ask again.")
         body = json.loads(raw) if len(raw) <= MAX_FILE else None
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"The MCP configuration {path} can not be read ({type(error).__name__}).") from None

@@ -157,7 +157,7 @@ class McpTools:
         known = self._beside.get(folder)
         if known is None or known.digest != digest:
             try:
-                config = await asyncio.to_thread(read, folder / BESIDE)
+                config = await asyncio.to_thread(read, folder / BESIDE, digest)
             except InvalidRequest as error:
                 self._warn(occasion, digest, str(error))
                 return None

@@ -21,4 +21,4 @@ export const UNSEEN = new RegExp(
 );
 
 export const hides = (text: string): boolean => text.search(UNSEEN) >= 0;
-export const without = (text: string): string => text.replace(/[^\S\n\t]/gu, " ").replace(UNSEEN, "");
+export const without = (text: string): string => text.replace(/\p{Zs}/gu, " ").replace(UNSEEN, "");

@@ -3,7 +3,9 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ApiError } from "../../src/transport/transport";
 import type { TurnView } from "../../src/turn/turn";
 import { asks, call, finished, more } from "../turn/events";
+import { hides } from "../../src/turn/unseen";
 import { Stage, turnOf } from "./stage";
+import cards from "../../../tests/corpus/unseen.json";
 
 let stage: Stage;
 beforeEach(() => {
@@ -137,6 +139,22 @@ test("characters that hide or turn code around are shown by their numbers", () =
   stage.show(asked({ code: "ok = 1 \u202e# x\u200b\u{e0041}" }));
   expect(stage.find(".ak-approval .ak-source").textContent).toBe("ok = 1 U+202E# xU+200BU+E0041");
   expect(card().textContent).toContain("characters that can not be seen");
+});
+
+test.each(cards)("the card of %j shows every character that the server marked", ({ code, shown }) => {
+  const numbers = [...shown.matchAll(/\[(U\+[0-9A-F]{4,6})\]/g)].map((found) => found[1] ?? "");
+  stage.show(asked({ code: shown, arguments: { code }, unseen: numbers }));
+  expect(stage.find(".ak-approval .ak-source").textContent).toBe(shown);
+  expect(card().textContent).toContain("characters that can not be seen");
+  expect(hides(card().textContent ?? "")).toBe(false);
+});
+
+test.each(cards)("a change with %j is shown with its characters by their numbers", ({ code }) => {
+  const change = { diff: "+", before: "", after: code };
+  stage.show(more(turnOf("t"), call("c"), asks("c", { name: "insert_cell", arguments: change })));
+  expect(hides(code)).toBe(true);
+  expect(hides(stage.find(".ak-approval .ak-diff").textContent ?? "")).toBe(false);
+  expect(stage.find(".ak-approval .ak-diff").textContent).toContain("U+");
 });
 
 test("a change is shown to its last line before it is decided", () => {
