@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.tables.rows import changed_rows
 from jupyter_ext.dialects.responses_resource import Facts
 
 T = TypeVar("T")
@@ -217,7 +218,8 @@ def _row(connection: sqlite3.Connection, columns: str, owner: Owner, id: str) ->
 
 def _delete(connection: sqlite3.Connection, owner: Owner, id: str) -> bool:
     gone = "DELETE FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
-    return connection.execute(gone, (id, owner.namespace, owner.subject)).rowcount > 0
+    connection.execute(gone, (id, owner.namespace, owner.subject))
+    return changed_rows(connection) > 0
 
 
 def _any_of(connection: sqlite3.Connection, key: SessionKey) -> bool:

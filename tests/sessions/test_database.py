@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from agent_kernel.errors import InvalidRequest, StoreCorrupt, StoreError, StoreF
 from agent_kernel.messages import assistant, user
 from agent_kernel.sessions import database, filesystem
 from agent_kernel.sessions.database import Database
-from agent_kernel.sessions.model import Owner
+from agent_kernel.sessions.model import Owner, Turn
 from agent_kernel.sessions.schema import scripts
 from agent_kernel.sessions.sqlite import SqliteStore
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
@@ -37,6 +39,30 @@ async def test_the_file_is_private(file_store: SqliteStore, path: Path) -> None:
     assert path.parent.stat().st_mode & 0o777 == 0o700
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     assert modes == {"sessions.db": 0o600, "sessions.db-wal": 0o600, "sessions.db-shm": 0o600}
+
+
+class TurkishCursor(sqlite3.Cursor):
+    """What Python reports in the locale tr_TR, where it takes INSERT for a query."""
+
+    rowcount = -1
+
+
+class TurkishConnection(database.Connection):
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        return self.cursor(TurkishCursor).execute(*statement)
+
+
+async def test_the_language_of_the_machine_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "Connection", TurkishConnection)
+    store, owner = SqliteStore(path), Owner.here()
+    first = await store.create(KEY, "once")
+    assert await store.create(KEY, "twice") == first
+    turn = await store.open_turn(Turn("t", KEY), owner)
+    assert await store.heartbeat(turn, owner)
+    assert not await store.heartbeat(turn, dataclasses.replace(owner, instance="another"))
+    assert not await store.unbind("n", "root", "a.ipynb")
+    assert await store.revoke(KEY) == 0
+    await store.aclose()
 
 
 async def test_a_file_that_others_can_read_is_made_private(path: Path) -> None:

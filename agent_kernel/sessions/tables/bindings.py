@@ -6,7 +6,7 @@ import sqlite3
 
 from agent_kernel.sessions.model import SessionKey
 from agent_kernel.sessions.tables import sessions
-from agent_kernel.sessions.tables.rows import HERE, pair
+from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
 
 
 def bind(db: sqlite3.Connection, key: SessionKey, root: str, path: str) -> None:
@@ -19,7 +19,8 @@ def bind(db: sqlite3.Connection, key: SessionKey, root: str, path: str) -> None:
 
 def unbind(db: sqlite3.Connection, namespace: str, root: str, path: str) -> bool:
     place = (namespace, root, path)
-    return bool(db.execute("DELETE FROM bindings WHERE namespace = ? AND root = ? AND path = ?", place).rowcount)
+    db.execute("DELETE FROM bindings WHERE namespace = ? AND root = ? AND path = ?", place)
+    return changed_rows(db) > 0
 
 
 def bound(db: sqlite3.Connection, namespace: str, root: str, path: str) -> str | None:

@@ -16,6 +16,7 @@ from agent_kernel.errors import InvalidRequest
 from agent_kernel.files import File
 from agent_kernel.messages import Media
 from agent_kernel.sessions.blobs import PART, BlobFiles, Connection, is_whole
+from agent_kernel.sessions.tables.rows import changed_rows
 
 log = logging.getLogger(__name__)
 GRACE_S = 3600.0
@@ -93,13 +94,13 @@ def forget(db: sqlite3.Connection, namespace: str, digests: Iterable[str]) -> No
     """Those that no item or file of the namespace names any more; what is on the disk goes after the transaction
     (``sweep``)."""
     for digest in digests:
-        gone = db.execute(
+        db.execute(
             "DELETE FROM blobs WHERE namespace = :namespace AND hash = :hash"
             " AND NOT EXISTS (SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash)"
             " AND NOT EXISTS (SELECT 1 FROM files WHERE namespace = :namespace AND hash = :hash)",
             {"namespace": namespace, "hash": digest},
         )
-        if gone.rowcount and isinstance(db, Connection) and db.files:
+        if changed_rows(db) and isinstance(db, Connection) and db.files:
             db.unnamed.add((namespace, digest))
 
 

@@ -11,7 +11,7 @@ from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.grant import UNANSWERED, Grant, Question
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.sessions.tables import sessions
-from agent_kernel.sessions.tables.rows import HERE, pair
+from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
 
 QUESTION = "id, turn, call, kind, tool, shown, outcome, remember, message, asked, answered"
 
@@ -35,7 +35,8 @@ def revoke(db: sqlite3.Connection, key: SessionKey, kind: str | None, tool: str 
         if value is not None:
             where.append(f"{name} = ?")
             given.append(value)
-    return db.execute(f"DELETE FROM grants WHERE {' AND '.join(where)}", given).rowcount
+    db.execute(f"DELETE FROM grants WHERE {' AND '.join(where)}", given)
+    return changed_rows(db)
 
 
 def ask(db: sqlite3.Connection, question: Question) -> None:
@@ -49,12 +50,12 @@ def ask(db: sqlite3.Connection, question: Question) -> None:
 
 def answer(db: sqlite3.Connection, question: Question, grant: Grant | None) -> Question:
     """The first answer stays: what is stored now is returned."""
-    done = db.execute(
+    db.execute(
         "UPDATE questions SET outcome = ?, remember = ?, message = ?, answered = ?"
         " WHERE namespace = ? AND id = ? AND outcome = 'waiting'",
         (question.outcome, question.remember, question.message, question.answered, question.key.namespace, question.id),
     )
-    if done.rowcount and grant is not None:
+    if changed_rows(db) and grant is not None:
         add(db, question.key, grant)
     return found(db, question.key.namespace, question.id) or question
 

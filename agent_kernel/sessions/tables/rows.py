@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,16 @@ HERE = "namespace = ? AND session = ?"
 
 def pair(key: SessionKey) -> tuple[str, str]:
     return key.namespace, key.id
+
+
+def changed_rows(db: sqlite3.Connection) -> int:
+    """The number of rows that the last INSERT, UPDATE or DELETE changed.
+
+    ``Cursor.rowcount`` cannot say it: Python recognizes these words by the rules of the locale, and where the language
+    is Turkish or Azerbaijani (which have an I without a dot) it takes INSERT for a query and reports -1.
+    """
+    (count,) = db.execute("SELECT changes()").fetchone()
+    return int(count)
 
 
 def sql_limit(limit: int | None) -> int:

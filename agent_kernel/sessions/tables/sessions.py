@@ -11,7 +11,7 @@ from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import MAIN, UNLISTED, Described, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, search_texts
-from agent_kernel.sessions.tables.rows import HERE, SESSION, pair, session_of, sql_limit
+from agent_kernel.sessions.tables.rows import HERE, SESSION, changed_rows, pair, session_of, sql_limit
 
 _OF_ITEMS = (
     *("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings"),
@@ -21,12 +21,12 @@ _OF_ITEMS = (
 
 
 def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> Session:
-    made = db.execute(
+    db.execute(
         "INSERT INTO sessions (namespace, id, title, created, updated, accessed, revision) VALUES (?, ?, ?, ?, ?, ?, 1)"
         " ON CONFLICT DO NOTHING",
         (key.namespace, key.id, title, now, now, now),
     )
-    if made.rowcount:
+    if changed_rows(db):
         _first_branch(db, key, now)
     return found(db, key)
 

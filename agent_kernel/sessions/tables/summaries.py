@@ -11,7 +11,7 @@ from agent_kernel.errors import Conflict
 from agent_kernel.sessions import stored
 from agent_kernel.sessions.model import SUMMARY_CLAIM_S, Owner, SessionKey, Summary
 from agent_kernel.sessions.tables import segments, sessions
-from agent_kernel.sessions.tables.rows import HERE, pair
+from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
 from agent_kernel.sessions.tables.segments import Piece
 
 
@@ -76,8 +76,8 @@ def add(db: sqlite3.Connection, summary: Summary, owner: Owner, now: float) -> S
 
 
 def release(db: sqlite3.Connection, key: SessionKey, owner: Owner) -> bool:
-    done = db.execute(f"DELETE FROM summary_claims WHERE {HERE} AND instance = ?", (*pair(key), owner.instance))
-    return done.rowcount == 1
+    db.execute(f"DELETE FROM summary_claims WHERE {HERE} AND instance = ?", (*pair(key), owner.instance))
+    return changed_rows(db) == 1
 
 
 def undo(db: sqlite3.Connection, key: SessionKey, now: float) -> Summary | None:

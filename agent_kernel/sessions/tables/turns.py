@@ -16,7 +16,7 @@ from agent_kernel.messages import Message
 from agent_kernel.sessions import pairs, stored
 from agent_kernel.sessions.model import Item, Owner, SessionKey, Turn, new_id
 from agent_kernel.sessions.tables import grants, items, segments, sessions
-from agent_kernel.sessions.tables.rows import HERE, TURN, pair, sql_limit, turn_of, turn_row
+from agent_kernel.sessions.tables.rows import HERE, TURN, changed_rows, pair, sql_limit, turn_of, turn_row
 from agent_kernel.sessions.tables.segments import Piece
 
 _INSERT = f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})"
@@ -172,11 +172,11 @@ def _move(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: int, since:
 
 
 def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> bool:
-    done = db.execute(
+    db.execute(
         f"UPDATE turns SET heartbeat = ? WHERE {HERE} AND id = ? AND state = 'open' AND instance = ?",
         (now, *pair(turn.key), turn.id, owner.instance),
     )
-    return done.rowcount == 1
+    return changed_rows(db) == 1
 
 
 @dataclass(frozen=True, slots=True)
