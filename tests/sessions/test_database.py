@@ -19,6 +19,7 @@ import pytest
 from agent_kernel.errors import InvalidRequest, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.messages import assistant, user
 from agent_kernel.sessions import database, filesystem
+from agent_kernel.sessions.blobs import Connection
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import Owner, Turn
 from agent_kernel.sessions.schema import scripts
@@ -47,9 +48,10 @@ class TurkishCursor(sqlite3.Cursor):
     rowcount = -1
 
 
-class TurkishConnection(database.Connection):
+class TurkishConnection(Connection):
     def execute(self, *statement: Any) -> sqlite3.Cursor:
-        return self.cursor(TurkishCursor).execute(*statement)
+        cursor = TurkishCursor(self)
+        return cursor.execute(*statement)
 
 
 async def test_the_language_of_the_machine_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
