@@ -20,7 +20,7 @@ from agent_kernel.sessions.model import SessionKey, new_id
 from agent_kernel.tools.attached import Attached
 from jupyter_ext.eventlog import EventLog
 from jupyter_ext.limits import Entry, Limits
-from jupyter_ext.versions import ASKED, Versions, fingerprint
+from jupyter_ext.versions import ASKED, ASKED_PARTS, Versions, branch_name, fingerprint, fingerprints
 
 KEEP_S = 600.0
 """The log of a turn stays this long after it was saved; later its events are made from the stored items."""
@@ -229,7 +229,9 @@ class Turns:
     async def _run(self, turn: LiveTurn, queue: bool) -> None:
         await turn.my_place.wait()
         order, told = turn.order, False
-        asked = fingerprint(order.request, self._runtime.engines.get(order.request.model).info().model)
+        model = self._runtime.engines.get(order.request.model).info().model
+        asked, parts = fingerprint(order.request, model), fingerprints(order.request, model)
+        name = branch_name(self._runtime.ledger.redactor.text(order.request.prompt))
         while True:
             agent = self._runtime.agent(
                 order.key,
@@ -237,12 +239,12 @@ class Turns:
                 notebook_dir=order.notebook_dir,
                 trusted=await self._trusted(order.notebook_dir),
                 notebook=order.notebook,
-                metadata={**order.metadata, ASKED: asked},
+                metadata={**order.metadata, ASKED: asked, ASKED_PARTS: parts},
                 through=lambda engine: self.metered(engine, order.key, order.token, turn.entry),
             )
             cell = order.request.cell if order.again else ""
             try:
-                async with self._versions.opened(order.key, cell, asked, order.replaces) as version:
+                async with self._versions.opened(order.key, cell, asked, order.replaces, name) as version:
                     await agent.turn(order.request, _with_version(turn.announce, version), turn.id)
                 return
             except SessionBusy as refusal:

@@ -171,8 +171,7 @@ class AgentMagics(Magics):
 
     def _followed(self, request: Request, prompt: str, body: dict[str, Any], cell: str) -> TurnFinished:
         screen = screen_for(self._shell, FORMS[request.form].words)
-        started = self._commands.server.call("POST", "turns", body)
-        self._commands.last_turn = started["turn"]
+        started = self._started(body, screen)
         around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
         turn = CellTurn(around, _summary(started, cell))
         end = turn.follow()
@@ -182,10 +181,17 @@ class AgentMagics(Magics):
                 self._propose(code_of(turn.answer), screen)
         return end
 
+    def _started(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
+        """Begins a turn. Under Run All, say why the cell is asked again instead of showing its stored answer."""
+        started: Mapping[str, Any] = self._commands.server.call("POST", "turns", body)
+        self._commands.last_turn = started["turn"]
+        if again := started.get("asked_again"):
+            screen.line(self._orders.why_again(str(again["reason"]), str(again["turn"])))
+        return started
+
     def _go_on_aside(self, request: Request, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
         screen = CellScreen(publisher, FORMS[request.form].words)
-        started = self._commands.server.call("POST", "turns", body)
-        self._commands.last_turn = started["turn"]
+        started = self._started(body, screen)
         if request.form == "code":
             screen.line(CODE_STAYS)
         around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")

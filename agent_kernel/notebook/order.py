@@ -76,12 +76,13 @@ class Orders:
         form = FORMS[request.form]
         facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
         told = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
+        shows = not request.fresh and self.arrivals.together()
         body: dict[str, Any] = {
             "prompt": without_braces(prompt, named),
             "context": told,
             "cell": cell,
-            "rerun": "show" if not request.fresh and self.arrivals.together() else "ask",
-            "alive": self._touched.intact(),
+            "rerun": "show" if shows else "ask",
+            "alive": self._touched.intact() if shows else [],
             "answers": self._answers(request, session),
             **self._runs(request),
             "remembered": request.permission != "ask",
@@ -108,6 +109,18 @@ class Orders:
         """The part of a turn's body that decides what may be called in it."""
         place = self.place.of("", live_is_allowed=self._is_allowed(""))
         return {**self._runs(Request()), **({"where": place} if place else {})}
+
+    def why_again(self, reason: str, turn: str) -> str:
+        """For the person: why the stored answer ``turn`` does not stand. The server knows all but the variables."""
+        if reason != "variables":
+            return f"Asked again: {reason}."
+        changed = self._touched.changed(turn)
+        if not changed:
+            return "Asked again: the kernel does not have the variables of that time any more."
+        names = ", ".join(changed[:5]) + (" and others" if len(changed) > 5 else "")
+        return (
+            f"Asked again: {names} {'is' if len(changed) == 1 else 'are'} not what the code of its answer worked with."
+        )
 
     def allowed(self, request: Request) -> frozenset[str]:
         """Kinds that need no question in this turn alone."""

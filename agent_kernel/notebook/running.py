@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,17 @@ from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.live import Outcome
 from agent_kernel.notebook.render import Card
 from agent_kernel.notebook.screen import Screen
+from agent_kernel.notebook.touched import Touched
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """``ran`` is told the turn and the code that has run in the person's namespace."""
+    """``touched`` learns which code of which turn has run in the person's namespace, or in a draft of it."""
 
     server: Server
     screen: Screen
     abilities: Abilities
-    ran: Callable[[str, str], None]
+    touched: Touched
     keep: Keep
 
     def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
@@ -74,7 +75,7 @@ class Running:
         started, waited = time.monotonic(), self.keep.person.waited_s
         with claim:
             outcome = ability.run(arguments, listen, self.screen.show)
-            self.ran(turn, card.code)
+            self.touched.ran(turn, card.code, drafted=card.where == "draft")
             waited = self.keep.person.waited_s - waited
             card.seconds = time.monotonic() - started - waited
             card.add(outcome.traceback)

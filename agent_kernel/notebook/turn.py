@@ -79,7 +79,7 @@ class CellTurn:
         self._around = around
         self._screen = around.screen
         self._summary = summary
-        self._running = Running(around.server, around.screen, around.abilities, around.touched.ran, around.keep)
+        self._running = Running(around.server, around.screen, around.abilities, around.touched, around.keep)
         self._cards: dict[str, Card] = {}
         self._mine: set[str] = set()
         self._files: list[Mapping[str, Any]] = []

@@ -34,7 +34,7 @@ from jupyter_ext.openapi import turns as told
 from jupyter_ext.openapi.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
 from jupyter_ext.sse import encoded
 from jupyter_ext.turns import Order
-from jupyter_ext.versions import fingerprint
+from jupyter_ext.versions import fingerprint, fingerprints
 
 LISTED = 20
 MAX_LISTED = 200
@@ -103,6 +103,7 @@ class TurnsHandler(AgentHandler):
             request = await asked_again(self.app.runtime.store, key, request, body.replaces)
         if body.rerun == "show" and body.page in ("", "none") and await self._shown(key, request, body.alive, notebook):
             return None
+        again = await self._why_again(key, request) if body.rerun == "show" and request.cell else None
         order = Order(
             key,
             request,
@@ -118,7 +119,14 @@ class TurnsHandler(AgentHandler):
             id=turn_id,
         )
         turn = await self.app.turns.start(order, queue=body.queue)
-        return Begun(turn, {"created": created, "notebook": notebook})
+        return Begun(turn, {"created": created, "notebook": notebook, "asked_again": again})
+
+    async def _why_again(self, key: SessionKey, request: TurnRequest) -> dict[str, str] | None:
+        """Why the cell is asked again; None: it is asked for the first time."""
+        model = self.app.runtime.engines.get(request.model).info().model
+        asked, parts = fingerprint(request, model), fingerprints(request, model)
+        why = await self.app.versions.why_again(key, request.cell, asked, parts)
+        return {"reason": why[0], "turn": why[1]} if why else None
 
     async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
         """Answers with the stored turn, if it holds; no model is asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -62,7 +62,17 @@ class Turns(TypedDict):
     older: bool
 
 
+class AskedAgain(TypedDict):
+    """Why the stored answer ``turn`` of a cell does not stand, in words; or ``variables``: they are not what its code
+    left in the kernel, which knows them."""
+
+    reason: str
+    turn: str
+
+
 class Started(TypedDict):
+    """``asked_again`` comes with ``rerun`` "show", for a cell that was asked before."""
+
     turn: str
     session: str
     title: str
@@ -70,6 +80,7 @@ class Started(TypedDict):
     notebook: str | None
     private: bool
     stored: Literal[False]
+    asked_again: NotRequired[AskedAgain | None]
 
 
 class Stored(TypedDict):

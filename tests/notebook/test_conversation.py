@@ -25,7 +25,7 @@ async def test_versions_of_the_last_cell_are_listed_shown_and_gone_back_to(noteb
     await notebook.run("%%agent\ntell me one", cell="a")
     await notebook.run("%%agent\ntell me one", cell="a")
     rows = (await notebook.run("%agent versions")).plain.splitlines()
-    assert [row.split()[:2] for row in rows[1:]] == [["1", "main"], ["2", "branch-2"]]
+    assert [row.split()[:2] for row in rows[1:]] == [["1", "main"], ["2", "tell-me-one"]]
     assert rows[2].endswith("current")
     earlier = await notebook.run("%agent versions 1")
     assert earlier.text == "One, the first time."
@@ -34,7 +34,7 @@ async def test_versions_of_the_last_cell_are_listed_shown_and_gone_back_to(noteb
     assert "there is no version 3; there are 1 to 2" in (await notebook.run("%agent versions 3")).error
     assert "goes on with the branch main, which has 1 turn." in (await notebook.run("%agent switch main")).plain
     listed = json.loads((await notebook.run("%agent branches --json")).plain)
-    assert [(branch["name"], branch["current"]) for branch in listed] == [("main", True), ("branch-2", False)]
+    assert [(branch["name"], branch["current"]) for branch in listed] == [("main", True), ("tell-me-one", False)]
     assert "There is no branch 'nowhere'" in (await notebook.run("%agent switch nowhere")).error
 
 
@@ -149,5 +149,5 @@ async def test_names_of_branches_are_completed(notebook: Notebook) -> None:
     await notebook.run("from agent_kernel.notebook import completion\ncompletion.ASK_S = 10.0\ncompletion.KEEP_S = 0.0")
     await notebook.run("%%agent\nhello", cell="a")
     await notebook.run("%%agent\nhello", cell="a")
-    assert await notebook.complete("%agent switch ") == ["branch-2", "main"]
-    assert await notebook.complete("%agent switch b") == ["branch-2"]
+    assert await notebook.complete("%agent switch ") == ["hello", "main"]
+    assert await notebook.complete("%agent switch h") == ["hello"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.notebook.notebook import Notebook
@@ -19,6 +20,15 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "make a list", "text": "Made."},
     {"when": "make a list", "calls": [{"name": "python", "arguments": {"code": "made = sorted(source)"}}]},
     {"when": "make a list", "text": "Made again."},
+    {
+        "when": "sum of the rain",
+        "calls": [{"name": "python", "arguments": {"code": "total = rain.sum()\nprint(total)"}}],
+    },
+    {"when": "sum of the rain", "text": "It rains."},
+    {"when": "sort them", "calls": [{"name": "python", "arguments": {"code": "made = sorted(source)"}}]},
+    {"when": "sort them", "text": "Sorted."},
+    {"when": "sort them", "calls": [{"name": "python", "arguments": {"code": "made = sorted(source)"}}]},
+    {"when": "sort them", "text": "Sorted again."},
     {"text": "Anew.", "loop": True},
 ]
 
@@ -42,7 +52,7 @@ async def test_a_cell_run_again_alone_is_asked_again_in_its_place_and_says_which
     assert "version" not in first.plain
     again = await notebook.run("%%agent\nfirst words", cell="a")
     assert again.text == "The second time."
-    assert "version 2 of 2 · branch branch-2 · %agent versions shows the others" in again.plain
+    assert "version 2 of 2 · branch first-words · %agent versions shows the others" in again.plain
     assert (again.turn["version"], again.turn["versions"], again.turn["replaces"]) == (2, 2, first.turn["turn"])
     edited = await notebook.run("%%agent\nother words", cell="a")
     assert "version 3 of 3" in edited.plain
@@ -105,3 +115,52 @@ async def test_a_turn_whose_variables_are_gone_is_asked_again(notebook: Notebook
     assert (await notebook.run_all(cells))["two"].plain.startswith("Stored"), "made is still what it was"
     await notebook.run("source = [3, 1]")
     assert (await notebook.run_all(cells))["two"].text == "Made again."
+
+
+async def test_a_first_cell_that_loads_equal_data_again_leaves_the_stored_answers(notebook: Notebook) -> None:
+    load = "import pandas as pd\nrain = pd.DataFrame({'mm': [1.5, None], 'month': ['a', 'b']}).mm"
+    cells = {"load": load, "ask": "%%agent --in draft\nthe sum of the rain", "own": "total = 5"}
+    assert (await notebook.run_all(cells))["ask"].text == "It rains."
+    again = (await notebook.run_all(cells))["ask"]
+    assert again.plain.startswith("Stored"), again.plain
+    other = (await notebook.run_all({**cells, "load": load.replace("1.5", "2.5")}))["ask"]
+    assert "Stored" not in other.plain
+    assert "Asked again: " in other.plain
+
+
+async def test_why_a_cell_is_asked_again_is_said(notebook: Notebook) -> None:
+    await notebook.run("source = [2, 1]")
+    cells = {"one": "%%agent\nwhat is this", "two": "%%agent --in live\nsort them"}
+    first = await notebook.run_all(cells)
+    assert "Asked again" not in first["one"].plain + first["two"].plain
+    await notebook.run("source = [3, 1]")
+    moved = await notebook.run_all(cells)
+    assert moved["one"].plain.startswith("Stored")
+    assert "Asked again: source is not what the code of its answer worked with." in moved["two"].plain
+    edited = await notebook.run_all({**cells, "one": "%%agent\nwhat is that"})
+    assert "Asked again: the prompt changed." in edited["one"].plain
+    assert "Asked again: what came before it in the conversation changed." in edited["two"].plain
+    cooler = await notebook.run_all({"one": "%%agent --temperature 0.5\nwhat is that", "x": "1"})
+    assert "Asked again: its options changed." in cooler["one"].plain
+
+
+async def test_messages_of_the_panel_stay_in_the_conversation_that_is_shown(notebook: Notebook) -> None:
+    async def shown() -> list[str]:
+        async with notebook.server.client() as http:
+            binding: Json = (await http.get("agent/v1/binding", params={"kernel": notebook.kernel})).json()
+            listed = await http.get(f"agent/v1/sessions/{binding['session']['id']}/turns")
+        return [turn["prompt"] for turn in listed.json()["turns"]]
+
+    await notebook.run("%%agent\nask from a cell", cell="a")
+    async with notebook.server.client() as http:
+        body = {"prompt": "ask from the panel", "kernel": notebook.kernel}
+        turn = (await http.post("agent/v1/turns", json=body)).json()["turn"]
+        while (await http.get(f"agent/v1/turns/{turn}")).json()["state"] == "open":
+            await asyncio.sleep(0.05)
+    await notebook.run("%%agent\nask from another cell", cell="b")
+    ran = await notebook.run("%%agent\nask from a cell", cell="a")
+    assert "Asked again from here: 1 later turn stays" in ran.plain
+    assert await shown() == ["ask from a cell", "ask from the panel"]
+    await notebook.run("%%agent\nask from another cell", cell="b")
+    await notebook.run("%%agent\nask from a cell", cell="a")
+    assert await shown() == ["ask from a cell", "ask from the panel"]
