@@ -80,7 +80,7 @@ def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
     fingerprint, the options differ."""
     parts = {
         "prompt": [request.prompt, [(medium.mime, medium.hash) for medium in request.media]],
-        "notes": [(note.title, note.text) for note in request.notes],
+        "notes": [(note.title, note.text) for note in request.notes if note.title != EARLIER],
         "model": [request.model, model],
     }
     return {name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16] for name, part in parts.items()}
