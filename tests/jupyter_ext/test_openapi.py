@@ -149,7 +149,7 @@ def test_every_operation_has_an_example_that_fits(told: Json) -> None:
         (sample,) = entry["x-codeSamples"]
         assert sample["source"].startswith("curl "), (method, path)
         for schema, example in shown(entry):
-            assert fits(schemas, schema, example), (method, path, example)
+            assert fits(schemas, schema, example), f"{method} {path}: python -m tests.jupyter_ext.record_examples"
         assert ("example" in json.dumps(entry.get("requestBody", {}))) or not takes_json(entry), (method, path)
         assert list(shown(entry)) or not answers_json(entry), (method, path)
 
