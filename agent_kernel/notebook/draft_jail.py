@@ -32,6 +32,8 @@ FILES = 4096
 NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
 PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
 """MS_REC | MS_PRIVATE; MS_NOSUID | MS_NODEV | MS_NOEXEC."""
+MAX_COVERED = 1000
+"""Hidden directories below one that is shown, at some 20 microseconds each; with more it cannot be listed."""
 FIXED = 0x10
 """MAP_FIXED on both architectures."""
 COPIED_MB = 512
@@ -64,10 +66,11 @@ def missing() -> str:
 def confine(directory: str) -> str:
     """``directory`` is where it may write. Returns what is in force. Raises OSError if anything of it can not be."""
     unshare_memory()
-    readable, writable = readable_paths(), [directory, *view.DEVICES, *_own_shared_memory()]
+    shared = _own_shared_memory()
+    readable, listed = _view(directory if shared else "")
     _limit()
     credentials.no_new_privileges()
-    held = landlock.restrict([*readable, directory], writable)
+    held = landlock.restrict([*readable, directory], [directory, *view.DEVICES, *shared], listed=listed)
     credentials.drop_capabilities()  # an ordinary user has them all in a user namespace of their own
     refused = seccomp.rules(isolated=False, pid=os.getpid(), counted=False, scoped=landlock.scopes_signals())
     return f"Landlock {held}; {seccomp.install(refused, '')}"
@@ -85,9 +88,8 @@ def _own_shared_memory() -> list[str]:
             Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
             Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
             Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
-        checked(libc.mount(b"none", b"/", None, ctypes.c_ulong(PRIVATE), None), "mount")
-        options = f"size={SHARED_MB}m,mode=1777".encode()
-        checked(libc.mount(b"tmpfs", SHARED_MEMORY.encode(), b"tmpfs", ctypes.c_ulong(NO_PROGRAMS), options), "mount")
+        _mount("none", "/", "", PRIVATE)
+        _mount("tmpfs", SHARED_MEMORY, "tmpfs", NO_PROGRAMS, f"size={SHARED_MB}m,mode=1777")
     except OSError:
         return []
     finally:
@@ -101,11 +103,15 @@ def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
     credentials.die_with_parent(by, parent)
 
 
-def readable_paths() -> list[str]:
-    """What the sandbox would see: the system, Python and its packages, and the directory of the notebook, without dot
-    entries, sidecars and Jupyter's own directories, at any depth. Other directories of ``sys.path`` are shown in the
-    same way. Nothing of the notebook's directory if it is the home directory or above it: nobody is asked before a
-    draft runs, and a model elsewhere reads what it prints."""
+def _view(own: str) -> tuple[list[str], list[str]]:
+    """What may be read, and directories that may only be listed. Readable is what the sandbox would see: the system,
+    Python and its packages, and the directory of the notebook, without dot entries, sidecars and Jupyter's own
+    directories, at any depth. Other directories of ``sys.path`` are shown in the same way. Nothing of the notebook's
+    directory if it is the home directory or above it: nobody is asked before a draft runs, and a model elsewhere reads
+    what it prints.
+
+    ``own`` is the draft's directory where this process has a mount namespace of its own, else empty. Without one, a
+    directory in which something is hidden cannot be listed."""
     told = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     hidden = sorted({os.path.realpath(path) for path in (*view.hidden_by_default(), *SECRETS, *told)})
     home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
@@ -113,13 +119,17 @@ def readable_paths() -> list[str]:
     system = [os.path.realpath(path) for path in (*view.existing(view.SYSTEM), *view.interpreter())]
     system += [path for path in modules if os.path.basename(path) in PACKAGES]
     found = [path for directory in system for path in _around(directory, [home, here, *hidden])]
+    needed, listed = [*found, os.path.realpath(own)], list[str]()
     # A directory of modules that holds the notebook's directory would show what lies beside that.
     shown = [path for path in modules if not view.holds(path, [here]) and not any(view.holds(p, [path]) for p in found)]
     for directory in dict.fromkeys([*shown, here]):
         if view.shareable(directory, hidden, home):
-            found += [entry.path for entry in view.entries(directory, hidden)]
+            parts = [entry.path for entry in view.entries(directory, hidden)]
+            found += parts
+            listed += [directory] if own and parts != [directory] and _cover(directory, hidden, needed) else []
     found += [os.path.join(home, name) for name in OF_HOME]
-    return found + [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in view.PROC_FILES]
+    found += [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in view.PROC_FILES]
+    return found, listed
 
 
 def _around(directory: str, hidden: Sequence[str]) -> list[str]:
@@ -133,6 +143,29 @@ def _around(directory: str, hidden: Sequence[str]) -> list[str]:
     except OSError:
         return []
     return [path for child in children for path in _around(child, hidden)]
+
+
+def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool:
+    """Mounts an empty directory that nobody can open on each hidden one below ``directory``, so that ``directory`` can
+    be listed without showing what they hold; but not on those in which something ``needed`` lies. False where they are
+    too many, or the system refuses."""
+    inside = {path for path in (*view.private_below(directory), *hidden) if view.holds(directory, [path])}
+    closed = [path for path in sorted(inside - {directory}) if os.path.isdir(path) and not os.path.islink(path)]
+    closed = [path for path in closed if not view.holds(path, needed)]
+    if len(closed) > MAX_COVERED:
+        return False
+    try:
+        for path in closed:
+            _mount("none", path, "tmpfs", NO_PROGRAMS, "size=4k,mode=000")
+    except OSError:
+        return False
+    return True
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    assert libc is not None
+    named = [os.fsencode(text) or None for text in (source, target, kind)]
+    checked(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
 
 
 def _limit() -> None:

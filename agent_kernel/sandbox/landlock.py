@@ -48,10 +48,10 @@ def abi() -> int:
         return 0
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False) -> str:
+def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False, listed: Iterable[str] = ()) -> str:
     """Only ``readable`` (and execute) and ``writable`` paths with all below them, no TCP (ABI 4) unless ``tcp``, no
-    signal and no abstract unix socket out of the jail (ABI 6). Paths that do not exist are skipped. Needs no_new_privs
-    first. Returns what is in force, raises OSError."""
+    signal and no abstract unix socket out of the jail (ABI 6). Directories below ``listed`` show their names only.
+    Paths that do not exist are skipped. Needs no_new_privs first. Returns what is in force, raises OSError."""
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock (5.13 or later with CONFIG_SECURITY_LANDLOCK)")
@@ -63,6 +63,8 @@ def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = Fa
     try:
         for path in readable:
             _allow(ruleset, path, READ & handled)
+        for path in listed:
+            _allow(ruleset, path, _BIT["read_dir"])
         for path in writable:
             _allow(ruleset, path, handled & ~_NOT_IN_WORK)
         syscall("landlock_restrict_self", ruleset, 0)

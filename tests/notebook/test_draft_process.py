@@ -53,6 +53,10 @@ REFUSED = {
     "read what other programs keep for a while": "os.listdir('/tmp')",
     "read a sidecar": "open('rain.agent.json').read()",
     "read a dot file": "open('.env').read()",
+    "read a dot file of a directory": "open('sub/.env').read()",
+    "list a dot directory": "os.listdir('sub/.git')",
+    "read a file of a dot directory": "open('sub/.git/config').read()",
+    "read a sidecar of a directory": "open('sub/rain.agent.json').read()",
     "read Jupyter's runtime": "open('runtime/kernel-1.json').read()",
     "read the environment it began with": "open('/proc/self/environ').read()",
     "read the kernel's environment": "open('/proc/PARENT/environ').read()",
@@ -94,6 +98,11 @@ WORKS = {
     "logging": ("import logging; logging.warning('careful')", "careful"),
 }
 NEED_MOUNTS = ("locks between processes", "shared memory of its own")
+LISTED = ("listing a directory in which something is hidden",)
+WORKS |= {
+    LISTED[0]: ("import glob\nsorted(glob.glob('*.txt')), sorted(os.listdir('sub'))", "(['words.txt', 'written.txt'],"),
+    "a file beside one that is hidden": ("open('sub/rain.csv').read()", "some words"),
+}
 CHANGES = """
 numbers.append(4); book['b'] = 2; array[:] = 0; made = 1; os.environ['DRAFT'] = '1'; os.chdir('/')
 mapped[:] = 7; shared[:4] = b'evil'; writer.close
@@ -157,6 +166,7 @@ def place(user: int | None) -> Iterator[Path]:
 def filled(directory: Path, user: int | None) -> Path:
     home = home_of(directory)
     here = [directory / name for name in ("words.txt", "rain.agent.json", ".env", "runtime/kernel-1.json")]
+    here += [directory / "sub" / name for name in (".env", ".git/config", "rain.agent.json", "rain.csv")]
     for path in (*here, home / ".ssh" / "id_rsa", home / "letter.txt"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("some words")
@@ -196,7 +206,7 @@ def mounts_are_possible(user: int | None) -> bool:
 
 @pytest.mark.parametrize("what", WORKS)
 def test_it_has(tried: dict[str, Any], what: str, user: int | None) -> None:
-    if what in NEED_MOUNTS and not mounts_are_possible(user):
+    if what in (*NEED_MOUNTS, *LISTED) and not mounts_are_possible(user):
         pytest.skip("this system allows no mounts, so a draft has no shared memory")
     _, text, printed, _ = tried["ran"][len(REFUSED) + list(WORKS).index(what)]
     assert WORKS[what][1] in text + printed
