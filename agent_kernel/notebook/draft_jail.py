@@ -103,6 +103,11 @@ def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
     credentials.die_with_parent(by, parent)
 
 
+def readable_paths() -> list[str]:
+    """What a draft of this process may read; see ``_view``."""
+    return _view("")[0]
+
+
 def _view(own: str) -> tuple[list[str], list[str]]:
     """What may be read, and directories that may only be listed. Readable is what the sandbox would see: the system,
     Python and its packages, and the directory of the notebook, without dot entries, sidecars and Jupyter's own

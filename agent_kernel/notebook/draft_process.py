@@ -23,7 +23,7 @@ from agent_kernel.notebook import draft_jail
 from agent_kernel.notebook.draft_child import become_draft
 from agent_kernel.notebook.draft_keeper import Ends, close, fork
 from agent_kernel.notebook.draft_safety import Threads
-from agent_kernel.notebook.draft_watch import Watch, in_group, parent_of
+from agent_kernel.notebook.draft_watch import Watch, excess_of_disk, in_group, parent_of
 
 START_S = 20.0
 TIMEOUT_S = 600.0
@@ -181,6 +181,8 @@ class DraftProcess:
                     os.kill(pid, signal.SIGKILL)
             if parent_of(asleep) != self._keeper:
                 raise DraftEnded("it is no process of this draft")
+            if excess := excess_of_disk(self.directory):  # files are not taken back: every later call would end too
+                raise DraftEnded(excess)
             self._forget_output()
             self.pid, self._status = asleep, None
             os.write(self._ends.wake, b".")

@@ -53,12 +53,7 @@ class Watch:
             return f"it started more than {PROCESSES} processes"
         if _memory_mb(pids, self._memory_mb) > self._memory_mb:
             return f"its processes used more than {self._memory_mb} MB of memory together"
-        if _written(self._directory) > DISK_MB << 20:
-            return f"it wrote more than {DISK_MB} MB"
-        with contextlib.suppress(OSError):
-            if shutil.disk_usage(self._directory).free < DISK_RESERVE_MB << 20:
-                return "the disk is nearly full"
-        return ""
+        return excess_of_disk(self._directory)
 
     def _processor_time(self) -> int:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -76,6 +71,16 @@ class Watch:
             return False
         programs = [child for child in children if child != str(self.asleep)]
         return bool(calls) and not programs and all(call == futex for call in calls)
+
+
+def excess_of_disk(directory: str) -> str:
+    """What there is too much of, in words that end a sentence."""
+    if _written(directory) > DISK_MB << 20:
+        return f"it wrote more than {DISK_MB} MB"
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(directory).free < DISK_RESERVE_MB << 20:
+            return "the disk is nearly full"
+    return ""
 
 
 def parent_of(pid: int) -> int:

@@ -121,7 +121,7 @@ def fill(shell: Any, megabytes: int) -> None:
 
 def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
     """Milliseconds of calls that build on each other, with the fork before each of them and without it, and of one that
-    fails. The two are measured in turn, so that a busy machine slows both."""
+    fails. The two are measured in turn, so that a busy machine slows both; ``cpu_ms`` of a call depends on it least."""
     fill(shell, megabytes)
     code = "seen = [*globals().get('seen', []), sum(map(len, lines[:1000]))]\nlen(seen)"
     found: dict[str, Any] = {"rss_mb": int(private_mb(os.getpid()))}
@@ -135,6 +135,8 @@ def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
         times["plain_ms"].append(call_ms(plain, code))
         times["call_ms"].append(call_ms(forking, code))
     times["failed_ms"] = [call_ms(forking, "seen.append(0)\n1 / 0") for _ in range(5)]
+    for name, draft in (("plain_cpu_ms", plain), ("cpu_ms", forking)):
+        found[name] = cpu_ms(draft, code, calls)
     last = forking.run("len(seen)", lambda s, t: None, lambda shown: None)
     found |= {name: statistics.median(values) for name, values in times.items()}
     found |= {f"all_{name}": sum(times[name]) for name in ("plain_ms", "call_ms")}
@@ -142,6 +144,19 @@ def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
     plain.end()
     forking.end()
     return found
+
+
+def cpu_ms(draft: DraftProcess, code: str, calls: int) -> float:
+    """Of a call, the processor time of the draft and of the forks that it buried."""
+
+    def used() -> int:
+        words = Path(f"/proc/{draft.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, words[11:15]))
+
+    before = used()
+    for _ in range(calls):
+        call_ms(draft, code)
+    return (used() - before) / os.sysconf("SC_CLK_TCK") / calls * 1e3
 
 
 def call_ms(draft: DraftProcess, code: str) -> float:

@@ -356,6 +356,18 @@ def test_threads_of_an_earlier_call_are_there_for_the_next(place: Path, user: in
     assert told["ran"][1][1] == "Out[0]: 42"
 
 
+def test_a_draft_that_has_filled_its_directory_begins_anew(tmp_path: Path) -> None:
+    """Files are not taken back with the call that wrote them."""
+    fill = (
+        "import tempfile, time\nfor _ in range(5):\n    file = tempfile.NamedTemporaryFile(delete=False)\n"
+        "    file.truncate(500 << 20)\ntime.sleep(60)"
+    )
+    told = drafted(tmp_path, "x = 5", fill, "'x' in globals()", "import time\ntime.sleep(2)", timeout_s=60.0)
+    assert told["ran"][1][:2] == ["ended", "it wrote more than 2048 MB"]
+    assert told["ran"][2][1] == "Out[0]: False"
+    assert told["ran"][3][0] == "success"
+
+
 def test_the_memory_of_all_processes_of_a_draft_is_bounded_together(place: Path, user: int | None) -> None:
     several = (
         "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n"
