@@ -44,6 +44,7 @@ def places(settings: Settings, bound: Iterable[Bound] = ()) -> list[Place]:
         Place("store", data / "sessions.db", "conversations"),
         Place("store", data / "sessions.db-wal", "conversations, written last"),
         Place("store", data / "sessions.db-shm", "index of the journal"),
+        Place("store", data / "sessions.db.reserve", "space with which a conversation is deleted on a full disk"),
         Place("media", data / "sessions.db.blobs", "pictures and files of conversations"),
         Place("store", data / "sessions", "conversations of the store 'files'"),
         *(Place("backup", path, "conversations as they were before an upgrade") for path in _backups(data)),

@@ -110,7 +110,7 @@ class ResponseStore:
 
     async def delete(self, owner: Owner, id: str) -> bool:
         work = partial(_delete, owner=owner, id=id)
-        return any([await database.write(work) for database in self._databases])
+        return any([await database.write(work, frees=True) for database in self._databases])
 
     async def any_of(self, key: SessionKey) -> bool:
         """Whether any response of the session is kept."""
@@ -124,7 +124,7 @@ class ResponseStore:
     async def forget(self, key: SessionKey) -> None:
         """All that belong to the session, which is gone."""
         for database in self._databases:
-            await database.write(partial(_forget, key=key))
+            await database.write(partial(_forget, key=key), frees=True)
 
     async def aclose(self) -> None:
         for database in self._databases:

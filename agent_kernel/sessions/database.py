@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from agent_kernel.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import filesystem, schema
 from agent_kernel.sessions.blobs import BlobFiles, Connection
+from agent_kernel.sessions.reserve import Reserve
 from agent_kernel.sessions.tables import blobs
 
 log = logging.getLogger(__name__)
@@ -75,14 +76,17 @@ class Database:
         self._lock = threading.Lock()
         self._serving = False
         self._closing: Future[None] | None = None
+        self._identity: tuple[int, int] | None = None
+        self._reserve = None if path is None else Reserve(path)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """One consistent view of the file. Raises StoreError."""
         return await self._run(READ, work)
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """All or nothing: what ``work`` raises undoes what it did. Raises StoreError."""
-        return await self._run(WRITE, work)
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
+        """All or nothing: what ``work`` raises undoes what it did. ``frees``: it removes more than it adds, and so is
+        done on a full disk too, with the space of the reserve. Raises StoreError."""
+        return await self._run(WRITE, work, frees=frees)
 
     async def alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Without a transaction, for what SQLite does not do inside one. Raises StoreError."""
@@ -95,10 +99,10 @@ class Database:
             self._thread.shutdown(wait=False)
         await settled(self._closing, may_skip=False)
 
-    async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
         if self._closing is not None:
             raise StoreError("This session store is closed.")
-        job = _Job(begin, work, Future())
+        job = _Job(begin, work, Future(), frees)
         with self._lock:
             self._waiting.append(job)
             idle, self._serving = not self._serving, True
@@ -117,12 +121,38 @@ class Database:
 
     def _alone(self, job: _Job) -> None:
         try:
-            result = self._transact(job.begin, job.work)
+            result = self._freeing(job) if job.frees else self._transact(job.begin, job.work)
             self._sweep()
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
             job.outcome.set_exception(error)
         else:
             job.outcome.set_result(result)
+
+    def _freeing(self, job: _Job) -> Any:
+        """The result of a job, which may use the reserve. What it frees makes room for a new one.
+
+        Some builds of SQLite overwrite what is deleted, which takes as much space in the journal: not here."""
+        try:
+            return self._transact(job.begin, job.work)
+        except StoreFull:
+            if self._reserve is None or not self._reserve.spend():
+                raise
+
+        def work(connection: sqlite3.Connection) -> Any:
+            overwrites = connection.execute("PRAGMA secure_delete").fetchone()[0]
+            connection.execute("PRAGMA secure_delete = OFF").fetchone()
+            try:
+                return job.work(connection)
+            finally:
+                connection.execute(f"PRAGMA secure_delete = {int(overwrites)}").fetchone()
+
+        try:
+            return self._transact(job.begin, work)
+        finally:
+            if self._connection is not None:
+                with suppress(sqlite3.Error):
+                    self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._reserve.make()
 
     def _next(self) -> list[_Job]:
         """The one that waited longest; if it writes, with the writes that wait right behind it."""
@@ -201,6 +231,7 @@ class Database:
     def _opened(self) -> Connection:
         if self._connection is not None and not self._replaced():
             return self._connection
+        self._must_not_be_gone()
         self._close()
         if self.path is not None:
             self._make_file(self.path)
@@ -222,7 +253,19 @@ class Database:
             raise
         self._connection = connection
         self._identity = self._stat()
+        if self._reserve is not None:
+            self._reserve.make()
         return connection
+
+    def _must_not_be_gone(self) -> None:
+        """A file that this process had open and that is not there any more is not made anew: an empty store in its
+        place would look as if all conversations had been lost, and what is written to it would be lost to the other.
+        Another file in its place (a backup) is used."""
+        if self._identity is not None and self._stat() is None:
+            raise StoreError(
+                f"{self.name} was moved away or deleted while it was in use.",
+                hint="Nothing was written. Put the file back to where it was, or restart to begin an empty one.",
+            )
 
     def _make_file(self, path: Path) -> None:
         """The file 0600, its directory 0700 if made here. SQLite gives -wal and -shm the mode of the file."""
@@ -299,6 +342,7 @@ class _Job:
     begin: str
     work: Callable[[sqlite3.Connection], Any]
     outcome: Future[Any]
+    frees: bool = False
 
 
 async def settled(future: Future[T], *, may_skip: bool = True) -> T:

@@ -131,10 +131,10 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         await self._database.write(lambda db: sessions.touch(db, key, self._clock()))
 
     async def clear(self, key: SessionKey) -> None:
-        await self._database.write(lambda db: sessions.clear(db, key, self._clock()))
+        await self._database.write(lambda db: sessions.clear(db, key, self._clock()), frees=True)
 
     async def delete(self, key: SessionKey, revision: int | None = None) -> bool:
-        return await self._database.write(lambda db: sessions.delete(db, key, revision))
+        return await self._database.write(lambda db: sessions.delete(db, key, revision), frees=True)
 
     # ------------------------------------------------------------------------------------------- turns
 
@@ -217,11 +217,11 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: turns.by_id(db, namespace, id))
 
     async def pop(self, key: SessionKey) -> Items:
-        return await self._database.write(lambda db: branches.pop(db, key, self._clock()))
+        return await self._database.write(lambda db: branches.pop(db, key, self._clock()), frees=True)
 
     async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
         wanted = tuple(tail)
-        return await self._database.write(lambda db: branches.rewind(db, key, wanted, self._clock()))
+        return await self._database.write(lambda db: branches.rewind(db, key, wanted, self._clock()), frees=True)
 
     # ------------------------------------------------------------------------------------------- history
 
@@ -266,7 +266,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.write(lambda db: segments.select(db, key, name, self._clock()))
 
     async def drop_branch(self, key: SessionKey, name: str) -> None:
-        await self._database.write(lambda db: branches.drop(db, key, name, self._clock()))
+        await self._database.write(lambda db: branches.drop(db, key, name, self._clock()), frees=True)
 
     async def siblings(self, key: SessionKey, turn: str) -> Pairs:
         return await self._database.read(lambda db: branches.siblings(db, key, turn))
@@ -371,13 +371,13 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: upkeep.bound(db, namespace))
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
-        await self._database.write(lambda db: upkeep.forget_set_aside(db, namespace))
+        await self._database.write(lambda db: upkeep.forget_set_aside(db, namespace), frees=True)
 
     async def vacuum(self) -> int:
         while await self.fold():
             pass
         await self._database.write(blobs.move_out)
-        freed = await self._database.write(blobs.collect)
+        freed = await self._database.write(blobs.collect, frees=True)
         return freed + await self._database.alone(upkeep.vacuum)
 
     async def aclose(self) -> None:

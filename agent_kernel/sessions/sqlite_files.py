@@ -42,7 +42,7 @@ class SqliteFiles:
         return await self._database.read(lambda db: files.body(db, key, id))
 
     async def remove_file(self, key: SessionKey, id: str) -> bool:
-        return await self._database.write(lambda db: files.remove(db, key, id, self._clock()))
+        return await self._database.write(lambda db: files.remove(db, key, id, self._clock()), frees=True)
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
         return await self._database.read(lambda db: files.owners(db, namespace, id))

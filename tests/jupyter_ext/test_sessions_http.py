@@ -93,3 +93,27 @@ async def test_a_name_is_looked_for_within_title_tag_or_id_not_across_them(serve
 
         assert await named("ALPHA") == await named("beta one") == ["beta one"]
         assert await named("alpha beta") == []
+
+
+async def test_a_store_that_was_moved_away_is_said_and_not_made_anew(server: AgentServer) -> None:
+    path = server.directory / "data" / "sessions.db"
+    async with server.client() as client:
+        turn = await start_turn(client, "hello", session="kept")
+        await followed(client, turn["turn"])
+        path.rename(path.with_name("elsewhere.db"))
+        health = (await client.get("agent/v1/health")).json()
+        assert health["status"] == "degraded"
+        assert "moved away or deleted" in health["store"]["state"]
+        for reply in (
+            await client.get("agent/v1/sessions"),
+            await client.get("agent/v1/sessions/kept"),
+            await client.post("agent/v1/sessions", json={"title": "new"}),
+            await client.post("agent/v1/turns", json={"prompt": "hello"}),
+            await client.delete("agent/v1/sessions/kept"),
+        ):
+            assert reply.status_code >= 500
+            assert "moved away or deleted" in reply.json()["error"]["message"]
+        assert not path.exists()
+        path.with_name("elsewhere.db").rename(path)
+        assert (await client.get("agent/v1/health")).json()["store"]["state"] == "ok"
+        assert (await client.get("agent/v1/sessions/kept")).json()["turns"] == 1

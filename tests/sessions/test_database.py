@@ -39,7 +39,7 @@ async def test_the_file_is_private(file_store: SqliteStore, path: Path) -> None:
     await file_store.create(KEY)
     assert path.parent.stat().st_mode & 0o777 == 0o700
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
-    assert modes == {"sessions.db": 0o600, "sessions.db-wal": 0o600, "sessions.db-shm": 0o600}
+    assert modes == {f"sessions.db{end}": 0o600 for end in ("", "-wal", "-shm", ".reserve")}
 
 
 class TurkishCursor(sqlite3.Cursor):
@@ -109,9 +109,36 @@ async def test_history_survives_closing_and_opening(path: Path) -> None:
 async def test_a_file_put_in_the_place_of_ours_is_the_one_used(file_store: SqliteStore, path: Path) -> None:
     await file_store.create(KEY)
     path.rename(path.with_name("moved.db"))
-    assert await file_store.info(KEY) is None
-    await file_store.create(KEY, "new file")
-    assert rows(path, "SELECT title FROM sessions") == [("new file",)]
+    backup = SqliteStore(path)
+    await backup.create(KEY, "new file")
+    await backup.aclose()
+    session = await file_store.info(KEY)
+    assert session is not None
+    assert session.title == "new file"
+    assert await file_store.delete(KEY)
+    assert rows(path, "SELECT title FROM sessions") == []
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["file", "directory"])
+async def test_a_file_that_is_gone_is_not_made_anew(path: Path, *, whole: bool) -> None:
+    """It was, in silence, and looked as if all conversations had been lost."""
+    store = SqliteStore(path)
+    await store.create(KEY, "kept")
+    place = path.parent if whole else path
+    moved = place.with_name("moved")
+    place.rename(moved)
+    for call in (store.info(KEY), store.list("local"), store.create(KEY), store.rename(KEY, "x"), store.delete(KEY)):
+        with pytest.raises(StoreError, match="moved away or deleted") as refused:
+            await call
+        assert "Nothing was written" in refused.value.hint
+        assert not path.exists()
+    moved.rename(place)
+    session = await store.info(KEY)
+    assert session is not None
+    assert session.title == "kept"
+    await store.rename(KEY, "back")
+    assert rows(path, "SELECT title FROM sessions") == [("back",)]
+    await store.aclose()
 
 
 async def test_the_store_serves_several_event_loops(file_store: SqliteStore) -> None:
@@ -164,11 +191,11 @@ async def test_a_store_that_was_repaired_goes_on_in_the_same_process(file_store:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """One megabyte of its own; needs the right to mount."""
+    """Eight megabytes of its own; needs the right to mount."""
     point = tmp_path / "small"
     point.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", point], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", point], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
@@ -192,6 +219,30 @@ async def test_a_full_disk_is_said_and_forgotten_when_there_is_space_again(small
     assert writable_at_once(small_disk / "s.db")
     assert await talk.close()
     assert await talk.texts() == ["before", "after"]
+    await store.aclose()
+
+
+@pytest.mark.parametrize("what", ["delete", "clear"])
+async def test_on_a_full_disk_a_session_can_be_removed_and_space_comes_back(small_disk: Path, what: str) -> None:
+    store = SqliteStore(small_disk / "s.db")
+    talk = await Talk.begin(store, Owner.here())
+    for n in range(20):
+        await talk.say(user(os.urandom(2000).hex()), assistant(f"answer {n}"))
+    await talk.close()
+    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(512))
+    with pytest.raises(StoreFull):
+        await store.add_turn(Turn("more", KEY), [user(os.urandom(20_000).hex())])
+    await (store.delete(KEY) if what == "delete" else store.clear(KEY))
+    assert await store.latest(KEY) == []
+    await store.add_turn(Turn("again", KEY), [user("there is space")])
+    with suppress(StoreFull):
+        for n in range(100):
+            await store.add_turn(Turn(f"more-{n}", KEY), [user(os.urandom(20_000).hex())])
+    await (store.delete(KEY) if what == "delete" else store.clear(KEY))
+    assert await store.latest(KEY) == []
+    assert await store.verify() == []
     await store.aclose()
 
 

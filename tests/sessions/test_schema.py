@@ -65,7 +65,7 @@ async def test_the_mark_of_an_import_moves_out_of_the_metadata(
 
 async def test_a_new_file_needs_no_backup(path: Path) -> None:
     await made(path)
-    assert [file.name for file in path.parent.iterdir()] == ["sessions.db"]
+    assert {file.name for file in path.parent.iterdir()} == {"sessions.db", "sessions.db.reserve"}
 
 
 async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
