@@ -103,6 +103,17 @@ class Scope:
                     with suppress(ProcessLookupError):
                         os.kill(int(pid), 9)
 
+    def killed_for_memory(self) -> bool:
+        """Whether the kernel has killed a process of the group because all memory of the group was in use."""
+        directory = self.directories.get("memory")
+        if directory is None:
+            return False
+        for name in ("memory.events", "memory.oom_control"):
+            with suppress(OSError):
+                counts = dict(line.split() for line in (directory / name).read_text().splitlines())
+                return int(counts.get("oom_kill", 0)) > 0
+        return False
+
     def remove(self) -> bool:
         """True when nothing of it is left. False while a process in it is not buried yet."""
         self.kill()

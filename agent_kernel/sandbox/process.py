@@ -318,7 +318,8 @@ class JailedProcess:
                 self._group = said["group"]
             elif "exit" in said:
                 self._group = 0
-                self.ended = self.ended or said.get("why") or _why(said["exit"])
+                killed = said["exit"] == -signal.SIGKILL and self._surroundings.out_of_memory()
+                self.ended = self.ended or said.get("why") or killed or _why(said["exit"])
 
     def _end(self, why: str) -> None:
         """The worker is of no use any more: its supervisor ends it, and tells us how it ended if it did so itself."""
@@ -337,7 +338,7 @@ class JailedProcess:
 
     async def _over(self) -> None:
         await asyncio.wait({self._obeying}, timeout=END_S)  # its last line says how the worker ended
-        self.ended = self.ended or "it ended"
+        self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
         if not self._entered.done():
             self._entered.set_exception(unavailable(f"its process ended at once. {self._last_words()}", {}))
         if self._run is not None and not self._run.done.done():

@@ -21,13 +21,14 @@ class Surroundings:
         self._cgroups = cgroups
         self._reach = reach
         self._scope = Scope({})
+        self._memory_mb = 0
         self._proxy: Proxy | None = None
 
     def count(self, pid: int, limits: Mapping[str, int]) -> dict[str, str]:
         """Puts the process into a group of its own: layer -> how it is kept."""
         if not self._cgroups.parents:
             return {}
-        memory = limits["session_memory_mb"]
+        self._memory_mb = memory = limits["session_memory_mb"]
         self._scope = self._cgroups.scope(memory_mb=memory, procs=limits["procs"] + EXTRA)
         self._scope.add(pid)
         told = {"memory": "by a control group", "pids": f"{limits['procs']} by a control group"}
@@ -43,6 +44,12 @@ class Surroundings:
                 if fds and self._reach is not None:
                     self._proxy = Proxy(self._reach)
                     await self._proxy.serve(socket.socket(fileno=fds[0]))
+
+    def out_of_memory(self) -> str:
+        """Says that the session took more memory than it may have, if the kernel killed a process of it for that."""
+        if not self._scope.killed_for_memory():
+            return ""
+        return f"its processes used more than {self._memory_mb} MB of memory together"
 
     def kill(self) -> None:
         """Whatever is left in the group, when the supervisor is gone."""

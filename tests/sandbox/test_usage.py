@@ -64,6 +64,33 @@ async def test_a_session_whose_processes_take_too_much_together_is_ended_and_tol
     assert (await sandbox.run(KEY, "1 + 1")).value == "2"
 
 
+async def test_a_session_that_is_ended_for_its_memory_says_so_whoever_counts_it(make: Make) -> None:
+    sandbox = make(SandboxPolicy(warm=0, session_memory_mb=160))
+    if not (await sandbox.report())["limits"]["active"]:
+        pytest.skip("not possible on this system")
+    result = await sandbox.run(
+        KEY, Work("held = []\nwhile True: held.append(bytearray(b'1') * (1 << 20))", timeout_s=50)
+    )
+    assert "more than 160 MB of memory together" in str(result.error)
+    assert (await sandbox.run(KEY, "1 + 1")).value == "2"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("memory.events", "low 0\nhigh 0\nmax 7\noom 1\noom_kill {}\noom_group_kill 0\n"),
+        ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"),
+    ],
+)
+def test_a_control_group_knows_whether_the_kernel_killed_for_memory(tmp_path: Path, file: str, text: str) -> None:
+    scope = Scope({"memory": tmp_path})
+    assert not scope.killed_for_memory()
+    for count in (0, 1):
+        (tmp_path / file).write_text(text.format(count))
+        assert scope.killed_for_memory() is bool(count)
+    assert not Scope({}).killed_for_memory()
+
+
 @pytest.mark.usefixtures("no_groups")
 async def test_memory_that_processes_share_counts_once(make: Make) -> None:
     sandbox = make(SandboxPolicy(warm=0, session_memory_mb=250))
