@@ -21,6 +21,7 @@ from agent_kernel.notebook.consent import LIVE, Consent
 from agent_kernel.notebook.conversation import Say
 from agent_kernel.notebook.draft import Drafts
 from agent_kernel.notebook.executions import Executions
+from agent_kernel.notebook.fixing import SAME, is_same_code
 from agent_kernel.notebook.form import FORMS, code_of
 from agent_kernel.notebook.freeze import Freeze
 from agent_kernel.notebook.functions import Functions
@@ -125,12 +126,12 @@ class AgentMagics(Magics):
         finally:
             self._in_turn = False
 
-    def _one_turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = ()) -> None:
+    def _one_turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = (), failed: str = "") -> None:
         with self._one_at_a_time():
             if self._stored.is_on:
                 self._stored.show(prompt, cell)
                 return
-            self._turn(request, prompt, cell, notes)
+            self._turn(request, prompt, cell, notes, failed)
 
     @property
     def server(self) -> Server | None:
@@ -144,7 +145,7 @@ class AgentMagics(Magics):
         self._code.close()
         self._commands.close()
 
-    def _turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = ()) -> None:
+    def _turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note], failed: str) -> None:
         server = self._commands.server
         if request.branch and (request.session or request.new):
             raise AgentError(BRANCH_ELSEWHERE)
@@ -158,18 +159,19 @@ class AgentMagics(Magics):
         if publisher is not None:
             self._go_on_aside(request, body, cell, publisher)
             return
-        end = self._followed(request, prompt, body, cell)
+        end = self._followed(request, prompt, body, cell, failed)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
         if offer and ModelPull(server, self._shell, offer).offered(self._person):
-            end = self._followed(request, prompt, {**body, "rerun": "append"}, cell)  # the first try is no version
+            body |= {"rerun": "append"}  # the first try is no version
+            end = self._followed(request, prompt, body, cell, failed)
             error = from_json(end.error) if end.error else None
         if error is not None:
             raise error
         if end.state != "committed":
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
-    def _followed(self, request: Request, prompt: str, body: dict[str, Any], cell: str) -> TurnFinished:
+    def _followed(self, request: Request, prompt: str, body: Mapping[str, Any], cell: str, failed: str) -> TurnFinished:
         screen = screen_for(self._shell, FORMS[request.form].words)
         started = self._started(body, screen)
         around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
@@ -178,7 +180,7 @@ class AgentMagics(Magics):
         if end.state == "committed" and not started["stored"]:
             self._keep.after(started["turn"], prompt, screen)
             if request.form == "code":
-                self._propose(code_of(turn.answer), screen)
+                self._propose(code_of(turn.answer), screen, failed)
         return end
 
     def _started(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
@@ -198,10 +200,13 @@ class AgentMagics(Magics):
         around = replace(around, waiting=self._background.waiting)
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
 
-    def _propose(self, code: str, screen: Screen) -> None:
-        """A cell below with the code, which the person runs or not; where nobody edits cells the answer shows it."""
+    def _propose(self, code: str, screen: Screen, failed: str) -> None:
+        """A cell below with the code, which the person runs or not; where nobody edits cells the answer shows it. Code
+        that has just failed is not proposed again."""
         if not code:
             screen.line("There is no code in this answer, so there is no cell to propose.")
+        elif failed and is_same_code(self._shell, code, failed):
+            screen.line(SAME)
         elif self._person.is_there:
             self._shell.set_next_input(code, replace=False)
 

@@ -136,7 +136,7 @@ class Summary:
             parts.append(f"{about}{usage.get('completion_tokens', 0):,.0f} written")
         if usage.get("first_token_s", 0) >= 0.005:
             parts.append(f"first after {_seconds(usage['first_token_s'])}")
-        if took := usage.get("turn_s") or usage.get("seconds"):
+        if (took := usage.get("turn_s") or usage.get("seconds", 0)) >= 0.005:
             parts.append(f"{_seconds(took)} in all")
         return " · ".join([*parts, *self.version.words])
 

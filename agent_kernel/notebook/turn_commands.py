@@ -30,8 +30,9 @@ HELP = {
 }
 QUOTES = "\"'"
 
-Turn: TypeAlias = Callable[[Request, str, str, Sequence[dict[str, str]]], None]
-"""(request, prompt, cell, notes): one turn, lived through in the cell that runs."""
+Turn: TypeAlias = Callable[[Request, str, str, Sequence[dict[str, str]], str], None]
+"""(request, prompt, cell, notes, failed): one turn, lived through in the cell that runs. Code equal to ``failed``
+is not proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +73,17 @@ class TurnCommands:
         words = _unquoted(request.words)
         if not words:
             raise AgentError('%agent ask "what shall I do?": the words are missing.')
-        self._here.turn(request, words, self._here.cells.id_of_line(rest), ())
+        self._here.turn(request, words, self._here.cells.id_of_line(rest), (), "")
 
     def fix(self, rest: str) -> None:
         request = parsed(rest)
         if request.help:
             self._usage("fix")
             return
-        prompt, note = fixing.question(self._here.shell, self._here.executions, _unquoted(request.words))
-        cell = self._here.cells.id_of_line(f"fix {prompt}")
-        self._here.turn(replace(request, form="code" if request.form == "md" else request.form), prompt, cell, (note,))
+        asked = fixing.question(self._here.shell, self._here.executions, _unquoted(request.words))
+        cell = self._here.cells.id_of_line(f"fix {asked.prompt}")
+        request = replace(request, form="code" if request.form == "md" else request.form)
+        self._here.turn(request, asked.prompt, cell, asked.notes, asked.source)
 
     def show(self, rest: str) -> None:
         turn = self._named(rest.strip())

@@ -16,6 +16,10 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "one line", "text": "One answer."},
     {"when": "and another", "text": "Another answer."},
     {"when": "ZeroDivisionError", "text": "```python\nprint(1 / 1)\n```"},
+    {
+        "when": "stubbornly",
+        "text": "```python\nprint(len(other))\n\nshort = (  # as it was\n    rain.mm.mean() + 'x')\n```",
+    },
     {"calls": [{"name": "python", "arguments": {"code": "by_itself = 5"}}], "when": "do it"},
     {"when": "do it", "text": "It ran."},
     {"text": "Anything.", "loop": True},
@@ -139,6 +143,25 @@ async def test_fix_proposes_the_failed_cell_corrected(fresh_notebook: Notebook) 
     assert asked["content"].endswith("and keep the name")
     assert "wrong = 1\nprint(wrong / 0)" in hidden["content"]
     assert "Traceback" in hidden["content"]
+
+
+async def test_fix_has_the_facts_of_the_failing_line_and_refuses_the_code_that_failed(fresh_notebook: Notebook) -> None:
+    notebook = fresh_notebook
+    await notebook.run(
+        "import pandas as pd\nrain = pd.DataFrame({'mm': [1.5, 2.0]})\nother = pd.DataFrame({'unrelated': [1]})"
+    )
+    await notebook.run("print(len(other))\nshort = (\n    rain.mm.mean() +\n    'x')", cell="broken")
+    ran = await notebook.run("%agent fix stubbornly", [])
+    hidden, *_ = await notebook.messages()
+    assert "rain: DataFrame, 2 rows" in hidden["content"]
+    assert "mm float64" in hidden["content"]
+    assert "unrelated" not in hidden["content"], "only what stands in the failing statement"
+    assert ran.payload == [], "the same code under another layout"
+    assert "The proposed cell is the same code that failed" in ran.plain
+    await notebook.run("print(rian.mm)", cell="misspelt")
+    await notebook.run("%agent fix", [])
+    hidden = [message["content"] for message in await notebook.messages() if message.get("hidden")][-1]
+    assert "rain: DataFrame, 2 rows" in hidden, "called alike"
 
 
 async def test_auto_runs_code_in_the_kernel_without_a_question(notebook: Notebook) -> None:
