@@ -24,6 +24,8 @@ SUSPICIOUS = re.compile(r"[/\\:(@&]")
 MARKUP = re.compile(r"<(?!/?(?:b|i|br|sub|sup|em|extra)\s*/?>)(?:[a-z!/%{&]|\Z)", re.IGNORECASE)
 """Tags other than those that only change how a label looks. A ``<`` before a placeholder or at the end of a text counts
 too: Plotly joins prefixes, values and templates before it reads tags."""
+NUMBERS = (int, float, type(None))
+"""Most values of a chart: they need no check."""
 INLINE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=]*")
 BASE64 = re.compile(r"[A-Za-z0-9+/=]*")
 
@@ -36,7 +38,8 @@ def check_address(text: str) -> None:
     """Raises NotShown for a text with an address in it."""
     if not SUSPICIOUS.search(text):
         return
-    if ADDRESS.search(IGNORED.sub("", html.unescape(text))) or ADDRESS.search(text):
+    read = html.unescape(text) if "&" in text else text
+    if ADDRESS.search(read) or (not read.isprintable() and ADDRESS.search(IGNORED.sub("", read))):
         raise NotShown("it names an address")
 
 
@@ -55,7 +58,8 @@ def check_data(value: Any, depth: int = 0, *, names: frozenset[str] = frozenset(
         check_text(value)
     elif isinstance(value, list):
         for item in value:
-            check_data(item, depth + 1, names=names)
+            if not isinstance(item, NUMBERS):
+                check_data(item, depth + 1, names=names)
     elif isinstance(value, dict):
         for key, item in value.items():
             check_text(key)

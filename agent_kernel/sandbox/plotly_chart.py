@@ -12,6 +12,7 @@ from agent_kernel.sandbox.chart_text import (
     BASE64,
     INLINE,
     MAX_DEPTH,
+    NUMBERS,
     NotShown,
     check_address,
     check_data,
@@ -146,7 +147,10 @@ def _value(key: str, value: Any, depth: int, *, in_template: bool) -> Any:
     if key in ARGUMENTS and isinstance(value, list):
         return _arguments(value, depth)
     if isinstance(value, list):
-        return [_value(key, item, depth + 1, in_template=in_template) for item in value]
+        return [
+            item if isinstance(item, NUMBERS) else _value(key, item, depth + 1, in_template=in_template)
+            for item in value
+        ]
     if isinstance(value, dict):
         return _attributes(value, depth, in_template=in_template or key == "template")
     if isinstance(value, str):

@@ -12,6 +12,7 @@ from typing import Any
 
 from agent_kernel.sandbox.chart_text import (
     MAX_DEPTH,
+    NUMBERS,
     NotShown,
     check_address,
     check_data,
@@ -82,6 +83,9 @@ IMAGE = frozenset({"image"})
 """The tooltip of vega-embed loads the field of this name as a picture, wherever the name comes from."""
 DATA = frozenset({"values", "datasets", "value", "datum", "lookup", "domain", "bins", "equal", "oneOf", "sort"})
 """Values that the person's code makes; their keys are names of columns."""
+ROWS = frozenset({"values", "datasets"})
+"""Of these the columns of tables, where any name is one."""
+DEFINES = frozenset({"expr", "signal", "param", "field", "op", "encoding", "selection", "unionWith", "data"})
 NAMED = frozenset({"selection", "parse", "style", "resolve"})
 """Objects whose keys are names."""
 NAMES = frozenset({"as", "field", "title", "fields", "groupby", "fold", "flatten", "pivot", "key", "name"})
@@ -143,9 +147,8 @@ def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:
         return _bind(value)
     if key == "data" and isinstance(value, dict) and isinstance(value.get("values"), str):
         raise field_refused("values")  # a text of columns that nobody has looked at
-    if key in DATA and not _is_reference(value):
-        check_data(value, depth, names=IMAGE)
-        return value
+    if key in DATA:
+        return _data(key, value, depth, seen)
     if isinstance(value, list):
         return [_value(key, item, depth + 1, seen) for item in value]
     if isinstance(value, dict):
@@ -157,12 +160,15 @@ def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:
     return value
 
 
-def _is_reference(value: Any) -> bool:
-    """An object with an expression, a parameter or a definition instead of data."""
-    return isinstance(value, dict) and any(
-        name in value
-        for name in ("expr", "signal", "param", "field", "op", "encoding", "selection", "unionWith", "data")
-    )
+def _data(key: str, value: Any, depth: int, seen: set[str]) -> Any:
+    """Data as it is, but for the objects in it that stand for an expression, a parameter or a definition."""
+    if isinstance(value, list) and depth <= MAX_DEPTH:
+        return [item if isinstance(item, NUMBERS) else _data(key, item, depth + 1, seen) for item in value]
+    names = value.keys() if isinstance(value, dict) else set[str]()
+    if names and (names <= {"expr", "signal"} or (key not in ROWS and names & DEFINES)):
+        return _attributes(value, depth, seen)
+    check_data(value, depth, names=IMAGE)
+    return value
 
 
 def _check_string(key: str, value: str) -> None:

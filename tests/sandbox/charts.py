@@ -344,6 +344,8 @@ def hostile_vega(host: str) -> Iterator[Chart]:
     ):
         yield _mark("point", transform=[{"filter": expression}])
         yield _mark("point", params=[{"name": "p", "expr": expression}])
+        yield _mark("point", encoding={"x": {"field": "a", "scale": {"domain": [{"signal": expression}, 5]}}})
+        yield _mark("point", encoding={"x": {"field": "a", "axis": {"values": {"expr": expression}}}})
     yield _mark("point", config={"signals": [{"name": "s", "update": "1"}]})
     yield _mark("point", config={"customFormatTypes": True}, encoding={"text": {"field": "a", "formatType": "x"}})
     yield _mark("point", params=[{"name": "p", "select": {"type": "point", "on": "click[event.view.fetch('x')]"}}])
