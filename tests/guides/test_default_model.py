@@ -30,7 +30,7 @@ PROGRAMS: dict[str, list[str]] = {
         r"agent/default",
         r"(?i)hello",
         r"tool_calls -> (?=.*4 degrees)(?=.*rain)(?=.*Oslo).*",
-        r"-> 7\.25",
+        r"\b7\.25\b",
         r"guide-chat .*\b29\b",
         r"404 ",
     ],
