@@ -18,8 +18,11 @@ MAX_ROWS = 40
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 WORD = re.compile(r"[^\W\d_][\w'-]*")
 FOOTER = re.compile(
-    r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]|\((?:A draft|Draft)\b.*\)"
+    r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
+    r"|\((?:A draft|Draft)\b.*\)|\(no output\)"
 )
+PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
+"""Where the list of the files begins that the code made."""
 EACH = re.compile(
     r"\b(?:each|every|all|both|respective(?:ly)?|list|table|rows|per|by|head|top|first \w+|last \w+)\b", re.I
 )
@@ -49,7 +52,7 @@ def failure(result: Message) -> str:
 
 def rows_of(output: str) -> list[str]:
     """The rows of a result that has several, without what pandas and we add below them; empty if it has one or none."""
-    lines = [line.rstrip() for line in output.strip("\n").splitlines()]
+    lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
     rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
     return rows if len(rows) > 1 else []
 

@@ -81,6 +81,7 @@ def test_the_error_is_found_before_notes_for_people() -> None:
 def test_footers_are_no_rows_and_long_outputs_are_cut() -> None:
     assert rows_of("(4, 2)\n(Draft: fuel is new. It is so in this draft only.)") == []
     assert rows_of("7\n[1 figure(s) shown]") == []
+    assert rows_of("(no output)\nFiles:\n- squares.csv (text/csv, 19 bytes, id file_1)\n    1\n    4") == []
     assert in_rows([str(number) for number in range(100)]).endswith(f"... {100 - MAX_ROWS} more rows")
     assert not agrees("The total is 13.5.", ["0  13.5", "1  20.0", "2  8.75"], "What is the total?")
     assert agrees("a is 5 and b is 7.", ["5", "7"], "What are a and b?")
