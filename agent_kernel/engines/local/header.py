@@ -27,6 +27,8 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
     13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 15: ("Q8_K", 256, 292), 30: ("BF16", 1, 2),
 }  # fmt: skip
 """Tensor type: name, weights in a block, bytes of a block. Types that are not listed are named by number."""
+MAX_DIMENSIONS = 8
+"""Of a tensor; ggml has 4. A file that names millions would make the product of them a number of as many words."""
 _DAMAGE = (struct.error, IndexError, OverflowError, UnicodeDecodeError, TypeError, ZeroDivisionError, RecursionError)
 """What reading a header that lies raises: cut off, or a number where text should be, an alignment of 0, arrays in
 arrays in arrays."""
@@ -95,8 +97,10 @@ class _Reader:
         found, last, total = set(), 0, 0
         for _ in range(count):
             self.string()
-            elements = 1
-            for _ in range(self.scalar("I")):
+            elements, dimensions = 1, self.scalar("I")
+            if dimensions > MAX_DIMENSIONS:
+                raise _broken(self.path, f"a tensor has {dimensions} dimensions")
+            for _ in range(dimensions):
                 elements *= self.scalar("Q")
             number, offset = self.scalar("I"), self.scalar("Q")
             name, block, size = TYPES.get(number, (f"type {number}", 1, 0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,14 @@ def test_a_damaged_header_is_read_or_refused_but_never_a_crash(tmp_path: Path, a
     bad.write_bytes(data)
     with contextlib.suppress(ModelBroken):
         read_header(bad)
+
+
+def test_a_tensor_of_many_dimensions_is_refused_at_once(tmp_path: Path) -> None:
+    """Their product has as many words as there are dimensions: 80,000 took minutes."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"a"
+    path = tmp_path / "many.gguf"
+    path.write_bytes(head + struct.pack("<I", 80_000) + struct.pack("<Q", 2**64 - 1) * 80_000 + bytes(12))
+    began = time.process_time()
+    with pytest.raises(ModelBroken, match="80000 dimensions"):
+        read_header(path)
+    assert time.process_time() - began < 1
