@@ -29,6 +29,12 @@ _LISTED_NAME = re.compile(r"\s*([\w.:-]{1,64})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[A
 LISTED_HEAD = 200
 """Characters within which a name and its marks must stand after ``[TOOL_CALLS]``."""
 _BETWEEN = " \t\r\n,;"
+_OPENERS = re.compile("|".join(map(re.escape, (*TAGS, LISTED, CODED))))
+MAX_FALSE_STARTS = 1000
+"""Of lines in one piece of text that begin like an untagged call and are none; the others are text unseen. Each costs
+the length of what follows, and a hostile answer is made of nothing else."""
+UNCLOSED = 64
+"""As many false starts is JSON that has no end: it is read to the end of the text."""
 
 Part = TextChunk | CallChunk
 
@@ -49,6 +55,9 @@ class CallParser:
         self._spoken = False
         self._unclosed = False
         self._parts: list[Part] = []
+        self._marks: list[int] | None = None
+        self._absent: set[str] = set()
+        self._false_starts = 0
         self.fenced = False
         """The newest call was a fenced block."""
 
@@ -77,6 +86,7 @@ class CallParser:
     def _parsed(self, text: str, *, last: bool, cut: bool) -> list[Part]:
         self._held += text
         self._parts = []
+        self._marks, self._absent, self._false_starts = None, set(), 0
         if self._unclosed and not last and "}" not in text and "]" not in text:
             return self._parts  # JSON that was open before is still open: it is not scanned again
         self._unclosed = False
@@ -114,10 +124,9 @@ class CallParser:
     def _trigger(self, *, last: bool) -> int:
         """How much of the held text is surely text; 0 when a call may begin right there."""
         text = self._held
-        marks = [at for tag in (*TAGS, LISTED, CODED) if (at := text.find(tag)) >= 0]
-        if not last:
-            marks += [len(text) - size for tag in (*TAGS, LISTED, CODED) if (size := overlap(text, tag))]
-        first = min(marks, default=len(text))
+        first = len(text) - self._mark(last=last)
+        if self._false_starts > MAX_FALSE_STARTS:
+            return first
         start = 0 if self._at_line_start else text.find("\n") + 1 or len(text)
         while start < first:
             if self._opens(text, start):
@@ -126,9 +135,22 @@ class CallParser:
         # An indent at the end of what is known may turn out to be one of a fence or of JSON.
         return first
 
+    def _mark(self, *, last: bool) -> int:
+        """How far the next tag is from the end of the held text, of which only the beginning is ever taken away."""
+        text = self._held
+        if self._marks is None:
+            found = [len(text) - tag.start() for tag in _OPENERS.finditer(text)]
+            if not last:
+                found.append(max(overlap(text, tag) for tag in (*TAGS, LISTED, CODED)))
+            self._marks = found[::-1]
+        while self._marks and self._marks[-1] > len(text):
+            self._marks.pop()
+        return self._marks[-1] if self._marks else 0
+
     def _opens(self, text: str, start: int) -> bool:
         """Whether the line at ``start`` begins, or may still begin, with a fence or a bracket."""
-        rest = text[_INDENT.match(text, start).end() :]  # type: ignore[union-attr]  # it matches the empty text too
+        begin = _INDENT.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty text too
+        rest = text[begin : begin + len(LISTED)]
         if self._in_block:
             return not rest or FENCE.startswith(rest[:3])
         return not rest or (rest[0] in "{[" and not rest.startswith(LISTED)) or FENCE.startswith(rest[:3])
@@ -176,7 +198,7 @@ class CallParser:
 
     def _tagged(self, text: str, tag: str, close: str, *, last: bool, cut: bool) -> bool:
         """Up to the closing tag, which some models forget before the next call or the end."""
-        ends = [at for mark in (close, tag) if (at := text.find(mark, len(tag))) >= 0]
+        ends = [at for mark in (close, tag) if (at := self._find(text, mark, len(tag))) >= 0]
         if not ends and not last:
             return False
         if not ends and cut:
@@ -191,7 +213,15 @@ class CallParser:
             calls = calls_in(value[:cut_at], tagged=True) if cut_at else []
             if calls and cut_at and value[cut_at:].strip():
                 rest = value[cut_at:] + rest
+                self._marks = None
         return self._call(calls or [broken_call(body, self._tools)], rest)
+
+    def _find(self, text: str, mark: str, start: int) -> int:
+        """As ``str.find``; what was not in the held text is not looked for again."""
+        at = -1 if mark in self._absent else text.find(mark, start)
+        if at < 0:
+            self._absent.add(mark)
+        return at
 
     def _listed(self, text: str, *, last: bool, cut: bool) -> bool:
         """A JSON list, or a name and its arguments."""
@@ -247,6 +277,7 @@ class CallParser:
 
     def _fence_as_text(self, text: str, head: str, newline: str) -> bool:
         """The line of a fence is text, and so is all up to the fence that closes it."""
+        self._false_starts += 1
         if head.startswith(FENCE) and FENCE not in head[len(FENCE) :].lstrip("`"):
             self._in_block = not self._in_block
         self._take_text(len(text) - len(text.lstrip(" \t")) + len(head) + len(newline))
@@ -263,6 +294,7 @@ class CallParser:
         calls = [] if not may_be or (end is None and cut) else calls_in(begin[:end])
         if calls:
             return self._call(calls, begin[end:] if end else "")
+        self._false_starts += UNCLOSED if may_be and end is None else 1
         return self._as_text(len(text) - len(begin) + 1)
 
     def _as_text(self, size: int) -> bool:

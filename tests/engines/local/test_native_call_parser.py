@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -236,3 +237,37 @@ def test_arguments_come_back_as_they_were_meant(value: Any) -> None:
 def split(text: str, data: st.DataObject) -> list[str]:
     cuts = sorted(set(data.draw(st.lists(st.integers(0, len(text)), max_size=12))))
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "{\n",
+        '{"name": \n',
+        '[{"name": "python", "arguments": {}},\n',
+        "<tool_call>",
+        "<tool_call>{",
+        "```\n",
+        "[TOOL_CALLS]",
+    ],
+)
+def test_a_hostile_answer_takes_time_in_proportion_to_its_length(piece: str) -> None:
+    """JSON without an end on every line was read to the end for each line: 80,000 characters took minutes."""
+
+    def seconds(size: int) -> float:
+        parser = CallParser(["python"], fences=True)
+        began = time.process_time()
+        parser.push(piece * (size // len(piece)))
+        parser.finish()
+        return time.process_time() - began
+
+    seconds(1000)
+    assert seconds(80_000) < 10 * seconds(20_000) + 0.2
+
+
+def test_a_tagged_call_is_found_behind_a_thousand_lines_that_look_like_calls() -> None:
+    parser = CallParser(["python"])
+    call = '<tool_call>{"name": "python", "arguments": {"code": "1"}}</tool_call>'
+    parts = [*parser.push("{ no call\n" * 3000 + call), *parser.finish()]
+    assert [part.call.arguments for part in parts if isinstance(part, CallChunk)] == [{"code": "1"}]
+    assert "".join(part.text for part in parts if isinstance(part, TextChunk)).count("{ no call") == 3000
