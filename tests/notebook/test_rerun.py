@@ -164,3 +164,12 @@ async def test_messages_of_the_panel_stay_in_the_conversation_that_is_shown(note
     await notebook.run("%%agent\nask from another cell", cell="b")
     await notebook.run("%%agent\nask from a cell", cell="a")
     assert await shown() == ["ask from a cell", "ask from the panel"]
+
+
+async def test_stored_answers_are_shown_whatever_the_order_in_which_the_cells_first_ran(notebook: Notebook) -> None:
+    cells = {name: f"%%agent\nanswer {name} whenever" for name in ("first", "second", "third")}
+    for name in ("third", "first", "second"):
+        await notebook.run(cells[name], cell=name)
+    for order in (("first", "second", "third"), ("second", "third", "first")):
+        ran = await notebook.run_all({name: cells[name] for name in order})
+        assert [ran[name].plain.startswith("Stored") for name in order] == [True] * 3
