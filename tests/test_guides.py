@@ -50,7 +50,7 @@ SCRIPT = [
     *rounds("tickets are open", call("tickets_unasked", n=7), then="One is."),
     *rounds("report for 100 USD", RATES, then="92 euros."),
     *rounds("highest amount", python("print(open('sales.csv').read(), open('notes.txt').read())"), then="March."),
-    *rounds("into total.json", python("open('total.json', 'w').write('360')"), then="Done."),
+    *rounds("into total.txt", python("open('total.txt', 'w').write('360')"), then="Done."),
     *rounds("/etc/shadow", python("open('/etc/shadow').read()"), then="Nothing to see."),
     {"text": "March.", "when": "highest amount", "loop": True},
     {"text": '{"name": "Ada", "age": 36}', "when": "36 years old", "loop": True},
@@ -63,7 +63,7 @@ TOLD: dict[str, list[str]] = {
     "python_client.ipynb": ["Hello. | Hello.", "finished 7.25", "Ordered 10. {'bolts': 50}", "Person(name='Ada'"],
     "mcp.ipynb": ["tickets_unasked", "mcp tickets_unasked", "One is.", "'list_sessions'", "Hello."],
     "skills.ipynb": ["Monthly report 1", "currency,rate", "92 euros.", "[]"],
-    "file_inputs.ipynb": ["Mar,150", "short month", "total.json json 3 False 360", "plot.png", "March."],
+    "file_inputs.ipynb": ["Mar,150", "short month", "total.txt txt 3 False 360", "plot.png", "March."],
     "untrusted_users.ipynb": ["'read the session': 'session_not_found'", "file_not_found", "forbidden", "error"],
 }
 """Words that its cells show, by its name."""

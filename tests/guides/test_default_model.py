@@ -54,12 +54,12 @@ PROGRAMS: dict[str, list[str]] = {
         r"\{'bolts': 50\}",
         r"Person\(name='Ada', age=36\)",
     ],
-    "file_inputs.ipynb": [r"\bMar\b", r"total\.json json \d+ False .*\b360\b", r"plot\.png", r"sales\.csv"],
+    "file_inputs.ipynb": [r"\bMar\b", r"total\.txt txt \d+ False .*\b360\b", r"plot\.png", r"sales\.csv"],
     "untrusted_users.ipynb": [
         r"'read the session': 'session_not_found'",
         r"file_not_found",
         r"forbidden",
-        r"error .*(?:Permission|FileNotFound|No such file)",
+        r"(?s)error .*(?:Permission|FileNotFound|No such file)",
     ],
 }
 """Patterns that the outputs of each guide must have; a number stands for its computed value."""
