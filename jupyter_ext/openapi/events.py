@@ -32,6 +32,8 @@ class AgentToolApprovalRequired(TypedDict):
     round: int
     tool: dict[str, Any]
     arguments: dict[str, Any]
+    code: str
+    unseen: list[str]
     call_id: str
     shown: str
 

@@ -167,6 +167,7 @@ class WaitingApproval(TypedDict):
     remember: list[str]
     until: float | None
     again: str
+    unseen: list[str]
     session: str
     turn: str
     asked: float
