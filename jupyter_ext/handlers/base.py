@@ -276,9 +276,10 @@ class AgentHandler(APIHandler):
         raw = self.get_argument(name, None)
         if raw is None:
             return default
-        if not (raw.isascii() and raw.isdecimal() and len(raw) < 16):
+        whole = raw.removesuffix(".0")  # an integer of JSON, too
+        if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
             raise InvalidRequest(f"{name} is a number, not {raw[:40]!r}.")
-        return int(raw)
+        return int(whole)
 
     def reply(self, body: Mapping[str, Any], status: int = 200) -> None:
         self.set_status(status)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from agent_kernel.errors import NotFound
-from jupyter_ext.handlers.base import guarded
+from jupyter_ext.handlers.base import AgentHandler, guarded
 from jupyter_ext.handlers.dialect import SharedHandler
 
+NATIVE = re.compile(r".*/v1/(?:sessions|turns|agent|binding|binds|search|trust|tools|beside|engine|usage)(?:/.*)?")
 MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
 
 
@@ -16,6 +19,12 @@ class UnknownHandler(SharedHandler):
     def anthropic(self) -> bool:
         """Also a program without the header that calls a route beside ``messages``."""
         return super().anthropic or bool(MESSAGES.fullmatch(self.request.path))
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Beside a route that only our own clients call, in the shape of that route."""
+        if NATIVE.fullmatch(self.request.path):
+            return AgentHandler.error_body(self, status, error)
+        return super().error_body(status, error)
 
     @guarded("read")
     async def get(self, path: str = "") -> None:

@@ -25,7 +25,6 @@ NAME = {"type": "string", "minLength": 1}
 ID = {**NAME, "maxLength": MAX_ID, "pattern": ID_PATTERN}
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
-"""Its schema is that of the JSON in one ``data`` line."""
 ALWAYS = (400, 401, 403, 429, 503)
 """What every route may answer: a request that can not be read, a caller who may not, and a server that is busy."""
 OF_BODIES = (413, 415)
@@ -179,8 +178,8 @@ class Document:
         responses = {str(status): self._response(status, reply) for status, reply in replies.items()}
         if told.streams:
             kinds = [self.schemas.of(resolved(kind)) for kind in told.streams]
-            events = {"schema": kinds[0] if len(kinds) == 1 else {"anyOf": kinds}}
-            responses[str(told.status)].setdefault("content", {})[EVENT_STREAM] = events
+            schema = _event(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+            responses[str(told.status)].setdefault("content", {})[EVENT_STREAM] = {"schema": schema}
         beyond = OF_BODIES if told.body is not None else ()
         refusal = self.schemas.of(verb.handler.error_shape)
         for status in sorted({*ALWAYS, *beyond, *told.errors}):
@@ -226,7 +225,15 @@ def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
     replies = entry["responses"].get(str(example.get("status")), {}).get("content", {})
     if example.get("reply") is not None and replies:
         kind = JSON if JSON in replies else next(iter(replies))
-        replies[kind] = {**replies[kind], "example": example["reply"]}
+        reply = example["reply"]
+        replies[kind] = {**replies[kind], "example": {"data": json.dumps(reply)} if kind == EVENT_STREAM else reply}
+
+
+def _event(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of one server-sent event, whose ``data`` is JSON; written as OpenAPI 3.2 describes streams."""
+    text = {"type": "string"}
+    told = {**text, "contentMediaType": JSON, "contentSchema": data}
+    return {"type": "object", "properties": {"event": text, "id": text, "data": told}, "required": ["data"]}
 
 
 def _command(verb: Verb, entry: Mapping[str, Any], example: Mapping[str, Any]) -> str:

@@ -122,7 +122,8 @@ def test_every_stream_of_events_has_a_schema(told: Json) -> None:
 def test_an_event_of_every_kind_fits_the_schema_of_events(told: Json) -> None:
     schemas = told["components"]["schemas"]
     content = told["paths"]["/turns/{turn_id}/events"]["get"]["responses"]["200"]["content"]
-    assert content["text/event-stream"]["schema"] == {"$ref": "#/components/schemas/TurnEvent"}
+    data = content["text/event-stream"]["schema"]["properties"]["data"]
+    assert data["contentSchema"] == {"$ref": "#/components/schemas/TurnEvent"}
     union = schemas["TurnEvent"]
     assert union["discriminator"]["mapping"].keys() == TYPES.keys()
     event = Event(1, "t", "s", 0, 1.0, TextDelta("hi")).to_json()
