@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -15,7 +16,7 @@ from typing import Any
 
 from agent_kernel.context import INSTRUCTIONS, Context, View
 from agent_kernel.conversation import LOST, Conversation
-from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest, TurnStopped
+from agent_kernel.errors import AgentKernelError, Conflict, InvalidRequest, StoreError, TurnStopped
 from agent_kernel.events import (
     AnswerChecked,
     Body,
@@ -358,6 +359,8 @@ class Agent:
     async def _finish(
         self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
+        if not turn.began and state != "committed":
+            await self._keep_prompt(turn)
         turn.usage = replace(turn.usage, turn_s=turn.time.seconds)
         fault = error.to_json() if error is not None else None
         failure = {"error": self._ledger.redactor.value(fault)} if fault else {}
@@ -370,6 +373,13 @@ class Agent:
         turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault, finish, stopped))
         await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
+
+    async def _keep_prompt(self, turn: Running) -> None:
+        """A turn that was stopped while its tools were still being gathered keeps what was asked. A store that takes
+        nothing is reported when the turn is closed."""
+        if said := self._conversation.unprepared(turn.request):
+            with contextlib.suppress(StoreError):
+                turn.saved += len(await turn.opened.append(said))
 
 
 async def _hand_over(turn: Running, said: Message) -> None:

@@ -97,6 +97,12 @@ class Conversation:
         told = "\n\n".join(message.text for message in instructions if message.text)
         return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
 
+    def unprepared(self, request: TurnRequest) -> Sequence[Message]:
+        """What is stored of a turn that ends before it was prepared: its prompt. Nothing where a hook decides what is
+        kept, or where the request has a place elsewhere in the conversation."""
+        placed = bool(request.messages or request.after)
+        return [] if self._hook is not None or placed else _incoming(request)
+
     async def _appended(self, incoming: Sequence[Message], window: int, summary: Summary | None) -> Placed:
         items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
         since = summary.last if summary else 0

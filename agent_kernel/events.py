@@ -160,9 +160,14 @@ class CallOffered:
 
 @dataclass(frozen=True, slots=True)
 class CallClaimed:
+    """Sent again when the client that runs the call reports another ``where`` (empty: as ``call.started`` says) or
+    another ``state``: running, or waiting for the person's answer at the client."""
+
     type: ClassVar[str] = "call.claimed"
     call: str
     client: str
+    where: str = ""
+    state: str = "running"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Running:
     asides: Asides = field(default_factory=Asides)
     share: float = 0.0
     context: int = 0
+    began: bool = False
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     rounds: int = 0
@@ -83,6 +84,7 @@ class Running:
 
     async def begin(self, prepared: Prepared) -> None:
         """What the model sees of this turn and what is stored of it need not be the same."""
+        self.began = True
         self.messages.extend(prepared.current)
         self.earlier = prepared.history
         if prepared.behind is not None or prepared.earlier:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
@@ -79,10 +80,13 @@ class Toolbox:
         alone = [call for call in calls if self._shares_state(call)]
         tasks = [asyncio.create_task(self._finished(call, place, emit)) for call in calls if call not in alone]
         try:
-            for call in alone:
-                yield await self._finished(call, place, emit)
-            for done in asyncio.as_completed(tasks):
-                yield await done
+            waiting = (self._finished(call, place, emit) for call in alone)
+            for ending in itertools.chain(waiting, asyncio.as_completed(tasks)):
+                result, finished = await ending
+                try:
+                    yield result
+                finally:  # whoever is told finds its media in the store
+                    emit(finished)
         finally:
             for task in tasks:
                 task.cancel()
@@ -92,7 +96,7 @@ class Toolbox:
         tool = self._tools.get(call.name)
         return tool is None or tool.spec.shared_state
 
-    async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> Message:
+    async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> tuple[Message, CallFinished]:
         work = WorkTime()
 
         def noted(body: Body) -> None:
@@ -110,12 +114,12 @@ class Toolbox:
             output = replace(output, text=f"{output.text}\n{told((*files, *_absent(output)))}")
         if output.status != "success":
             self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
-        media = () if output.shown else tuple(_shown(output))
-        ids, details = tuple(file.id for file in files), dict(output.details)
+        media, ids = tuple(_shown(output)), tuple(file.id for file in files)
+        details = dict(output.details)
         ended = CallFinished(call.id, call.name, output.status, output.text, 0.0, media, details, ids)
         work.note(ended)
-        emit(replace(ended, seconds=work.seconds))
-        return tool_result(call, output.text, output.status, output.media)
+        result = tool_result(call, output.text, output.status, output.media)
+        return result, replace(ended, seconds=work.seconds)
 
     async def _kept(self, output: ToolOutput, context: ToolContext) -> list[File]:
         """What a call should have made and did not may still come in a later one: ``end`` keeps that."""
@@ -185,12 +189,9 @@ def _invalid(call: ToolCall, spec: ToolSpec) -> str:
 
 
 def _shown(output: ToolOutput) -> list[dict[str, object]]:
+    """Without the data of what the client that ran the call has shown already; other readers find it in the store."""
     return [
-        {
-            "mime": media.mime,
-            "hash": media.hash,
-            "size": media.size,
-            "data": base64.b64encode(media.data).decode() if media.data else "",
-        }
+        {"mime": media.mime, "hash": media.hash, "size": media.size}
+        | ({} if output.shown else {"data": base64.b64encode(media.data).decode() if media.data else ""})
         for media in output.media
     ]

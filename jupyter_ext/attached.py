@@ -18,6 +18,7 @@ from tornado.web import HTTPError
 from agent_kernel.errors import AgentKernelError, InvalidRequest, NotFound
 from agent_kernel.notebook import inspection, variables
 from agent_kernel.notebook.changed_names import in_place
+from agent_kernel.notebook.place import draft_request
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.tools.attached import Document
 from jupyter_ext.jobs import Jobs
@@ -43,6 +44,13 @@ def _answer(what, arguments):
 """The kernel's end of an inspection; its own AgentMagics knows more than the shell, where it has them."""
 
 
+UNFIT = """
+def _unfit():
+    from IPython import get_ipython
+    magics = get_ipython().magics_manager.registry.get("AgentMagics")
+    unfit = getattr(magics, "unfit_for_drafts", None)
+    return unfit() if unfit else "the kernel does not have the magic of this version of agent-kernel"
+"""
 MOST_VARIABLES = 2_000
 SIZES = f"""
 def _sizes():
@@ -93,6 +101,25 @@ class LiveKernel:
             return None
 
 
+class DraftKernel:
+    """Runs a turn's code in a draft of one kernel, by the magic of that kernel."""
+
+    def __init__(self, jobs: Jobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        code = str(context.call.arguments["code"])
+        return await self._jobs.run(self._kernel, draft_request(context.turn, code), context, title=code)
+
+    async def unfit(self) -> str:
+        try:
+            told = await self._jobs.evaluate(self._kernel, apart(UNFIT, "_unfit"), LOOK_WITHIN_S)
+        except AgentKernelError as error:
+            return error.message
+        return told.text if told.status == "success" else ""
+
+
 class StartedJobs:
     """What the agent started in one kernel."""
 
@@ -113,6 +140,7 @@ class AttachedNotebook:
         self._contents = contents
         self._notebooks = notebooks
         self.kernel = LiveKernel(jobs, kernel) if runs else None
+        self.drafts = DraftKernel(jobs, kernel) if runs else None
         self.jobs = StartedJobs(jobs, kernel) if runs else None
 
     @property

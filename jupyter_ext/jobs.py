@@ -20,6 +20,8 @@ from jupyter_core.utils import ensure_async
 
 from agent_kernel.events import CallOutput, Notice
 from agent_kernel.messages import Media, Status, shortened
+from agent_kernel.notebook.place import OUTCOME
+from agent_kernel.notebook.shown_media import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.sandbox.output import Output
 from jupyter_ext.kernel_shell import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
@@ -46,7 +48,8 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """``status`` is None while it runs. ``listener`` hears (stream, text) while somebody waits for it."""
+    """``status`` is None while it runs. ``listener`` hears (stream, text) while somebody waits for it. ``outcome`` is
+    what the kernel's magic says of code that it ran in a draft."""
 
     id: str
     code: str
@@ -59,6 +62,8 @@ class Job:
     values: list[str] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)
     error: str = ""
+    title: str = ""
+    outcome: Mapping[str, Any] = field(default_factory=dict)
     lost: str = ""
     stopping: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,7 +106,7 @@ class Job:
 
     @property
     def line(self) -> str:
-        first = self.code.strip().partition("\n")[0][:80]
+        first = (self.title or self.code).strip().partition("\n")[0][:80]
         return f"job {self.id} ({self.state}): {first}"
 
     @property
@@ -114,9 +119,14 @@ class Job:
     @property
     def text(self) -> str:
         """What the model reads of it."""
-        figures = f"[{len(self.media)} figure(s) shown]" if self.media else ""
-        parts = [self.said.text().rstrip(), *self.values, self.error, figures, self.lost and f"({self.lost})"]
+        figures = f"[{self._figures} figure(s) shown]" if self._figures else ""
+        said = [str(self.outcome["text"])] if self.outcome else [self.said.text().rstrip(), *self.values]
+        parts = [*said, self.error, "" if self.outcome else figures, self.lost and f"({self.lost})"]
         return shortened("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
+
+    @property
+    def _figures(self) -> int:
+        return sum(medium.mime in IMAGES for medium in self.media)
 
     async def _interrupt_when_it_runs(self, execution: Execution) -> None:
         fresh = not execution.began.is_set()
@@ -139,7 +149,9 @@ class Job:
         if failed and not self.error:
             self.error = f"{reply.get('ename', 'Error')}: {reply.get('evalue', '')}"
         stopped = self.stopping or reply.get("ename") == "KeyboardInterrupt"
-        self._close("interrupted" if stopped else "error" if failed else "success")
+        drafted = self.outcome.get("status")
+        failed |= drafted not in (None, "success")
+        self._close("interrupted" if stopped or drafted == "interrupted" else "error" if failed else "success")
 
     def _close(self, status: Status) -> None:
         if self.interrupting is not None:
@@ -154,7 +166,10 @@ class Job:
             case "stream":
                 self._say(str(content["name"]), str(content["text"]))
             case "display_data" | "execute_result":
-                self._show(content["data"])
+                if isinstance(told := content["data"].get(OUTCOME), Mapping):
+                    self.outcome = told
+                else:
+                    self._show(content["data"])
             case "error":
                 lines = [ESCAPES.sub("", str(line)) for line in content["traceback"]]
                 self.error = shortened(
@@ -170,9 +185,12 @@ class Job:
         images = [mime for mime in IMAGES if mime in data]
         for mime in images:
             encoded = str(data[mime])
-            if len(self.media) < MAX_IMAGES and len(encoded) * 3 // 4 <= MAX_IMAGE_BYTES:
+            if self._figures < MAX_IMAGES and len(encoded) * 3 // 4 <= MAX_IMAGE_BYTES:
                 with contextlib.suppress(ValueError):
                     self.media.append(Media.of(mime, base64.b64decode(encoded)))
+        body = bundle_medium(data)
+        if body is not None and sum(medium.mime == BUNDLE for medium in self.media) < MAX_BUNDLES:
+            self.media.append(Media.of(BUNDLE, body))
         if not images and "text/plain" in data and sum(map(len, self.values)) < KEPT_CHARS:
             text = shortened(str(data["text/plain"]), RESULT_CHARS)
             self.values.append(text)
@@ -197,12 +215,13 @@ class Jobs:
     def runs_in(self, kernel: str) -> bool:
         return any(job.status is None for job in self.of(kernel))
 
-    async def run(self, kernel: str, code: str, context: ToolContext) -> ToolOutput:
-        """The result, or after a while the job's name: it goes on. Nothing runs in a kernel that is busy."""
+    async def run(self, kernel: str, code: str, context: ToolContext, title: str = "") -> ToolOutput:
+        """The result, or after a while the job's name: it goes on. Nothing runs in a kernel that is busy. ``title`` is
+        what people read of the job in place of its code."""
         try:
             if problem := await self.busy(kernel):
                 return ToolOutput(problem, "error")
-            job = self._start(kernel, code)
+            job = self._start(kernel, code, title)
         except KeyError:
             return ToolOutput("The kernel of this notebook is gone.", "error")
         return await self._attended(job, context, self._handed_over_s, stop_with_turn=True)
@@ -274,8 +293,8 @@ class Jobs:
             self._shells[kernel] = KernelShell(manager, reborn=reborn)
         return self._shells[kernel]
 
-    def _start(self, kernel: str, code: str) -> Job:
-        job = Job(f"j{next(self._numbers)}", code, self._shell(kernel), self._manager_of(kernel))
+    def _start(self, kernel: str, code: str, title: str) -> Job:
+        job = Job(f"j{next(self._numbers)}", code, self._shell(kernel), self._manager_of(kernel), title=title)
         jobs = self._jobs.setdefault(kernel, [])
         jobs.append(job)
         for old in [job for job in jobs if job.status is not None][: max(0, len(jobs) - KEPT_JOBS)]:
@@ -305,6 +324,7 @@ class Jobs:
         finally:
             job.listener = lambda stream, text: None
         details = {"job": job.id, "seconds": round(job.seconds, 3)}
+        details |= {"variables": job.outcome["variables"]} if job.outcome.get("variables") else {}
         if job.status is None:
             context.emit(Notice("info", f"{job.line} — it goes on in your kernel; interrupting the kernel stops it."))
             so_far = f"Output so far:\n{job.text}" if job.said.total or job.values else "No output so far."

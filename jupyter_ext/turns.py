@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,6 +73,7 @@ class LiveTurn:
     order: Order
     log: EventLog
     entry: Entry | None = None
+    created: float = field(default_factory=time.time)
     my_place: asyncio.Event = field(default_factory=asyncio.Event)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
     refusal: SessionBusy | None = None
@@ -133,7 +135,11 @@ class Turns:
 
     def of_session(self, key: SessionKey) -> LiveTurn | None:
         """The first of its turns that is not over."""
-        return next((turn for turn in self._lines.get(key, ()) if turn.running), None)
+        return next(iter(self.line(key)), None)
+
+    def line(self, key: SessionKey) -> list[LiveTurn]:
+        """The turns of a session that are not over, in the order in which they run."""
+        return [turn for turn in self._lines.get(key, ()) if turn.running]
 
     def admit(self) -> None:
         """Raises Forbidden in the modes in which no model is asked, and what ``refuse`` was given."""

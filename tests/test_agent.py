@@ -18,6 +18,7 @@ from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import Owner
 from agent_kernel.sessions.observers import SessionObserver
 from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.tools.source import Occasion, Offered
 from tests.turns import KEY, CancelledAt, Recorder, agent, python, stored, types
 
 
@@ -144,6 +145,28 @@ async def test_the_next_turn_is_told_that_the_last_answer_was_stopped() -> None:
     await asyncio.wait([task])
     await it.run("two")
     assert "half\n(stopped here)" in [message.text for message in engine.requests[1].messages]
+
+
+async def test_a_turn_that_is_stopped_while_tools_are_gathered_keeps_what_was_asked() -> None:
+    gathering = asyncio.Event()
+
+    class Slow:
+        async def offer(self, occasion: Occasion) -> Offered:
+            gathering.set()
+            await asyncio.Event().wait()
+            raise AssertionError("unreachable")
+
+        async def aclose(self) -> None: ...
+
+    it, store, _ = agent([{"text": "never"}], sources=[Slow()])
+    task = asyncio.create_task(it.run("how much rain?"))
+    await gathering.wait()
+    task.cancel("stopped by you")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    [turn] = await store.turns(KEY)
+    assert (turn.state, turn.reason) == ("cancelled", "stopped by you")
+    assert [(m.role, m.text) for m in await stored(store)] == [("user", "how much rain?")]
 
 
 @pytest.mark.parametrize("store_kind", ["memory", "sqlite"])

@@ -90,7 +90,7 @@ async def test_a_schema_that_refers_elsewhere_is_an_answer_and_nothing_is_fetche
     assert "outside" in answer.text
 
 
-async def test_pictures_travel_with_the_event_unless_they_were_shown_already() -> None:
+async def test_data_of_pictures_travels_with_the_event_unless_they_were_shown_already() -> None:
     class Painter(Recorder):
         async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
             return ToolOutput("", media=(Media.of("image/png", b"png"),), shown=arguments["code"] == "shown")
@@ -99,7 +99,7 @@ async def test_pictures_travel_with_the_event_unless_they_were_shown_already() -
     answers = await results([Painter()], [call("new", 1), call("shown", 2)], events)
     new, shown = (body for body in events if isinstance(body, CallFinished))
     assert base64.b64decode(new.media[0]["data"]) == b"png"
-    assert shown.media == ()
+    assert shown.media == ({"mime": "image/png", "hash": Media.of("image/png", b"png").hash, "size": 3},)
     assert [len(message.media) for message in answers] == [1, 1]
 
 

@@ -21,7 +21,8 @@ TRIES = 3
 
 
 class Claim:
-    """``with`` it while the code runs. Its thread does HTTP, and calls ``tick`` each COALESCE_S seconds."""
+    """``with`` it while the code runs. Its thread does HTTP, and calls ``tick`` each COALESCE_S seconds.
+    ``record`` is where the call runs and its state, as the cell shows them: the server is told when they change."""
 
     def __init__(self, server: Server, turn: str, call: str, grant: Mapping[str, Any]) -> None:
         self._server = server
@@ -33,6 +34,7 @@ class Claim:
         self._passed = 0
         self._done = threading.Event()
         self.tick: Callable[[], None] = lambda: None
+        self.record: Callable[[], Mapping[str, str]] = dict
         self._thread = threading.Thread(target=self._keep, name=f"agent-claim-{call}", daemon=True)
 
     @classmethod
@@ -71,12 +73,14 @@ class Claim:
         media: Sequence[Mapping[str, str]],
         *,
         variables: Sequence[str] = (),
+        where: str = "",
         waited_s: float = 0.0,
         patient: bool = True,
     ) -> None:
-        """Answers the call. ``variables`` are those that it made or changed, ``waited_s`` is how long the person was
-        waited for meanwhile, which does not count as time of the call. A turn that no longer waits for it is no
-        error. Not ``patient``: one try, half a second at most, for a person who has pressed stop."""
+        """Answers the call. ``variables`` are those that it made or changed, ``where`` it ran if not as it began,
+        ``waited_s`` is how long the person was waited for meanwhile, which does not count as time of the call. A turn
+        that no longer waits for it is no error. Not ``patient``: one try, half a second at most, for a person who has
+        pressed stop."""
         self._done.set()
         if patient:
             self._thread.join(2.0)
@@ -84,6 +88,7 @@ class Claim:
         if len(kept) < len(media):
             text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
         details: dict[str, Any] = {"variables": list(variables)} if variables else {}
+        details |= {"where": where} if where else {}
         details |= {"waited_s": round(waited_s, 3)} if waited_s else {}
         body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
         body |= {"details": details} if details else {}
@@ -101,16 +106,17 @@ class Claim:
     def _keep(self) -> None:
         """To the end of the code. A server that does not answer for a while is no reason to let the claim lapse; one
         that no longer waits for it (a stopped turn) is a reason to be silent."""
-        renewed, done = time.monotonic(), False
+        renewed, done, told = time.monotonic(), False, dict(self.record())
         while not done:
             done = self._done.wait(COALESCE_S)
             if not done:
                 self.tick()
             try:
                 self._pass_on()
-                if not done and time.monotonic() - renewed >= self._renew_s:
-                    self._post({"action": "renew"})
-                    renewed = time.monotonic()
+                record = dict(self.record())
+                if not done and (record != told or time.monotonic() - renewed >= self._renew_s):
+                    self._post({"action": "renew", **record})
+                    renewed, told = time.monotonic(), record
             except ServerUnreachable:
                 continue  # what was not passed on is in the answer
             except AgentKernelError:

@@ -32,6 +32,7 @@ from agent_kernel.notebook.oneline import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.options import Request, parsed, usage
 from agent_kernel.notebook.order import Note, Orders, session_of
 from agent_kernel.notebook.person import Person
+from agent_kernel.notebook.place import run_request
 from agent_kernel.notebook.pull import ModelPull, missing_model
 from agent_kernel.notebook.python import Python
 from agent_kernel.notebook.render import Summary, Version
@@ -101,6 +102,17 @@ class AgentMagics(Magics):
                 raise
             except KeyboardInterrupt:
                 raise interrupted() from None
+
+    @line_magic("agent_draft")  # type: ignore[arg-type]
+    def draft(self, line: str) -> None:
+        """Run code of a turn that does not come from a cell in a draft; the server sends it."""
+        run_request(self._shell, self._drafts, line)
+
+    def unfit_for_drafts(self) -> str:
+        """Why no draft can be made; the server asks. A draft that is forked here must show values as one that is
+        forked in a cell does, so it is made while IPython's display hook is in place."""
+        with self._shell.display_trap:
+            return self._drafts.unfit()
 
     @cell_magic("agent")  # type: ignore[arg-type]
     def turn(self, line: str, cell: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import sys
 from typing import Any
 
 from agent_kernel.notebook.draft import Drafts
@@ -11,6 +14,31 @@ from agent_kernel.notebook.render import line_bundle
 CHOICES = ("live", "draft", "sandbox")
 VARIABLE = "AGENT_KERNEL_PYTHON_IN"
 """Set by the server for its kernels, from the setting ``python_in``."""
+
+
+OUTCOME = "application/vnd.agent-kernel.outcome+json"
+"""What came of code that the server had run in a draft, published as an output of its own: status, text for the model,
+and the variables that it made or changed there."""
+
+
+def draft_request(turn: str, code: str) -> str:
+    """What the server runs in a kernel, so that its magic runs the code of a turn in a draft."""
+    return f"%agent_draft {base64.b64encode(json.dumps([turn, code]).encode()).decode()}"
+
+
+def run_request(shell: Any, drafts: Drafts, line: str) -> None:
+    """Runs what ``draft_request`` made. What the code prints and shows is published as it comes."""
+    turn, code = json.loads(base64.b64decode(line))
+
+    def listen(stream: str, text: str) -> None:
+        (sys.stderr if stream == "stderr" else sys.stdout).write(text)
+
+    def show(data: Any, metadata: Any, transient: Any, update: bool) -> None:
+        shell.display_pub.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
+
+    outcome = drafts.run(turn, drafts.prepared(code), listen, show).outcome
+    told = {"status": outcome.status, "text": outcome.text, "variables": list(outcome.variables)}
+    shell.display_pub.publish({OUTCOME: told})
 
 
 class Place:

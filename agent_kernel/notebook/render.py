@@ -26,6 +26,8 @@ PLACES = {
     "server": "on the server",
     "client": "in the notebook",
 }
+WAITING = "waiting for your answer"
+"""The state of a call whose cell asks the person."""
 QUIET = "color:var(--jp-ui-font-color2,inherit);font-size:var(--jp-ui-font-size1,90%)"
 BOX = "border-left:3px solid var(--jp-border-color1,#9e9e9e);margin:4px 0;padding:2px 0 2px 10px"
 PRE = "margin:4px 0;padding:4px 8px;white-space:pre-wrap;max-height:400px;overflow:auto;background:transparent"

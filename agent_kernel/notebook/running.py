@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from agent_kernel.notebook.abilities import Abilities, Ability
 from agent_kernel.notebook.capture import Listener, Show
@@ -13,9 +14,12 @@ from agent_kernel.notebook.claim import Claim
 from agent_kernel.notebook.client import Server
 from agent_kernel.notebook.keep import Keep
 from agent_kernel.notebook.live import Outcome
-from agent_kernel.notebook.render import Card
+from agent_kernel.notebook.render import WAITING, Card
 from agent_kernel.notebook.screen import Screen
+from agent_kernel.notebook.shown_media import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.notebook.touched import Touched
+
+Bundle: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,23 @@ class Running:
             card.add(text)
             self.screen.card(card)
 
+        bundles: list[dict[str, str]] = []
+
+        def show(data: Bundle, metadata: Bundle, transient: Bundle, update: bool) -> None:
+            body = None if update else bundle_medium(data)
+            if body is not None and len(bundles) < MAX_BUNDLES:
+                bundles.append({"mime": BUNDLE, "data": base64.b64encode(body).decode()})
+            self.screen.show(data, metadata, transient, update)
+
+        began = card.where
+        claim.record = lambda: {
+            "where": card.where if card.where != began else "",
+            "state": "waiting" if card.state == WAITING else "running",
+        }
         claim.tick = lambda: self.screen.flush_from_aside(card)
         started, waited = time.monotonic(), self.keep.person.waited_s
         with claim:
-            outcome = ability.run(arguments, listen, self.screen.show)
+            outcome = ability.run(arguments, listen, show)
             self.touched.ran(turn, card.code, drafted=card.where == "draft")
             waited = self.keep.person.waited_s - waited
             card.seconds = time.monotonic() - started - waited
@@ -83,8 +100,9 @@ class Running:
             claim.finish(
                 outcome.status,
                 outcome.text,
-                outcome.media,
+                (*outcome.media, *bundles),
                 variables=outcome.variables,
+                where=card.where if card.where != began else "",
                 waited_s=waited,
                 patient=not outcome.interrupted,
             )

@@ -1,4 +1,5 @@
-"""What a tool showed, as a MIME bundle: pictures, charts, and tables, which are drawn here from their cells."""
+"""What a tool showed, between MIME bundles and the media of a result: pictures, charts, and tables, which are drawn
+here from their cells."""
 
 from __future__ import annotations
 
@@ -9,12 +10,36 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agent_kernel.notebook.capture import IMAGES
 from agent_kernel.notebook.render import QUIET, Bundle, image_bundle, table_bundle
+from agent_kernel.notebook.safe_output import safe_bundle
 
 TABLE = "application/vnd.agent-kernel.table+json"
 NEWER_VEGA_LITE = re.compile(r"application/vnd\.vegalite\.v(?:[6-9]|\d{2,})\+json")
 """JupyterLab draws version 5 at most, under its name only; it draws what newer versions share with it."""
 VEGA_LITE = "application/vnd.vegalite.v5+json"
+BUNDLE = "application/vnd.agent-kernel.bundle+json"
+"""A MIME bundle as one medium: an object of MIME types and what was shown as each. No model is told of it: its
+``text/plain`` is in the text of the result."""
+CHARTS = ("application/vnd.plotly", "application/vnd.vega")
+RICH = ("text/html", "text/markdown", "text/latex", "image/svg+xml", "application/json", "application/geo+json")
+MAX_BUNDLE_BYTES = 2 << 20
+MAX_BUNDLES = 16
+"""Of one call."""
+
+
+def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
+    """What a cell shows as ``data``, for other places that show the call. None for a bundle that is a picture, which
+    goes by itself, or nothing but text, which the result has, and for one that is too large."""
+    charts = [mime for mime in data if mime.startswith(CHARTS)]
+    kept = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]  # a chart's HTML is scripts
+    if any(mime in data for mime in IMAGES) or not (charts or kept):
+        return None
+    try:
+        body = json.dumps({mime: data[mime] for mime in (*charts, *kept, "text/plain") if mime in data}).encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return body if len(body) <= MAX_BUNDLE_BYTES else None
 
 
 def media_bundle(mime: str, data: str, alt: str) -> Bundle:
@@ -23,6 +48,8 @@ def media_bundle(mime: str, data: str, alt: str) -> Bundle:
         return image_bundle(mime, data, alt)
     try:
         found = json.loads(base64.b64decode(data))
+        if mime == BUNDLE:
+            return safe_bundle(found if isinstance(found, dict) else {})
         drawn_as = VEGA_LITE if NEWER_VEGA_LITE.fullmatch(mime) else mime
         return _table(found) if mime == TABLE else {drawn_as: found, "text/plain": f"[{alt}]"}
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):

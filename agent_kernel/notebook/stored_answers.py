@@ -19,7 +19,7 @@ from agent_kernel.messages import SEEN
 from agent_kernel.notebook.oneline import AgentError
 from agent_kernel.notebook.render import Card, Summary, line_bundle, moment
 from agent_kernel.notebook.screen import Screen, screen_for
-from agent_kernel.notebook.shown_media import TABLE
+from agent_kernel.notebook.shown_media import BUNDLE, TABLE
 from agent_kernel.notebook.sidecar_document import SUFFIX, Document, Said, asked, read
 
 MODE = "AGENT_KERNEL_MODE"
@@ -127,7 +127,7 @@ class StoredAnswers:
         screen.card(card)
         for number, medium in enumerate(message.media, 1):
             alt = f"image {number} of {card.name}, {medium.mime}"
-            data = document.medium(medium.hash) if medium.mime in SEEN or medium.mime == TABLE else None
+            data = document.medium(medium.hash) if medium.mime in {*SEEN, TABLE, BUNDLE} else None
             if data is None or hashlib.sha256(data).hexdigest() != medium.hash:
                 screen.line(f"[{alt}: not in the file]")
             else:

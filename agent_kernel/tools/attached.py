@@ -26,6 +26,14 @@ class NotebookSide(Protocol):
         ...
 
 
+class DraftSide(NotebookSide, Protocol):
+    """Runs code in a draft of the notebook's kernel."""
+
+    async def unfit(self) -> str:
+        """Why no draft can be made of this kernel; empty if one can, or if the kernel is too busy to say."""
+        ...
+
+
 class Attached(Protocol):
     """Bound to one kernel and one notebook when the turn was submitted; a model can not name another."""
 
@@ -37,6 +45,11 @@ class Attached(Protocol):
     @property
     def kernel(self) -> NotebookSide | None:
         """Runs calls in the kernel for this turn; None where only a client of the notebook may."""
+        ...
+
+    @property
+    def drafts(self) -> DraftSide | None:
+        """Runs calls in a draft of the kernel for this turn; None where only a client of the notebook may."""
         ...
 
     @property

@@ -7,7 +7,7 @@ import contextlib
 import hmac
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent_kernel.errors import Conflict, NotFound
 from agent_kernel.events import CallClaimed, CallOffered, CallOutput
@@ -31,6 +31,7 @@ class Offer:
     result: asyncio.Future[ToolOutput]
     token: str = ""
     renewed: float = 0.0
+    claimed: CallClaimed | None = None
     declined: dict[str, str] = field(default_factory=dict)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -88,7 +89,8 @@ class Offers:
         offer.token = secrets.token_urlsafe(16)
         offer.renewed = asyncio.get_running_loop().time()
         offer.news.set()
-        offer.context.emit(CallClaimed(call, client))
+        offer.claimed = CallClaimed(call, client)
+        offer.context.emit(offer.claimed)
         return offer.token, offer.context.call
 
     def decline(self, turn: str, call: str, client: str, reason: str) -> None:
@@ -101,8 +103,14 @@ class Offers:
             offer.declined[client] = reason
             offer.news.set()
 
-    def renew(self, turn: str, call: str, token: str) -> None:
-        self._held(turn, call, token)
+    def renew(self, turn: str, call: str, token: str, where: str = "", state: str = "running") -> None:
+        """``where`` the call runs now and its ``state``, as its client shows them: a change is announced."""
+        offer = self._held(turn, call, token)
+        assert offer.claimed is not None, "its token was given out"
+        claimed = replace(offer.claimed, where=where, state=state)
+        if claimed != offer.claimed:
+            offer.claimed = claimed
+            offer.context.emit(claimed)
 
     def output(self, turn: str, call: str, token: str, stream: str, text: str) -> None:
         self._held(turn, call, token).context.emit(CallOutput(call, text, stream))

@@ -1,4 +1,4 @@
-"""The ``python`` tool, in two places: the live kernel of the notebook, or the session's sandbox worker."""
+"""The ``python`` tool, in three places: the kernel of the notebook, a draft of it, or the session's sandbox worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.events import StateLost
+from agent_kernel.events import Notice, StateLost
 from agent_kernel.messages import shortened
 from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.request import Note
@@ -18,6 +18,7 @@ from agent_kernel.tools.surfaced import OUTPUTS, outputs_of
 from agent_kernel.tools.workplace import Workplace, Workplaces, told
 
 CODE = {"type": "string", "description": "Python code to run"}
+NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking."
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000
 """Of a traceback in the facts for programs."""
@@ -76,15 +77,16 @@ class LivePython:
 
 
 class DraftPython:
-    """Runs in a copy of that kernel, which only the kernel itself can make: by its own magic."""
+    """Runs in a copy of that kernel, which only the kernel itself can make: the magic of a cell's turn does, and for
+    other turns the server asks the kernel to."""
 
     spec = DRAFT
 
-    def __init__(self, offers: Offers) -> None:
-        self._offers = offers
+    def __init__(self, side: NotebookSide) -> None:
+        self._side = side
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        return await self._offers.offer(context)
+        return await self._side.offer(context)
 
 
 class SandboxPython:
@@ -141,13 +143,24 @@ class PythonTools:
         if request.where == "live":
             return Offered((LivePython(side_of(occasion, "python", self._offers) or self._offers),))
         if request.where == "draft":
-            return Offered((DraftPython(self._offers),))
+            return await self._draft(occasion)
         lost = self._workplaces.sandbox.lost(occasion.key)
         workplace = self._workplaces.of(occasion, given=request.given, lost=lost)
         if lost:
             occasion.emit(StateLost(lost))
         tools: tuple[Tool, ...] = (SandboxPython(workplace, self._timeout_s), ResetPython(workplace))
         return Offered(tools, tuple(_notes(lost, request.given)))
+
+    async def _draft(self, occasion: Occasion) -> Offered:
+        """Where no draft can be made: in the kernel itself, after asking."""
+        notebook = occasion.notebook
+        drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
+        if notebook is None or drafts is None:
+            return Offered((DraftPython(self._offers),))
+        if reason := await drafts.unfit():
+            occasion.emit(Notice("info", NO_DRAFT.format(reason=reason)))
+            return Offered((LivePython(notebook.kernel or self._offers),))
+        return Offered((DraftPython(drafts),))
 
     async def aclose(self) -> None: ...
 

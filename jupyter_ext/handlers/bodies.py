@@ -262,8 +262,12 @@ class ClaimBody(Body):
 
 
 class RenewBody(Body):
+    """``where`` the call runs, if that changed since it began, and whether it waits for the person there."""
+
     action: Literal["renew"]
     token: str
+    where: Literal["", "live", "draft"] = ""
+    state: Literal["running", "waiting"] = "running"
 
 
 class OutputBody(Body):

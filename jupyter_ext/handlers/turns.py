@@ -173,10 +173,9 @@ class SessionTurnsHandler(TurnsHandler):
         """``limit`` of them, before the turn ``before``."""
         session = await self.app.access.session(self.caller, session_id)
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
-        runs = {turn.id for turn in self.app.turns.running}
+        line = self.app.turns.line(session.key)
         before = self.get_argument("before", "")
-        store = self.app.runtime.store
-        self.reply(await window(store, session.key, limit, before, running=runs.__contains__))
+        self.reply(await window(self.app.runtime.store, session.key, limit, before, line=line))
 
 
 class TurnHandler(AgentHandler):
@@ -300,5 +299,5 @@ class ClaimHandler(AgentHandler):
         elif isinstance(body, OutputBody):
             offers.output(turn.id, call, body.token, body.stream, body.text)
         else:
-            offers.renew(turn.id, call, body.token)
+            offers.renew(turn.id, call, body.token, body.where, body.state)
         self.reply({})

@@ -31,9 +31,12 @@ class InputFile(TypedDict):
 
 
 class Medium(TypedDict):
+    """``data`` is base64, and there only for media that the store does not have yet."""
+
     mime: str
     hash: str
     size: int
+    data: NotRequired[str]
 
 
 class ShownTurn(TypedDict):
@@ -56,10 +59,12 @@ class ShownTurn(TypedDict):
 
 
 class Turns(TypedDict):
-    """``older``: there are more before them."""
+    """``older``: there are more before them. ``waiting``: turns that were asked for and have not begun, in the order
+    in which they run; they are not stored yet."""
 
     turns: list[ShownTurn]
     older: bool
+    waiting: list[ShownTurn]
 
 
 class AskedAgain(TypedDict):

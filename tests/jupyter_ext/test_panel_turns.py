@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_kernel.notebook.shown_media import BUNDLE
 from tests.server import AgentServer, Json, follow, start_turn
 
 
@@ -15,7 +16,11 @@ def call(name: str, when: str, /, **arguments: Any) -> Json:
     return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
 
 
+TRIED = "import pandas\nprices.append(9)\ntotal = sum(prices)\nprint('tried')\npandas.DataFrame({'total': [total]})"
 SCRIPT = [
+    call("python", "try it", code=TRIED),
+    call("python", "try it", code="1 / 0"),
+    {"when": "try it", "text": "It would be 15."},
     call("python", "compute", code="found = sum(prices)\nfound"),
     call("variables", "compute"),
     call("read_cells", "compute", cells="0"),
@@ -67,6 +72,25 @@ async def test_code_runs_in_the_idle_kernel_after_a_yes_and_the_notebook_is_read
     assert "[0 c1 markdown]" in cells["text"]
     assert [event["data"]["kind"] for event in events if event["type"] == "approval.required"] == ["python.live"]
     assert "6" in await server.run_in_kernel(kernel, "print(found)")
+
+
+async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: AgentServer, kernel: str) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "try it", kernel=kernel, where="draft", answers=["*"])
+        events = await followed(client, started["turn"])
+        tried, failed = finished(events)
+        [table] = tried["media"]
+        shown = await client.get(f"agent/v1/sessions/{started['session']}/blobs/{table['hash']}")
+    assert not [event for event in events if event["type"] == "approval.required"]
+    assert {event["data"]["where"] for event in events if event["type"] == "call.started"} == {"draft"}
+    assert tried["status"] == "success"
+    assert tried["text"].startswith("tried\n")
+    assert "15" in tried["text"]
+    assert {"total", "prices"} <= set(tried["details"]["variables"])
+    assert table["mime"] == BUNDLE
+    assert "<td>15</td>" in shown.json()["text/html"]
+    assert (failed["status"], failed["text"].splitlines()[-1]) == ("error", "ZeroDivisionError: division by zero")
+    assert "[1, 2, 3] False" in await server.run_in_kernel(kernel, "print(prices, 'total' in globals())")
 
 
 async def test_stopping_the_turn_stops_its_code_and_leaves_the_kernel_idle(server: AgentServer, kernel: str) -> None:

@@ -48,6 +48,7 @@ class Notebook:
     path: str = "folder/name.ipynb"
     kernel: NotebookSide | None = None
     jobs: NotebookSide | None = None
+    drafts: None = None
     error: Exception | None = None
     content: Mapping[str, Any] = field(default_factory=lambda: CONTENT)
 

@@ -35,6 +35,7 @@ class Saved:
     path: str = "mine.ipynb"
     kernel: None = None
     jobs: None = None
+    drafts: None = None
 
     async def document(self) -> Document:
         if not self.path:

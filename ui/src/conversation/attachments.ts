@@ -1,6 +1,8 @@
 /** What goes along with a message beside its text: variables by name, files that are uploaded, images. */
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
+import type { Medium } from "../wire/events";
+import type { Entry } from "./entry";
 
 export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 export const MAX_IMAGES = 16;
@@ -25,7 +27,7 @@ export interface FileAttachment {
   failure: string;
 }
 
-/** `data` is base64. */
+/** `data` is base64; empty while it is fetched from the server. */
 export interface ImageAttachment {
   kind: "image";
   key: string;
@@ -33,6 +35,7 @@ export interface ImageAttachment {
   size: number;
   mime: string;
   data: string;
+  failure: string;
 }
 
 export type Attachment = VariableAttachment | FileAttachment | ImageAttachment;
@@ -41,6 +44,8 @@ export class Attachments {
   readonly all = signal<readonly Attachment[]>([]);
   /** Why the last one was not taken; empty. */
   readonly problem = signal("");
+  /** The attachments of the message that is being written, while an earlier message is edited. */
+  #aside: readonly Attachment[] = [];
   readonly #stops = new Map<string, AbortController>();
   #made = 0;
 
@@ -74,8 +79,59 @@ export class Attachments {
     return all;
   }
 
-  get uploading(): boolean {
-    return this.all.value.some((one) => one.kind === "file" && !one.id && !one.failure);
+  /** Some are still on their way, to the server or from it. */
+  get pending(): boolean {
+    return this.all.value.some(
+      (one) => !("failure" in one && one.failure) && ((one.kind === "file" && !one.id) || isFetched(one)),
+    );
+  }
+
+  /** Makes room for those of an earlier message that is edited. */
+  setAside(): void {
+    this.#aside = this.all.value;
+    this.all.value = [];
+  }
+
+  /** In place of those of an earlier message. */
+  putBack(): void {
+    this.all.value = this.#aside;
+    this.#aside = [];
+  }
+
+  /** What went along with a message that was sent, before what is there; `aside`: of the message that waits while an
+   * earlier one is edited. Images come from the store where this page does not have them. */
+  async takeAgain({ attached, media = [], inputs = [], view }: Entry, aside = false): Promise<void> {
+    if (attached) {
+      this.#prepend(attached, aside);
+      return;
+    }
+    const files = inputs.map(({ id, name, size }): FileAttachment => {
+      return { kind: "file", key: `file ${++this.#made}`, name, size, id, part: 1, failure: "" };
+    });
+    const images = media.map((medium, index): ImageAttachment => {
+      const name = media.length > 1 ? `image ${index + 1}` : "image";
+      const { mime, size = 0, data } = medium;
+      return { kind: "image", key: `image ${++this.#made}`, name, size, mime, data: data ?? "", failure: "" };
+    });
+    this.#prepend([...images, ...files], aside);
+    const { session } = view.peek();
+    await Promise.all(media.map((medium, index) => this.#fetch(images[index]?.key ?? "", session, medium)));
+  }
+
+  #prepend(attached: readonly Attachment[], aside: boolean): void {
+    if (aside) this.#aside = [...attached, ...this.#aside];
+    else this.all.value = [...attached, ...this.all.value];
+  }
+
+  async #fetch(key: string, session: string, { data, hash = "" }: Medium): Promise<void> {
+    if (data) return;
+    try {
+      const blob = await this.transport.bytes(`sessions/${session}/blobs/${hash}`);
+      this.#changed(key, { data: await base64(blob), size: blob.size });
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.#changed(key, { failure: error.message });
+    }
   }
 
   async #image(file: File): Promise<void> {
@@ -88,7 +144,7 @@ export class Attachments {
     const data = await base64(file);
     const key = `image ${++this.#made}`;
     const { name, size, type: mime } = file;
-    this.all.value = [...this.all.value, { kind: "image", key, name: name || "image", size, mime, data }];
+    this.all.value = [...this.all.value, { kind: "image", key, name: name || "image", size, mime, data, failure: "" }];
   }
 
   async #file(file: File, session: string): Promise<void> {
@@ -116,12 +172,14 @@ export class Attachments {
     this.#stops.delete(key);
   }
 
-  #changed(key: string, change: Partial<FileAttachment>): void {
-    this.all.value = this.all.value.map((one) =>
-      one.key === key && one.kind === "file" ? { ...one, ...change } : one,
-    );
+  #changed(key: string, change: Partial<Omit<FileAttachment, "kind"> & Omit<ImageAttachment, "kind">>): void {
+    const changed = (one: Attachment): Attachment => (one.key === key ? { ...one, ...change } : one);
+    this.all.value = this.all.value.map(changed);
+    this.#aside = this.#aside.map(changed);
   }
 }
+
+const isFetched = (one: Attachment): boolean => one.kind === "image" && !one.data;
 
 function base64(file: Blob): Promise<string> {
   return new Promise((resolve, reject) => {

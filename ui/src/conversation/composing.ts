@@ -1,12 +1,13 @@
 /** A message that is being written: its text, what goes along, and how it is to run. The text survives a reload of the
  * page, for each notebook and session by itself. */
-import { computed, effect, signal, type ReadonlySignal, type Signal } from "@preact/signals";
+import { computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
+import { isAgentCell } from "../notebook/agentcells";
 import type { CellView } from "../notebook/notebook";
 import { shortened } from "../notebook/shortened";
 import type { Close, Transport } from "../transport/transport";
 import type { Facts } from "../wire/events";
 import { Attachments, type Attachment } from "./attachments";
-import { replacing, type Conversation, type Draft } from "./conversation";
+import { replacing, type Conversation, type Draft, type Entry } from "./conversation";
 import { browser, tab } from "./remembered";
 
 export type Permission = "auto" | "ask" | "deny";
@@ -15,6 +16,7 @@ export type Where = "live" | "draft" | "sandbox";
 const MAX_SOURCE = 8_000;
 const MAX_OUTPUT = 4_000;
 const MAX_CELLS = 12;
+const GONE = "turn_not_found";
 const ENTER = "enter makes a new line";
 
 /** What of the notebook goes along unless it is taken off. */
@@ -29,8 +31,9 @@ export interface SideChip {
 export class Composing {
   readonly text = signal("");
   readonly attachments: Attachments;
-  /** Those that the person took off. */
+  /** Those that the person took off, and those that were named with an `@`. */
   readonly off = signal<ReadonlySet<Side>>(new Set());
+  readonly wanted = signal<ReadonlySet<Side>>(new Set());
   readonly sides: ReadonlySignal<readonly SideChip[]>;
   readonly permission = signal<Permission>("auto");
   readonly where: Signal<Where>;
@@ -40,21 +43,21 @@ export class Composing {
   #at = { notebook: "", kernel: "", session: "", key: "" };
   /** The draft: what is typed, unless a message that was sent is edited. */
   #draft = "";
+  #edited: Entry | null = null;
   readonly #ends: Close[];
 
   constructor(
     transport: Transport,
     readonly conversation: Conversation,
   ) {
-    this.where = signal<Where>(conversation.notebook?.apart ? "sandbox" : "live");
+    this.where = signal<Where>(conversation.notebook?.apart ? "sandbox" : "draft");
     this.attachments = new Attachments(transport);
     this.sides = computed(() => this.#sides().filter(({ side }) => !this.off.value.has(side)));
     this.#ends = [
       effect(() => this.#follow()),
       effect(() => this.#keep(this.text.value)),
-      effect(() => {
-        this.text.value = conversation.editing.value?.prompt ?? this.#draft;
-      }),
+      effect(() => this.#edit(conversation.editing.value)),
+      effect(() => this.#takeBack(conversation.outgoing.unsent.value)),
     ];
   }
 
@@ -69,10 +72,12 @@ export class Composing {
 
   leaveOut(side: Side): void {
     this.off.value = new Set([...this.off.value, side]);
+    this.wanted.value = new Set([...this.wanted.value].filter((other) => other !== side));
   }
 
   takeAlong(side: Side): void {
     this.off.value = new Set([...this.off.value].filter((other) => other !== side));
+    this.wanted.value = new Set([...this.wanted.value, side]);
   }
 
   /** Of what was sent last, into the composer; what is sent then stands in its place, on a branch. */
@@ -91,7 +96,7 @@ export class Composing {
 
   /** What is not taken by the server stays, or comes back, as it was typed. */
   async send(prompt = this.text.value.trim()): Promise<boolean> {
-    if (!prompt || this.attachments.uploading) return false;
+    if (!prompt || this.attachments.pending) return false;
     const typed = this.text.value;
     const at = this.#at;
     const { editing, noted } = this.conversation;
@@ -101,27 +106,71 @@ export class Composing {
     editing.value = null;
     noted.value = [];
     this.sending.value = true;
-    const taken = await this.conversation.send(draft).finally(() => (this.sending.value = false));
+    const shown = { attached: kept.attached };
+    const taken = await this.conversation.send(draft, shown).finally(() => (this.sending.value = false));
     if (taken) {
       this.off.value = new Set();
+      this.wanted.value = new Set();
     } else if (!this.#goesOn(at)) {
       // Another notebook is in front: there it is found again.
       if (!kept.editing && prompt === typed.trim()) tab.write(at.key, typed);
     } else {
-      editing.value = kept.editing;
-      if (kept.editing) this.text.value = typed;
-      else if (prompt === typed.trim()) this.text.value = [typed, this.text.value].filter(Boolean).join("\n");
       noted.value = kept.noted;
-      this.attachments.all.value = [...kept.attached, ...this.attachments.all.value];
+      this.#giveBack(prompt === typed.trim() ? typed : "", kept.attached, kept.editing);
     }
     return taken;
+  }
+
+  /** What the server did not take is there as it was typed; a new message, if the turn to be changed is gone. */
+  #giveBack(typed: string, attached: readonly Attachment[], edited: Entry | null): void {
+    const { editing, failure, said } = this.conversation;
+    if (edited && failure.value?.body.code !== GONE) {
+      editing.value = edited;
+      this.text.value = typed || edited.prompt;
+      this.attachments.all.value = attached;
+      return;
+    }
+    this.text.value = joined(typed, this.text.value);
+    this.attachments.all.value = [...attached, ...this.attachments.all.value];
+    if (!edited) return;
+    failure.value = null;
+    said.value =
+      "The message that you changed is not in this conversation any more. What you wrote can be sent as a new one.";
+  }
+
+  /** Shows a message that was sent, with what went along, in place of the draft; null: the draft again. */
+  #edit(entry: Entry | null): void {
+    if (entry === this.#edited) return;
+    untracked(() => {
+      if (!entry) this.attachments.putBack();
+      else if (this.#edited) this.attachments.all.value = [];
+      else this.attachments.setAside();
+      this.#edited = entry;
+      this.text.value = entry?.prompt ?? this.#draft;
+      if (entry) void this.attachments.takeAgain(entry);
+    });
+  }
+
+  /** Messages that never became turns stand before what is being written. */
+  #takeBack(unsent: readonly Entry[]): void {
+    if (unsent.length === 0) return;
+    untracked(() => {
+      const { editing, said } = this.conversation;
+      this.conversation.outgoing.unsent.value = [];
+      const messages = unsent.filter((entry) => !entry.cell && (entry.prompt || entry.media?.length));
+      const typed = messages.map((entry) => entry.prompt).join("\n");
+      if (editing.value) this.#keepDraft(joined(typed, this.#draft));
+      else this.text.value = joined(typed, this.text.value);
+      for (const entry of [...messages].reverse()) void this.attachments.takeAgain(entry, editing.value !== null);
+      if (messages.length > 0) said.value = "What was not asked yet is in the message field again.";
+    });
   }
 
   #composed(prompt: string, attached: readonly Attachment[]): Draft {
     const sides = this.sides.value;
     const variables = attached.filter((one) => one.kind === "variable");
     const files = attached.filter((one) => one.kind === "file" && one.id);
-    const images = attached.filter((one) => one.kind === "image");
+    const images = attached.filter((one) => one.kind === "image" && one.data);
     const { noted, editing } = this.conversation;
     return {
       prompt,
@@ -130,8 +179,10 @@ export class Composing {
         ...variables.map(({ name, summary }) => ({ title: `@${name}`, text: summary || name })),
         ...noted.value,
       ],
-      media: images.map(({ mime, data }) => ({ mime, data })),
-      inputs: files.flatMap((file) => (file.kind === "file" ? [file.id] : [])),
+      media: images.flatMap((one) => (one.kind === "image" ? [{ mime: one.mime, data: one.data }] : [])),
+      inputs: files.flatMap((one) =>
+        one.kind === "file" ? [{ id: one.id, name: one.name, mime: "", size: one.size }] : [],
+      ),
       chips: [
         ...sides.map(({ label }) => label),
         ...noted.value.map(({ title }) => title),
@@ -148,13 +199,16 @@ export class Composing {
 
   #sides(): SideChip[] {
     const notebook = this.conversation.notebook;
-    const active = notebook?.activeCell.value ?? null;
+    const wanted = this.wanted.value;
+    const goesAlong = (side: Side) => (cell: CellView) => wanted.has(side) || !isAgentCell(cell.source);
     const selected = notebook?.selectedCells.value ?? [];
+    const cells = selected.filter(goesAlong("cells")).slice(0, MAX_CELLS);
+    const [active] = [notebook?.activeCell.value ?? []].flat().filter(goesAlong("cell"));
     const failed = notebook?.lastError?.value ?? null;
     const chips: SideChip[] = [];
-    if (selected.length > 1) {
-      const cells = selected.slice(0, MAX_CELLS);
-      chips.push({ side: "cells", label: `${cells.length} selected cells`, cells });
+    if (selected.length > 1 && cells.length > 0) {
+      const label = cells.length > 1 ? `${cells.length} selected cells` : `cell ${cells[0]?.index ?? 0}`;
+      chips.push({ side: "cells", label, cells });
     } else if (active?.source.trim() && active.id !== failed?.id) {
       chips.push({ side: "cell", label: `cell ${active.index}`, cells: [active] });
     }
@@ -163,7 +217,10 @@ export class Composing {
   }
 
   #keep(text: string): void {
-    if (this.conversation.editing.peek()) return;
+    if (!this.conversation.editing.peek()) this.#keepDraft(text);
+  }
+
+  #keepDraft(text: string): void {
     this.#draft = text;
     tab.write(this.#at.key, text);
   }
@@ -187,6 +244,7 @@ export class Composing {
       this.#draft = tab.read(at.key);
       this.text.value = this.#draft;
       this.off.value = new Set();
+      this.wanted.value = new Set();
     }
   }
 
@@ -195,6 +253,8 @@ export class Composing {
     return this.#at.key !== "" && (notebook === this.#at.notebook || (kernel !== "" && kernel === this.#at.kernel));
   }
 }
+
+const joined = (...texts: readonly string[]): string => texts.filter(Boolean).join("\n");
 
 function note(side: Side, cell: CellView): { title: string; text: string } {
   const what = { cell: "Active cell", cells: "Selected cell", error: "The newest error, of this cell" }[side];

@@ -3,16 +3,17 @@ import { batch, computed, effect, signal, untracked, type ReadonlySignal, type S
 import type { NotebookHost } from "../notebook/notebook";
 import type { Close, Transport } from "../transport/transport";
 import { ApiError } from "../transport/transport";
-import { after, emptyTurn, running, type TurnView } from "../turn/turn";
+import { after, emptyTurn, running, waits, type TurnView } from "../turn/turn";
 import type { Binding, Session, StartedTurn, StoredTurn, StoredTurns } from "../wire/api";
 import type { News } from "../wire/socket";
 import { asking, replacing, type Draft, type Entry } from "./entry";
-import { tab } from "./remembered";
 import { Growing } from "./growing";
-import { earlier, merged, replaced } from "./window";
+import { Outgoing } from "./outgoing";
+import { tab } from "./remembered";
+import { earlier, lost, merged, replaced } from "./window";
 import { trying, tryingWhile } from "./trying";
 
-export { replacing, type Draft, type Entry } from "./entry";
+export { replacing, type Draft, type Entry };
 
 const PAGE = 20;
 /** Of a conversation without a notebook: the tab remembers it. */
@@ -26,6 +27,8 @@ export class Conversation {
   readonly loading: ReadonlySignal<boolean>;
   readonly failure = signal<ApiError | null>(null);
   readonly running: ReadonlySignal<readonly Entry[]>;
+  /** Those of which a call waits for the person. */
+  readonly waiting: ReadonlySignal<readonly Entry[]>;
   /** The turn whose prompt is in the composer to be changed: what is sent then takes its place, on a branch. */
   readonly editing = signal<Entry | null>(null);
   /** The turn that this page asked for last. */
@@ -34,6 +37,7 @@ export class Conversation {
   readonly said = signal("");
   /** What the notebook handed over to be asked about, such as a selection: it goes along with the next message. */
   readonly noted = signal<NonNullable<Draft["context"]>>([]);
+  readonly outgoing: Outgoing;
   /** The notebook in front; both empty without one. */
   readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
@@ -52,8 +56,10 @@ export class Conversation {
   ) {
     this.#transport = transport;
     this.#growing = new Growing(transport);
+    this.outgoing = new Outgoing(transport, this.entries, this.failure);
     this.loading = computed(() => this.#opening.value !== null);
     this.running = computed(() => this.entries.value.filter((entry) => running(entry.view.value)));
+    this.waiting = computed(() => this.entries.value.filter((entry) => waits(entry.view.value)));
     let lost = false;
     this.#endConnection = effect(() => {
       const online = transport.connection.value === "online";
@@ -90,6 +96,7 @@ export class Conversation {
   /** Of two that are opened at once the one asked for last is shown, whichever answer comes first. */
   async open(session: string): Promise<void> {
     const opening = { session };
+    const shown = new Set(this.entries.peek().map((entry) => entry.id));
     const still = () => this.#opening.peek() === opening;
     this.#opening.value = opening;
     await tryingWhile(still, this.failure, async () => {
@@ -101,7 +108,7 @@ export class Conversation {
       batch(() => {
         if (this.session.value?.id !== session) this.#forget();
         this.session.value = found;
-        this.#show(page);
+        this.#show(page, shown);
       });
       this.#watch(session);
     });
@@ -150,8 +157,8 @@ export class Conversation {
     });
   }
 
-  /** Whether the server took it. */
-  async send(draft: Draft): Promise<boolean> {
+  /** Whether the server took it. `shown` is what stands in the conversation for it, where the draft does not say it. */
+  async send(draft: Draft, shown: Partial<Entry> = {}): Promise<boolean> {
     const bound = this.notebook?.bound.value ?? null;
     const still = this.#still();
     let taken = false;
@@ -160,27 +167,22 @@ export class Conversation {
       const body = asking(draft, session?.id, bound?.kernel);
       const started = await this.#transport.request<StartedTurn>("POST", "turns", body);
       taken = true;
+      this.outgoing.add(started.turn);
       if (!still() || (this.session.value && this.session.value.id !== started.session)) return;
-      const { prompt, chips: context = [], media = [] } = draft;
-      this.#add(started.turn, started.session, { prompt, context, media });
+      const { prompt, chips: context = [], media = [], inputs = [] } = draft;
+      this.#add(started.turn, started.session, { prompt, context, media, inputs, ...shown });
       this.asked.value = started.turn;
       if (!this.session.value) await this.#adopt(started.session);
     });
     return taken;
   }
 
-  /** Asks it again in its place, on a branch; the answer that is there stays on its own. */
+  /** Asks it again in its place, on a branch; the answer that is there stays on its own. The server knows the prompt. */
   async retry(entry: Entry): Promise<void> {
+    const { prompt, context, media = [], inputs = [] } = entry;
     const { where } = entry.view.value;
-    const still = this.#still();
-    const asked = { prompt: entry.prompt, chips: [...entry.context] }; // pictures and notes are the server's to add
-    const taken = await this.send({
-      ...asked,
-      options: { ...replacing(entry), prompt: "", ...(where === "live" || where === "" ? {} : { where }) },
-    });
-    // One that failed before it was saved has no place to be taken.
-    const unsaved = entry.view.value.state === "failed" && this.failure.value?.status === 404;
-    if (!taken && unsaved && still()) await this.send(asked);
+    const options = { ...replacing(entry), prompt: "", ...(where && { where }) };
+    await this.send({ prompt, options }, { context, media, inputs });
   }
 
   /** Shows another branch of the session. Rejects with ApiError. */
@@ -191,19 +193,15 @@ export class Conversation {
     await this.again(session.id);
   }
 
-  /** One that runs, or waits for its place; of one that never began nothing is left. */
+  /** A turn that runs is stopped; a message that waits for its place goes back to the composer. */
   async cancel(turn: string): Promise<void> {
-    await trying(this.failure, async () => {
-      await this.#transport.request("POST", `turns/${turn}/cancel`, {});
-      this.entries.value = this.entries.value.filter(({ id, view }) => id !== turn || view.value.model);
-    });
+    await this.outgoing.cancel([turn]);
   }
 
+  /** Ends the turn that runs and takes messages behind it out of the queue. What a cell asked waits on. */
   async stop(): Promise<void> {
-    const running = this.running.value;
-    await trying(this.failure, async () => {
-      await Promise.all(running.map(({ id }) => this.#transport.request("POST", `turns/${id}/cancel`, {})));
-    });
+    const ended = this.running.value.filter(({ cell }, place) => place === 0 || !cell);
+    await this.outgoing.cancel(ended.map(({ id }) => id));
   }
 
   async decide(
@@ -290,10 +288,12 @@ export class Conversation {
     });
   }
 
-  #show(page: StoredTurns): void {
+  /** `asked`: the turns that were shown when the page was asked for. */
+  #show(page: StoredTurns, asked: ReadonlySet<string>): void {
     const shown = this.entries.value;
     if (earlier(shown, page) === 0) this.older.value = page.older;
-    this.entries.value = merged(shown, page, (turn, entry) => this.#known(turn, entry));
+    this.entries.value = merged(shown, page, asked, (turn, entry) => this.#known(turn, entry));
+    this.outgoing.unsent.value = [...this.outgoing.unsent.value, ...lost(shown, this.entries.value)];
   }
 
   #known(turn: StoredTurn, entry: Entry | undefined): Entry {
@@ -302,7 +302,7 @@ export class Conversation {
       this.#growing.end(turn.turn);
       return this.#stored(turn);
     }
-    return entry.prompt ? entry : { ...entry, prompt: turn.prompt, context: turn.context };
+    return entry.prompt ? entry : { ...entry, ...promptOf(turn) };
   }
 
   readonly #heard = (news: News): void => {
@@ -347,9 +347,9 @@ export class Conversation {
   /** What was asked, of a turn that another window or the notebook began. */
   async #learn(turn: string, session: string): Promise<void> {
     await trying(this.failure, async () => {
-      const page = await this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=5`);
-      const found = page.turns.find((stored) => stored.turn === turn);
-      if (found) this.#add(turn, session, { prompt: found.prompt, context: found.context });
+      const { turns, waiting } = await this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=5`);
+      const found = [...turns, ...waiting].find((one) => one.turn === turn);
+      if (found) this.#add(turn, session, promptOf(found));
     });
   }
 
@@ -368,11 +368,12 @@ export class Conversation {
   }
 
   #follow(turn: string, session: string, view: Signal<TurnView>): void {
-    this.#growing.begin(turn, session, view, (event) => {
-      if (event.type === "context" && !this.entries.value.find((entry) => entry.id === turn)?.prompt) {
-        void this.#learn(turn, session);
-      }
-      if (event.type === "turn.version") this.#replaced(event.data.replaces, event.data.branch, turn);
+    const known = () => this.entries.value.find((entry) => entry.id === turn)?.prompt !== "";
+    this.#growing.begin(turn, session, view, {
+      told: () => known() || void this.#learn(turn, session),
+      versioned: ({ replaces, branch }) => this.#replaced(replaces, branch, turn),
+      neverBegan: (error) => this.outgoing.giveBack(turn, error),
+      endedEarly: () => void this.again(session),
     });
   }
 
@@ -392,6 +393,8 @@ export class Conversation {
       view.value = emptyTurn(turn.turn, turn.session);
       this.#follow(turn.turn, turn.session, view);
     }
-    return { id: turn.turn, prompt: turn.prompt, cell: turn.cell, context: turn.context, media: turn.media, view };
+    return { id: turn.turn, cell: turn.cell, ...promptOf(turn), view };
   }
 }
+
+const promptOf = ({ prompt, context, media, inputs }: StoredTurn) => ({ prompt, context, media, inputs });

@@ -1,7 +1,9 @@
 /** What stands in the conversation for one turn, and what becomes one. */
 import type { Signal } from "@preact/signals";
 import type { TurnView } from "../turn/turn";
+import type { InputFile } from "../wire/api";
 import type { Facts, Medium } from "../wire/events";
+import type { Attachment } from "./attachments";
 
 /** Who asked what, and the answer as it grows. */
 export interface Entry {
@@ -12,6 +14,10 @@ export interface Entry {
   context: readonly string[];
   /** Pictures and films that went along. */
   media?: readonly Medium[];
+  /** Files that went along. */
+  inputs?: readonly InputFile[];
+  /** All that went along, of a message that this page sent. */
+  attached?: readonly Attachment[];
   view: Signal<TurnView>;
 }
 
@@ -20,7 +26,7 @@ export interface Draft {
   prompt: string;
   context?: { title: string; text: string }[];
   media?: { mime: string; data: string }[];
-  inputs?: string[];
+  inputs?: InputFile[];
   chips?: string[];
   options?: Facts;
 }
@@ -36,9 +42,9 @@ export const asking = (draft: Draft, session: string | undefined, kernel: string
   prompt: draft.prompt,
   context: draft.context ?? [],
   media: draft.media ?? [],
-  inputs: draft.inputs ?? [],
+  inputs: (draft.inputs ?? []).map(({ id }) => id),
   answers: ["*"], // a person is here, who can say yes or no
-  ...(kernel ? { kernel, where: "live" } : {}),
+  ...(kernel ? { kernel, where: "draft" } : {}),
   ...(session ? { session } : {}),
   ...draft.options,
 });

@@ -10,22 +10,31 @@ export const earlier = (shown: readonly Entry[], page: StoredTurns): number =>
     shown.findIndex((entry) => entry.id === page.turns[0]?.turn),
   );
 
-/** Entries that are shown keep their identity, those that are gone go, and running ones stay: a turn that waits for its
- * place is not stored yet. `made` gives the entry of a stored turn, from the one that is shown if there is one. */
+/** Entries that are shown keep their identity, and those that are gone go. A running turn that is not on the page is
+ * kept unless it is one of `asked`, those that were shown when the page was asked for: it was sent since. `made` gives
+ * the entry of a turn of the page, from the one that is shown if there is one. */
 export function merged(
   shown: readonly Entry[],
   page: StoredTurns,
+  asked: ReadonlySet<string>,
   made: (turn: StoredTurn, shown: Entry | undefined) => Entry,
 ): readonly Entry[] {
   const known = new Map(shown.map((entry) => [entry.id, entry]));
-  const listed = new Set(page.turns.map((turn) => turn.turn));
-  const begun = shown.filter((entry) => !listed.has(entry.id) && running(entry.view.value));
+  const paged = [...page.turns, ...page.waiting];
+  const listed = new Set(paged.map((turn) => turn.turn));
+  const sent = shown.filter((entry) => !listed.has(entry.id) && running(entry.view.value));
   return [
-    ...shown.slice(0, earlier(shown, page)).filter((entry) => !begun.includes(entry)),
-    ...page.turns.map((turn) => made(turn, known.get(turn.turn))),
-    ...begun,
+    ...shown.slice(0, earlier(shown, page)).filter((entry) => !sent.includes(entry)),
+    ...paged.map((turn) => made(turn, known.get(turn.turn))),
+    ...sent.filter((entry) => !asked.has(entry.id)),
   ];
 }
+
+/** Messages that were shown as waiting for their place, and are not on the page any more. */
+export const lost = (before: readonly Entry[], now: readonly Entry[]): readonly Entry[] =>
+  before.filter(
+    (entry) => !now.some(({ id }) => id === entry.id) && running(entry.view.value) && !entry.view.value.model,
+  );
 
 /** Without the turns that are on another branch than the turn `by`, which stands in the place of `turn`; null where that
  * changes nothing. */

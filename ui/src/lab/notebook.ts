@@ -6,7 +6,8 @@ import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPan
 import type { Signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
 import { LabChanges } from "./changes";
-import { lastFailed, outputsOf, words } from "./outputs";
+import { isAgentCell } from "../notebook/agentcells";
+import { isCode, lastFailed, outputsOf, words } from "./outputs";
 
 /** After the last letter that is typed: what goes along with a message is the cell as it is. */
 const SETTLED_MS = 150;
@@ -16,6 +17,7 @@ export class LabNotebook implements NotebookHost {
   readonly activeCell: Signal<CellView | null>;
   readonly selectedCells: Signal<readonly CellView[]>;
   readonly lastError: Signal<CellView | null>;
+  readonly asking: Signal<string>;
   readonly changes: LabChanges;
 
   #detach: () => void = () => undefined;
@@ -30,6 +32,7 @@ export class LabNotebook implements NotebookHost {
     this.activeCell = signal<CellView | null>(null);
     this.selectedCells = signal<readonly CellView[]>([]);
     this.lastError = signal<CellView | null>(null);
+    this.asking = signal("");
     this.changes = new LabChanges(tracker, signal);
     tracker.currentChanged.connect(() => this.#attach());
     tracker.activeCellChanged.connect(() => this.#cells());
@@ -75,7 +78,15 @@ export class LabNotebook implements NotebookHost {
     this.#detach();
     const panel = this.#panel;
     const context = panel?.sessionContext;
+    let session = context?.session ?? null;
+    const asked = (_: unknown, waits: boolean) => {
+      this.asking.value = waits ? asker(panel) : "";
+    };
     const told = () => {
+      if (session !== (context?.session ?? null)) session?.pendingInput.disconnect(asked);
+      session = context?.session ?? null;
+      session?.pendingInput.connect(asked);
+      if (!context?.pendingInput) this.asking.value = "";
       const kernel = context?.session?.kernel;
       this.bound.value = panel && {
         path: panel.context.localPath,
@@ -88,6 +99,8 @@ export class LabNotebook implements NotebookHost {
     context?.statusChanged.connect(told);
     panel?.context.pathChanged.connect(told);
     this.#detach = () => {
+      session?.pendingInput.disconnect(asked);
+      this.asking.value = "";
       context?.kernelChanged.disconnect(told);
       context?.statusChanged.disconnect(told);
       panel?.context.pathChanged.disconnect(told);
@@ -111,6 +124,14 @@ export class LabNotebook implements NotebookHost {
     const failed = lastFailed(cells);
     this.lastError.value = failed < 0 ? null : view(cells[failed] as Cell, failed);
   }
+}
+
+/** The agent's cell that runs now; empty: the person's own code runs. */
+function asker(panel: NotebookPanel | null): string {
+  const cell = panel?.content.widgets.find(
+    (one) => isCode(one) && one.model.executionState === "running" && isAgentCell(one.model.sharedModel.getSource()),
+  );
+  return cell?.model.id ?? "";
 }
 
 function view(cell: Cell, index: number): CellView {

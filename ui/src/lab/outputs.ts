@@ -1,6 +1,7 @@
 /** What stands below a cell, in words: for a person who reads a chip and for a model. Never HTML, and bounded. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
+import { isAgentCell } from "../notebook/agentcells";
 import { shortened } from "../notebook/shortened";
 
 export const MAX_WORDS = 8_000;
@@ -20,18 +21,25 @@ export function words(outputs: readonly IOutput[]): string {
   return shortened(outputs.map(inWords).filter(Boolean).join("\n"), MAX_WORDS);
 }
 
+/** Raised when a person stops a cell, and by the agent's own magics: nothing that could be fixed in a cell. The kernel
+ * leaves out the same (`agent_kernel/notebook/executions.py`). */
+const NO_FAILURES = new Set(["KeyboardInterrupt", "AgentInterrupted", "AgentError"]);
+
 export function hasError(outputs: readonly IOutput[]): boolean {
-  return outputs.some((output) => output.output_type === "error");
+  return outputs.some((output) => output.output_type === "error" && !NO_FAILURES.has(joined(output["ename"])));
 }
 
-/** Of the cells that show an error the one that ran last; -1 without one. */
+/** Of the cells whose code failed the one that ran last; -1 without one. */
 export function lastFailed(cells: readonly Cell[]): number {
   let found = -1;
   let newest = -1;
   cells.forEach((cell, index) => {
     if (!isCode(cell)) return;
-    const { outputs, executionCount } = cell.model;
-    const failed = Array.from({ length: outputs.length }, (_, at) => outputs.get(at).type).includes("error");
+    const { outputs, executionCount, sharedModel } = cell.model;
+    const errors = Array.from({ length: outputs.length }, (_, at) => outputs.get(at)).filter(
+      ({ type }) => type === "error",
+    );
+    const failed = hasError(errors.map((error) => error.toJSON())) && !isAgentCell(sharedModel.getSource());
     if (failed && (executionCount ?? 0) >= newest) {
       newest = executionCount ?? 0;
       found = index;

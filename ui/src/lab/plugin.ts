@@ -24,7 +24,13 @@ const panel: JupyterFrontEndPlugin<void> = {
     app.shell.add(side, "right", { rank: 200 });
     restorer?.add(side, side.id);
     new Commands(app, tracker, side).register(palette);
-    if (bar) side.status = new Status(bar, () => void app.commands.execute(SHOW));
+    if (bar) {
+      side.status = new Status(bar, {
+        panel: () => void app.commands.execute(SHOW),
+        card: () => void side.question(),
+        cell: (cell) => side.cellQuestion(cell),
+      });
+    }
     void app.restored.then(() => requestIdleCallback(() => void side.start(), { timeout: 2_000 }));
   },
 };

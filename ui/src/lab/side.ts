@@ -19,6 +19,7 @@ export class Side extends Widget {
   #mounted: Promise<Mounted | null> | null = null;
   #ends: (() => void)[] = [];
   status: Status | null = null;
+  #notebook: LabNotebook | null = null;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -47,6 +48,23 @@ export class Side extends Widget {
   async send(draft: Draft): Promise<void> {
     await this.reveal();
     await (await this.start())?.conversation.send(draft);
+  }
+
+  /** To the front, with the keyboard on the first card that asks. */
+  async question(): Promise<void> {
+    await this.reveal();
+    this.node.querySelector<HTMLElement>(".ak-approval")?.focus();
+  }
+
+  /** To the cell that waits for the person, with the keyboard where it asks. */
+  cellQuestion(cell: string): void {
+    const panel = this.tracker.currentWidget;
+    if (panel) this.app.shell.activateById(panel.id);
+    this.#notebook?.reveal(cell);
+    panel?.content.widgets
+      .find((widget) => widget.model.id === cell)
+      ?.node.querySelector<HTMLElement>(".jp-Stdin-input")
+      ?.focus();
   }
 
   /** Opens the composer with notes that go along with what the person will ask. */
@@ -91,10 +109,12 @@ export class Side extends Widget {
     const { baseUrl, wsUrl, token, appendToken } = serverSettings;
     this.node.replaceChildren();
     const transport = new ServerTransport({ baseUrl, wsUrl, ...(appendToken ? { token } : {}) });
-    const mounted = mount(this.node, { transport, notebook: new LabNotebook(this.app, this.tracker, signal) });
+    const notebook = new LabNotebook(this.app, this.tracker, signal);
+    this.#notebook = notebook;
+    const mounted = mount(this.node, { transport, notebook });
     const arrived = new Arrived(this.tracker, transport);
     const claims = new Claims(this.tracker, transport);
-    const unsaid = this.status?.follow(mounted.conversation);
+    const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
       () => unsaid?.(),
       () => arrived.dispose(),

@@ -1,36 +1,66 @@
-/** Says in the status bar that the agent works, as long as it does; a click shows the panel. */
+/** Says in the status bar that the agent works, or that it needs an answer, as long as it does. A click goes to the
+ * question, or shows the panel. */
 import type { IStatusBar } from "@jupyterlab/statusbar";
 import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
+import type { ReadonlySignal } from "@preact/signals";
 import type { Conversation } from "../conversation/conversation";
+
+/** Where a click goes. */
+export interface Ways {
+  panel: () => void;
+  /** To the card of the panel that asks. */
+  card: () => void;
+  cell: (cell: string) => void;
+}
 
 export class Status extends Widget {
   readonly #changed = new Signal<this, void>(this);
   readonly #button = document.createElement("button");
-  #running = 0;
+  #active = false;
+  #go: () => void;
 
-  constructor(bar: IStatusBar, show: () => void) {
+  constructor(
+    bar: IStatusBar,
+    private readonly ways: Ways,
+  ) {
     super();
+    this.#go = ways.panel;
     this.addClass("ak-status-item");
     this.#button.type = "button";
     this.#button.className = "ak-status jp-StatusBar-TextItem";
-    this.#button.title = "Show the agent's panel";
-    this.#button.addEventListener("click", show);
+    this.#button.addEventListener("click", () => this.#go());
     this.node.append(this.#button);
     bar.registerStatusItem("agent-kernel:running", {
       item: this,
       align: "middle",
-      isActive: () => this.#running > 0,
+      isActive: () => this.#active,
       activeStateChanged: this.#changed,
     });
   }
 
-  /** Returns what ends it. */
-  follow(conversation: Conversation): () => void {
-    return conversation.running.subscribe((running) => {
-      this.#running = running.length;
-      this.#button.textContent = running.length > 1 ? `Agent: ${running.length} turns` : "Agent: working";
-      this.#changed.emit();
-    });
+  /** `asking` is the cell that waits for the person to type, empty: none. Returns what ends it. */
+  follow({ running, waiting }: Conversation, asking: ReadonlySignal<string>): () => void {
+    const told = () => this.#tell(running.value.length, waiting.value, asking.value);
+    const ends = [running.subscribe(told), waiting.subscribe(told), asking.subscribe(told)];
+    return () => {
+      for (const end of ends) end();
+    };
+  }
+
+  #tell(running: number, waiting: Conversation["waiting"]["value"], cell: string): void {
+    const asks = waiting.length > 0 || cell !== "";
+    const inPanel = waiting.some(({ view }) =>
+      view.value.blocks.some((block) => block.kind === "call" && block.approval?.decision === "" && !block.done),
+    );
+    this.#active = running > 0 || asks;
+    const works = running > 1 ? `Agent: ${running} turns` : "Agent: working";
+    this.#button.textContent = asks ? "Agent: needs your answer" : works;
+    this.#button.title = asks ? "Go to the question" : "Show the agent's panel";
+    this.#button.classList.toggle("ak-status-asks", asks);
+    const cellOfTurn = cell || (waiting[0]?.cell ?? "");
+    if (asks && !inPanel && cellOfTurn) this.#go = () => this.ways.cell(cellOfTurn);
+    else this.#go = asks ? this.ways.card : this.ways.panel;
+    this.#changed.emit();
   }
 }

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
 import { Tool } from "../markdown/Tool";
 import type { Medium } from "../wire/events";
+import { BUNDLE } from "./bundle";
 import { Chart } from "./Chart";
 import { JsonTree } from "./JsonTree";
 import { describe, fileName, lookOf } from "./kinds";
@@ -26,9 +27,10 @@ interface Shown {
 export function Media({ medium, session, alt = "" }: Shown) {
   const place = useRef<HTMLElement>(null);
   const loaded = useBytes(medium, session, useNear(place).ever);
-  const label = alt || describe(medium.mime, medium.size ?? 0);
+  const mime = loaded.state === "there" && medium.mime === BUNDLE ? loaded.blob.type : medium.mime;
+  const label = alt || describe(mime, medium.size ?? 0);
   return (
-    <figure class="ak-media" data-mime={medium.mime} ref={place} aria-busy={loaded.state === "waiting"}>
+    <figure class="ak-media" data-mime={mime} ref={place} aria-busy={loaded.state === "waiting"}>
       {loaded.state === "waiting" && <div class="ak-media-space">{label}</div>}
       {loaded.state === "failed" && (
         <p class="ak-media-note">
@@ -37,9 +39,9 @@ export function Media({ medium, session, alt = "" }: Shown) {
       )}
       {loaded.state === "there" && (
         <>
-          <Bytes blob={loaded.blob} mime={medium.mime} alt={label} />
+          <Bytes blob={loaded.blob} mime={mime} alt={label} />
           <div class="ak-media-bar ak-media-save">
-            <Tool icon="save" label="Save as a file" onClick={() => void download(loaded.blob, medium)} />
+            <Tool icon="save" label="Save as a file" onClick={() => void download(loaded.blob, { ...medium, mime })} />
           </div>
         </>
       )}

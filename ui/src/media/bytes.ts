@@ -1,5 +1,6 @@
 /** The bytes of media, each fetched once per page however often it is shown. What nobody shows any more is given up
  * when all together are too much. */
+import { BUNDLE, drawable } from "./bundle";
 import type { Transport } from "../transport/transport";
 import type { Medium } from "../wire/events";
 
@@ -45,7 +46,12 @@ export function use(transport: Transport, session: string, medium: Medium): Use 
   };
 }
 
-async function load(transport: Transport, session: string, { data, hash }: Medium): Promise<Blob> {
+async function load(transport: Transport, session: string, medium: Medium): Promise<Blob> {
+  const blob = await fetched(transport, session, medium);
+  return medium.mime === BUNDLE ? await drawable(blob) : blob;
+}
+
+async function fetched(transport: Transport, session: string, { data, hash }: Medium): Promise<Blob> {
   if (data) return new Blob([decoded(data)]);
   if (!hash || !/^[0-9a-f]{64}$/.test(hash)) throw new Error("This medium was not kept.");
   return await transport.bytes(`sessions/${encodeURIComponent(session)}/blobs/${hash}`);

@@ -50,6 +50,8 @@ export interface NotebookHost {
   readonly selectedCells: ReadonlySignal<readonly CellView[]>;
   /** The cell whose error is the newest; null when none shows one, absent where the host does not look. */
   readonly lastError?: ReadonlySignal<CellView | null>;
+  /** The cell of the agent that waits for the person to type; empty: none. Absent where the host does not look. */
+  readonly asking?: ReadonlySignal<string>;
   /** Above or below the active cell, or in its place. Resolves with the id of the cell. */
   insert(source: string, where: "above" | "below" | "replace"): Promise<string>;
   reveal(cell: string): void;

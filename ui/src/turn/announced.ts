@@ -7,8 +7,9 @@ const SPOKEN = 1_000;
 
 export interface Announced {
   text: string;
-  /** Somebody is waited for. */
   urgent: boolean;
+  /** It is a question that the person is waited for with. */
+  asks?: boolean;
 }
 
 export function announced(before: TurnView, now: TurnView): Announced[] {
@@ -23,9 +24,11 @@ export function announced(before: TurnView, now: TurnView): Announced[] {
 
 function ofBlock(was: Block | undefined, block: Block): Announced[] {
   if (block.kind === "call") {
-    const asks = (one: Block | undefined) => one?.kind === "call" && one.approval !== null && !one.approval.decision;
-    if (asks(block) && !asks(was) && !block.done) {
-      return [{ text: `Your answer is needed: ${deed(block)}? Alt+Enter goes there.`, urgent: true }];
+    const asks = (one: Block | undefined) => one?.kind === "call" && one.status === "waiting" && !one.done;
+    if (asks(block) && !asks(was)) {
+      const here = block.approval !== null && !block.approval.decision;
+      const where = here ? "Alt+Enter goes there." : "Its cell asks.";
+      return [{ text: `Your answer is needed: ${deed(block)}? ${where}`, urgent: true, asks: true }];
     }
     return block.done && !was?.done ? [{ text: `${deed(block)}: ${statusOf(block)}`, urgent: false }] : [];
   }

@@ -160,7 +160,7 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
     case "call.claimed":
       return {
         ...next,
-        blocks: called(turn, event.data.call, () => ({ status: "running", client: event.data.client })),
+        blocks: called(turn, event.data.call, (call) => claimed(call, event.data)),
       };
     case "call.finished": {
       const { call, text, status, seconds, media, details } = event.data;
@@ -168,7 +168,10 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
       const begun = known ? next : { ...next, blocks: [...closed(turn.blocks), unseen(event.data, event.time)] };
       return {
         ...next,
-        blocks: called(begun, call, () => ({ status, result: text, seconds, media, details, done: true })),
+        blocks: called(begun, call, (block) => {
+          const where = typeof details["where"] === "string" ? details["where"] : block.where;
+          return { status, result: text, seconds, media, details, where, done: true };
+        }),
       };
     }
     case "file.produced":
@@ -213,6 +216,15 @@ function grown(blocks: readonly Block[], kind: TextBlock["kind"], { data, seq, t
   }
   return [...closed(blocks), { kind, id: `${kind}-${seq}`, text: data.text, done: false, began: time, ended: time }];
 }
+
+/** Who runs a call says where it runs now, and whether it waits for the person there. */
+function claimed(call: CallBlock, { client, where, state }: Bodies["call.claimed"]): Partial<CallBlock> {
+  return { status: state ?? "running", client, where: where || call.where };
+}
+
+/** A call of the turn waits for the person: in the panel, or where it runs. */
+export const waits = (turn: TurnView): boolean =>
+  running(turn) && turn.blocks.some((block) => block.kind === "call" && !block.done && block.status === "waiting");
 
 /** A program may print without end: what was printed last is kept. */
 function printed(call: CallBlock, text: string): Partial<CallBlock> {

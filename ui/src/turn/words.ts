@@ -66,7 +66,7 @@ const PLACES = table<{ article: string; noun: string }>({
 
 const STATUS = table<string>({
   running: "running",
-  waiting: "asks you",
+  waiting: "needs your answer",
   offered: "waits",
   returned: "handed to the caller",
   success: "done",

@@ -1,16 +1,26 @@
 /** Reads aloud what running turns have come to. Invisible; the conversation itself is silent, or each word would be
- * said. Turns that were over when they were loaded are not news. */
+ * said. Turns that were over when they were loaded are not news. A question is read once it has stood for a moment, since
+ * many are answered by what the person allowed before; one that is answered is there no more. */
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { announced } from "../turn/announced";
+import { announced, type Announced } from "../turn/announced";
 import type { TurnView } from "../turn/turn";
 import { useSurroundings } from "./surroundings";
+
+const ASKED_FOR_MS = 300;
 
 export function Announcer() {
   const { conversation } = useSurroundings();
   const seen = useRef(new Map<string, TurnView>());
   const quiet = useSignal("");
   const urgent = useSignal("");
+  const question = useSignal("");
+  const later = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useSignalEffect(() => {
+    if (conversation.waiting.value.length > 0) return;
+    clearTimeout(later.current);
+    question.value = "";
+  });
   useSignalEffect(() => {
     const told = conversation.entries.value.flatMap((entry) => {
       const now = entry.view.value;
@@ -19,9 +29,17 @@ export function Announcer() {
       seen.current.set(entry.id, now);
       return before?.state === "open" ? announced(before, now) : [];
     });
-    const said = (loud: boolean) => told.flatMap((one) => (one.urgent === loud ? [one.text] : [])).join("\n");
-    if (told.some((one) => !one.urgent)) quiet.value = said(false);
-    if (told.some((one) => one.urgent)) urgent.value = said(true);
+    const said = (which: (one: Announced) => boolean) =>
+      told
+        .filter(which)
+        .map((one) => one.text)
+        .join("\n");
+    const [calm, loud, asked] = [said((one) => !one.urgent), said((one) => one.urgent && !one.asks), said(isQuestion)];
+    if (calm) quiet.value = calm;
+    if (loud) urgent.value = loud;
+    if (!asked) return;
+    clearTimeout(later.current);
+    later.current = setTimeout(() => (question.value = asked), ASKED_FOR_MS);
   });
   return (
     <>
@@ -29,8 +47,10 @@ export function Announcer() {
         {quiet.value}
       </div>
       <div class="ak-unseen ak-aloud" role="alert">
-        {urgent.value}
+        {question.value || urgent.value}
       </div>
     </>
   );
 }
+
+const isQuestion = (one: Announced): boolean => one.asks === true;

@@ -162,7 +162,7 @@ const SOURCES = new Map([
 
 const ASKED = new Map([
   ["live", "Run in your kernel?"],
-  ["draft", "Run on a copy of your kernel?"],
+  ["draft", "Run in a draft of your kernel?"],
   ["sandbox", "Run in the sandbox?"],
   ["client", "Do this in your notebook?"],
   ["server", "Do this on the server?"],

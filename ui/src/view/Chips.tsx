@@ -1,6 +1,6 @@
 /** What goes along with the message: of the notebook, variables, files on their way, images. Each can be taken off. */
 import type { ComponentChildren } from "preact";
-import type { Attachment } from "../conversation/attachments";
+import { IMAGES, type Attachment } from "../conversation/attachments";
 import { bytes } from "../turn/words";
 import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";
@@ -74,9 +74,13 @@ function Attached({ one }: { one: Attachment }) {
     case "variable":
       return <>@{one.name}</>;
     case "image":
+      if (one.failure) return <span class="ak-failure">{`${one.name}: ${one.failure}`}</span>;
       return (
         <>
-          <img class="ak-thumb" src={`data:${one.mime};base64,${one.data}`} alt="" /> {one.name}
+          {IMAGES.includes(one.mime) && one.data && (
+            <img class="ak-thumb" src={`data:${one.mime};base64,${one.data}`} alt="" />
+          )}{" "}
+          {one.name} {one.data ? "" : <progress aria-label={`Fetching ${one.name}`} />}
         </>
       );
     case "file":

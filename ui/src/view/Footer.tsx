@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { Entry } from "../conversation/conversation";
 import { copy } from "../markdown/clipboard";
 import { changes } from "../turn/changes";
-import type { TurnView } from "../turn/turn";
+import { waits, type TurnView } from "../turn/turn";
 import { counted, duration, stateOf } from "../turn/words";
 import { Elapsed } from "./Elapsed";
 import { useSurroundings } from "./surroundings";
@@ -23,7 +23,7 @@ function Facts({ turn }: { turn: TurnView }) {
   if (turn.state === "open") {
     return (
       <p class="ak-facts">
-        {stateOf(turn)} {turn.began > 0 && <Elapsed since={turn.began} />}
+        {waits(turn) ? "Needs your answer" : stateOf(turn)} {turn.began > 0 && <Elapsed since={turn.began} />}
       </p>
     );
   }

@@ -9,7 +9,7 @@ import { Menu } from "./Menu";
 import { useSurroundings } from "./surroundings";
 
 const KERNEL: Record<Bound["kernelState"], string> = {
-  idle: "live",
+  idle: "idle",
   busy: "busy",
   starting: "starting",
   restarting: "restarting",

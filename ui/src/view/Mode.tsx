@@ -11,8 +11,8 @@ const ASKS: Words<Permission> = {
   deny: ["Deny", "What may run: nothing"],
 };
 const PLACES: Words<Where> = {
-  live: ["Live", "Where code runs: in the notebook's kernel"],
-  draft: ["Copy", "Where code runs: on a copy of the kernel; you keep what you want of it"],
+  draft: ["Draft", "Where code runs: in a draft of your kernel. It sees your variables and changes none of them"],
+  live: ["Kernel", "Where code runs: in your kernel, after asking"],
   sandbox: ["Sandbox", "Where code runs: in the sandbox, which has none of your variables"],
 };
 

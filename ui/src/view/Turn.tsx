@@ -17,6 +17,7 @@ import { Prompt } from "./Prompt";
 import { Readings } from "./Readings";
 import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
+import { useSurroundings } from "./surroundings";
 import { leftOut, Waiting } from "./Waiting";
 
 export function Turn({ entry }: { entry: Entry }) {
@@ -48,8 +49,25 @@ export function Turn({ entry }: { entry: Entry }) {
       <Guarded of={turn}>
         <ReviewTurn turn={turn} />
       </Guarded>
+      <CellAsks entry={entry} />
       <Footer entry={entry} turn={turn} />
     </article>
+  );
+}
+
+/** The cell of the newest turn asks something that only it can be told, such as whether a result is kept. */
+function CellAsks({ entry }: { entry: Entry }) {
+  const { host, conversation } = useSurroundings();
+  const cell = host.notebook?.asking?.value;
+  const newest = conversation.entries.value.findLast((other) => other.cell === cell);
+  if (!cell || newest !== entry) return null;
+  return (
+    <p class="ak-again">
+      Its cell needs your answer.{" "}
+      <button type="button" class="ak-link" onClick={() => host.notebook?.reveal(cell)}>
+        Show the cell
+      </button>
+    </p>
   );
 }
 

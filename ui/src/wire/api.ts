@@ -29,6 +29,14 @@ export interface StartedTurn {
   stored: boolean;
 }
 
+/** A file that went along with a message. */
+export interface InputFile {
+  id: string;
+  name: string;
+  mime: string;
+  size: number;
+}
+
 /** `events` are those of `turns/{id}/events?stored=1`, without data of media; of a running turn there are none. */
 export interface StoredTurn {
   turn: string;
@@ -40,7 +48,7 @@ export interface StoredTurn {
   /** Titles of what went along. */
   context: string[];
   /** Files that went along. */
-  inputs: { id: string; name: string; mime: string; size: number }[];
+  inputs: InputFile[];
   media: Medium[];
   model: string;
   where: string;
@@ -51,10 +59,12 @@ export interface StoredTurn {
   events: TurnEvent[];
 }
 
-/** Oldest first; `older`: there are more before them. */
+/** Oldest first; `older`: there are more before them. `waiting`: turns that were sent and have not begun, which the
+ * store does not have yet; their media have data. */
 export interface StoredTurns {
   turns: StoredTurn[];
   older: boolean;
+  waiting: StoredTurn[];
 }
 
 /** What the cell of a turn shows of it: outputs as in a notebook's file, with their data. */

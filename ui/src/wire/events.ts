@@ -74,7 +74,7 @@ export interface Bodies {
   };
   "approval.resolved": { approval: string; call: string; decision: string; reason: string };
   "call.offered": { call: string; name: string; arguments: Facts };
-  "call.claimed": { call: string; client: string };
+  "call.claimed": { call: string; client: string; where?: string; state?: "running" | "waiting" };
   "call.finished": {
     call: string;
     name: string;

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Composing } from "../../src/conversation/composing";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/desk";
+import { ApiError } from "../../src/transport/transport";
 import { WidgetKernel } from "../../src/widget/kernel";
 import { Replayed } from "./replayed";
 
@@ -100,6 +101,38 @@ describe("a message that is written", () => {
     expect(server.bodies.at(-1)).toMatchObject({ context: [] });
   });
 
+  test("tells nothing of cells that talk to the agent, unless they are asked for by name", () => {
+    const cell = (index: number, source: string) => ({
+      id: `c${index}`,
+      index,
+      type: "code" as const,
+      source,
+      output: "",
+    });
+    const [help, asks, code] = [cell(1, "%agent help"), cell(2, "%%agent\nhow much?"), cell(3, "rain = 1")];
+    const server = new Replayed();
+    const notebook = {
+      bound: signal(null),
+      activeCell: signal(help),
+      selectedCells: signal([help]),
+      insert: () => Promise.resolve(""),
+      reveal: () => undefined,
+      focus: () => undefined,
+      startKernel: () => Promise.resolve(),
+    };
+    const composing = new Composing(server, new Conversation(server, notebook));
+    const labels = () => composing.sides.value.map(({ label }) => label);
+    expect(labels()).toEqual([]);
+    composing.takeAlong("cell");
+    expect(labels()).toEqual(["cell 1"]);
+    composing.leaveOut("cell");
+    expect(labels()).toEqual([]);
+    notebook.selectedCells.value = [help, asks, code];
+    expect(labels()).toEqual(["cell 3"]);
+    composing.takeAlong("cells");
+    expect(labels()).toEqual(["3 selected cells"]);
+  });
+
   test("is not sent when it is a slip of a command; a command that has nothing to do says so", async () => {
     const { server, conversation } = opened();
     const desk = new Desk(server, conversation);
@@ -115,6 +148,84 @@ describe("a message that is written", () => {
     desk.composing.text.value = "/home/me/data.csv has gaps";
     await desk.submit();
     expect(server.bodies.at(-1)).toMatchObject({ prompt: "/home/me/data.csv has gaps" });
+  });
+});
+
+describe("a message that was sent", () => {
+  const image = {
+    kind: "image",
+    key: "i",
+    name: "dot.png",
+    size: 3,
+    mime: "image/png",
+    data: "YWJj",
+    failure: "",
+  } as const;
+
+  test("is in the composer again with what went along when it never became a turn", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.attachments.all.value = [image];
+    composing.attachments.variable("df", "df: DataFrame");
+    await composing.send("look at this");
+    await composing.send("and at that");
+    composing.text.value = "half a thou";
+    await conversation.stop();
+    expect(composing.text.value).toBe("look at this\nand at that\nhalf a thou");
+    expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["dot.png", "df"]);
+    expect(sessionStorage.getItem("agent-kernel:draft rain.ipynb s1")).toBe(composing.text.value);
+  });
+
+  test("waits behind the one that is edited when it comes back", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await composing.send("and then");
+    conversation.editing.value = conversation.entries.value[0] ?? null;
+    await conversation.stop();
+    expect(composing.text.value).toBe("add them");
+    composing.stopEditing();
+    expect(composing.text.value).toBe("and then");
+  });
+
+  test("is edited with its images and files, which come from the store, and those of the draft wait", async () => {
+    const { server, conversation } = opened();
+    const file = { id: "f1", name: "notes.txt", mime: "text/plain", size: 3 };
+    server.turns[0] = {
+      ...server.stored("t1", "add them"),
+      media: [{ mime: "image/png", hash: "h1" }],
+      inputs: [file],
+    };
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    composing.attachments.variable("df", "df: DataFrame");
+    conversation.editing.value = conversation.entries.value[0] ?? null;
+    expect(composing.attachments.pending).toBe(true);
+    await vi.waitFor(() => expect(composing.attachments.pending).toBe(false));
+    expect(server.fetched).toEqual(["sessions/s1/blobs/h1"]);
+    expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["image", "notes.txt"]);
+    await composing.send("add them all");
+    const media = [{ mime: "image/png", data: btoa("of the store") }];
+    expect(server.bodies.at(-1)).toMatchObject({ replaces: "t1", media, inputs: ["f1"], context: [] });
+    expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["df"]);
+  });
+
+  test("that is gone is no message to edit: what was written can be sent as a new one", async () => {
+    const { server, conversation } = opened();
+    const composing = new Composing(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    conversation.editing.value = conversation.entries.value[0] ?? null;
+    composing.text.value = "add them all";
+    vi.spyOn(conversation, "send").mockImplementationOnce(() => {
+      conversation.failure.value = new ApiError(404, { code: "turn_not_found", message: "There is no such turn." });
+      return Promise.resolve(false);
+    });
+    expect(await composing.send()).toBe(false);
+    expect([composing.text.value, conversation.editing.value]).toEqual(["add them all", null]);
+    expect(conversation.said.value).toContain("new one");
+    await composing.send();
+    expect(server.bodies.at(-1)).not.toHaveProperty("replaces");
   });
 });
 

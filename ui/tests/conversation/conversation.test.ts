@@ -70,6 +70,43 @@ describe("a conversation", () => {
     expect(server.asked("POST", `turns/${waiting}/cancel`)).toBe(1);
   });
 
+  test("stops one turn, and takes what waits behind it out of the queue first", async () => {
+    const { server, conversation } = opened();
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    for (const prompt of ["one", "two", "three"]) await conversation.send({ prompt });
+    server.waiting.shift(); // it runs
+    server.tell({ type: "turn.opened", turn: "t9", session: "s1", kernel: "k1", cell: "c1" });
+    const order: string[] = [];
+    const request = server.request.bind(server);
+    server.request = (method, path, body) => {
+      if (path.endsWith("/cancel")) order.push(path);
+      return request(method, path, body);
+    };
+    await conversation.stop();
+    expect(order).toEqual(["sent-3", "sent-2", "sent-1"].map((turn) => `turns/${turn}/cancel`));
+    expect(conversation.running.value.map((entry) => entry.id)).toEqual(["sent-1", "t9"]);
+    expect(conversation.outgoing.unsent.value.map((entry) => entry.prompt)).toEqual(["three", "two"]);
+  });
+
+  test("gives back a message that was in the queue of a server that was killed", async () => {
+    const { server, conversation } = opened();
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await conversation.send({ prompt: "one" });
+    server.connection.value = "offline";
+    server.waiting = [];
+    server.connection.value = "online";
+    await server.settled();
+    expect(conversation.entries.value.map((entry) => entry.prompt)).toEqual(["add them"]);
+    expect(conversation.outgoing.unsent.value.map((entry) => entry.prompt)).toEqual(["one"]);
+  });
+
+  test("shows messages that wait when it is opened", async () => {
+    const { server, conversation } = opened();
+    server.waiting = [{ ...server.stored("t2", "and then"), state: "open", running: true, events: [] }];
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    expect(conversation.running.value.map((entry) => entry.prompt)).toEqual(["and then"]);
+  });
+
   test("looks again when the server is back, without losing what runs", async () => {
     const { server, conversation } = opened();
     await conversation.bind(KERNEL.kernel, KERNEL.path);

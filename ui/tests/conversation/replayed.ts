@@ -27,6 +27,10 @@ export class Replayed implements Transport {
   };
   turns: StoredTurn[] = [];
   olderTurns: StoredTurn[] = [];
+  /** Turns that were sent and have not begun. */
+  waiting: StoredTurn[] = [];
+  /** What `bytes` was asked for. */
+  readonly fetched: string[] = [];
   bound = true;
   model = MODEL;
   refuses = false;
@@ -107,8 +111,16 @@ export class Replayed implements Transport {
     return Promise.resolve();
   }
 
-  bytes(): Promise<Blob> {
-    return Promise.resolve(new Blob());
+  bytes(path: string): Promise<Blob> {
+    this.fetched.push(path);
+    return Promise.resolve(new Blob(["of the store"]));
+  }
+
+  /** As the server does it: of a turn that has not begun nothing is stored. */
+  cancelWaiting(turn: string): void {
+    this.waiting = this.waiting.filter((one) => one.turn !== turn);
+    const data = { state: "cancelled", reason: "stopped by you", rounds: 0, usage: {}, error: null } as const;
+    this.play(turn, [{ seq: 99, turn, session: "s1", round: 0, time: 3, type: "turn.finished", data }]);
   }
 
   follow(turn: string, _session: string, _after: number, listener: (event: TurnEvent) => void): Close {
@@ -150,15 +162,21 @@ export class Replayed implements Transport {
     const [route, query] = path.split("?");
     if (method === "POST" && route === "turns") {
       this.bodies.push(body);
-      return { turn: `sent-${this.bodies.length}`, session: this.session.id, title: "", created: false, stored: false };
+      const turn = `sent-${this.bodies.length}`;
+      const { prompt } = body as { prompt: string };
+      this.waiting.push({ ...this.stored(turn, prompt), state: "open", running: true, events: [] });
+      return { turn, session: this.session.id, title: "", created: false, stored: false };
     }
+    const cancelled = /^turns\/(.+)\/cancel$/.exec(route ?? "")?.[1] ?? "";
+    if (this.waiting.some(({ turn }) => turn === cancelled)) this.cancelWaiting(cancelled);
     if (route === "binding") {
       const session = this.bound ? this.session : null;
       return { notebook: "rain.ipynb", session, model: MODEL, server: {}, notes: [] };
     }
     if (route?.endsWith("/turns")) {
       const before = query?.includes("before=");
-      return { turns: before ? this.olderTurns : this.turns, older: !before && this.olderTurns.length > 0 };
+      const older = !before && this.olderTurns.length > 0;
+      return { turns: before ? this.olderTurns : this.turns, older, waiting: before ? [] : this.waiting };
     }
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
     if (route === "models") return { models: this.offered, engines: [], current: this.model };

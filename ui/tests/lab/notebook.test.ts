@@ -55,8 +55,17 @@ describe("the notebook in front", () => {
 });
 
 describe("the last error", () => {
-  const cell = (count: number | null, type = "error") => ({
-    model: { type: "code", executionCount: count, outputs: { length: 1, get: () => ({ type }) } },
+  const cell = (count: number | null, type = "error", ename = "ValueError", source = "1/0") => {
+    const output = { type, toJSON: () => ({ output_type: type, ename }) };
+    const outputs = { length: 1, get: () => output };
+    return { model: { type: "code", executionCount: count, outputs, sharedModel: { getSource: () => source } } };
+  };
+
+  it("is no stop, and none of a cell that talks to the agent", () => {
+    const stopped = cell(9, "error", "KeyboardInterrupt");
+    const asks = cell(8, "error", "ValueError", "%%agent\nhow much?");
+    const widgets = [cell(3), asks, stopped] as unknown as Cell[];
+    expect(lastError({ widgets } as unknown as Notebook)).toBe(widgets[0]);
   });
 
   it("is that of the cell that ran last, not of the last in the notebook", () => {

@@ -26,6 +26,12 @@ describe("outputs in words", () => {
     expect([hasError(failed), hasError([])]).toEqual([true, false]);
   });
 
+  it("are no failure when a person has stopped the cell, or the agent's magic says no", () => {
+    const raised = (ename: string) => outputs({ output_type: "error", ename, evalue: "", traceback: [ename] });
+    const failures = ["KeyboardInterrupt", "AgentInterrupted", "AgentError", "ZeroDivisionError"].map(raised);
+    expect(failures.map(hasError)).toEqual([false, false, false, true]);
+  });
+
   it("keep head and tail of what is long", () => {
     const long = `head${"x".repeat(3 * MAX_WORDS)}tail`;
     const short = shortened(long, MAX_WORDS);

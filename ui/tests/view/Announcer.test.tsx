@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { act } from "preact/test-utils";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { asks, call, finished, more, over } from "../turn/events";
 import { Stage, turnOf } from "./stage";
 
@@ -8,6 +9,7 @@ beforeEach(() => {
 });
 afterEach(() => stage.close());
 
+const pass = (ms: number) => void act(() => void vi.advanceTimersByTime(ms));
 const quiet = () => stage.find(".ak-aloud[role=status]").textContent;
 const urgent = () => stage.find(".ak-aloud[role=alert]").textContent;
 
@@ -22,11 +24,29 @@ test("the conversation itself is not read: what is finished is, once", () => {
   expect(quiet()).toBe("It is 42.\nDone");
 });
 
-test("a question is read at once", () => {
+test("a question is read when it stands, and is gone when it is answered", () => {
+  vi.useFakeTimers();
   let turn = turnOf("t");
   const [entry] = stage.show(turn);
   stage.grow(entry, (turn = more(turn, call("c", "python", { code: "x = 1" }), asks("c"))));
+  pass(1_000);
   expect(urgent()).toContain("Your answer is needed: Run x = 1 in your kernel?");
+  const answer = { approval: "a", call: "c", decision: "approve", reason: "" };
+  stage.grow(entry, more(turn, ["approval.resolved", answer]));
+  expect(urgent()).toBe("");
+  vi.useRealTimers();
+});
+
+test("a question that is answered by what was allowed before is not read", () => {
+  vi.useFakeTimers();
+  let turn = turnOf("t");
+  const [entry] = stage.show(turn);
+  stage.grow(entry, (turn = more(turn, call("c", "python", { code: "x = 1" }), asks("c"))));
+  pass(50);
+  stage.grow(entry, more(turn, ["approval.resolved", { approval: "a", call: "c", decision: "approve", reason: "" }]));
+  pass(1_000);
+  expect(urgent()).toBe("");
+  vi.useRealTimers();
 });
 
 test("a conversation that is opened is not read from its beginning", () => {

@@ -1,0 +1,150 @@
+"""Stop, the queue and Edit in the panel, in real JupyterLab: no message of a person is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import FilePayload, Locator, expect
+
+from tests.browser.lab import SLOW_MS, Lab
+from tests.browser.panel import PNG, ask, ended, open_panel, say, shown_panel
+from tests.server import TOKEN, AgentServer
+
+pytestmark = pytest.mark.browser
+
+STORY: dict[str, Any] = {"when": "a long story", "text": "word " * 1500, "deltas": 1500, "delay": 0.02}
+SCRIPT: list[dict[str, Any]] = [STORY, STORY, {"text": "An answer.", "loop": True}]
+DOT = FilePayload(name="dot.png", mimeType="image/png", buffer=PNG)
+NOTES = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"wet")
+
+
+def attach(panel: Locator) -> Locator:
+    """An image and a file, until both can be sent; the list of what goes along."""
+    panel.get_by_label("Files to send along").set_input_files([DOT, NOTES])
+    along = panel.get_by_role("list", name="Goes along")
+    expect(along).to_contain_text("dot.png")
+    expect(along.get_by_role("listitem").filter(has_text="notes.txt").locator("progress")).to_have_count(0)
+    return along
+
+
+def attached(along: Locator) -> list[str]:
+    return [text.strip() for text in along.get_by_role("listitem").all_inner_texts() if "." in text]
+
+
+def reloaded(lab: Lab) -> Locator:
+    lab.page.reload()
+    lab.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
+    return shown_panel(lab.page)
+
+
+def stored(server: AgentServer) -> list[dict[str, Any]]:
+    """The turns of the notebook's session, oldest first."""
+    with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
+        session = client.get("agent/v1/binding?path=rain.ipynb").json()["session"]
+        turns: list[dict[str, Any]] = client.get(f"agent/v1/sessions/{session['id']}/turns").json()["turns"]
+        return turns
+
+
+def test_stop_ends_one_turn_and_what_was_queued_is_in_the_composer_again(lab: Lab, server: AgentServer) -> None:
+    panel = open_panel(lab)
+    story = ask(panel, "a long story")
+    expect(story).to_contain_text("word word", timeout=SLOW_MS)
+    along = attach(panel)
+    say(panel, "first in line")
+    waiting = panel.get_by_role("list", name="Waiting messages")
+    expect(waiting).to_contain_text("first in line")
+    say(panel, "second in line")
+    expect(waiting.get_by_role("listitem")).to_have_count(2)
+    panel = reloaded(lab)
+    expect(waiting).to_contain_text("first in line", timeout=SLOW_MS)
+    expect(waiting).to_contain_text("second in line")
+    field = panel.get_by_label("Message to the agent")
+    field.fill("half a thought")
+    lab.picture("stop-queue")
+    panel.get_by_role("button", name="Stop", exact=True).click()
+
+    ended(panel.locator(".ak-turn").first, "cancelled")
+    expect(waiting).to_have_count(0)
+    expect(panel.locator(".ak-turn")).to_have_count(1)
+    expect(field).to_have_value("first in line\nsecond in line\nhalf a thought")
+    expect(along).to_contain_text("dot", timeout=SLOW_MS)
+    expect(along).to_contain_text("notes.txt")
+    lab.picture("stop-returned")
+    assert [turn["prompt"] for turn in stored(server)] == ["a long story"]
+
+    panel = reloaded(lab)
+    expect(field).to_have_value("first in line\nsecond in line\nhalf a thought", timeout=SLOW_MS)
+    expect(panel.locator(".ak-turn")).to_have_count(1)
+    field.press("Enter")
+    ended(panel.locator(".ak-turn").last)
+    assert [turn["state"] for turn in stored(server)] == ["cancelled", "committed"]
+
+
+def test_what_is_taken_back_from_the_queue_can_be_changed_and_sent_again(lab: Lab, server: AgentServer) -> None:
+    panel = open_panel(lab)
+    expect(ask(panel, "a long story")).to_contain_text("word word", timeout=SLOW_MS)
+    along = attach(panel)
+    say(panel, "and then")
+    panel.get_by_role("button", name="Do not ask: and then").click()
+    field = panel.get_by_label("Message to the agent")
+    expect(field).to_have_value("and then")
+    assert attached(along) == ["dot.png", "notes.txt"]
+    panel.get_by_role("button", name="Stop", exact=True).click()
+    ended(panel.locator(".ak-turn").first, "cancelled")
+    panel.locator(".ak-turn").first.get_by_role("button", name="Edit").click()
+    expect(field).to_have_value("a long story")
+    expect(along).not_to_contain_text("dot.png")
+    say(panel, "a short story")
+    ended(panel.locator(".ak-turn").last)
+    expect(field).to_have_value("and then")
+    assert attached(along) == ["dot.png", "notes.txt"]
+    field.press("Enter")
+    expect(panel.locator(".ak-turn")).to_have_count(2)
+    ended(panel.locator(".ak-turn").last)
+    last = stored(server)[-1]
+    assert (last["prompt"], len(last["media"]), [one["name"] for one in last["inputs"]]) == (
+        "and then",
+        1,
+        ["notes.txt"],
+    )
+
+
+def test_edit_keeps_images_and_files(lab: Lab, server: AgentServer) -> None:
+    panel = open_panel(lab)
+    along = attach(panel)
+    ended(ask(panel, "what is this"))
+    first = stored(server)[-1]
+    for prompt in ("what is that", "what was that"):
+        panel.locator(".ak-turn").last.get_by_role("button", name="Edit").click()
+        expect(along.locator("img")).to_have_count(1)
+        expect(along).to_contain_text("notes.txt")
+        lab.picture("edit-keeps")
+        say(panel, prompt)
+        ended(panel.locator(".ak-turn").last)
+        expect(panel.locator(".ak-turn")).to_have_count(1)
+        last = stored(server)[-1]
+        assert (last["prompt"], last["media"], last["inputs"]) == (prompt, first["media"], first["inputs"])
+        panel = reloaded(lab)
+        expect(panel.locator(".ak-turn")).to_contain_text(prompt, timeout=SLOW_MS)
+
+
+def test_an_edit_of_a_turn_that_is_gone_leaves_the_text_and_a_composer_that_sends(
+    lab: Lab, server: AgentServer
+) -> None:
+    panel = open_panel(lab)
+    ended(ask(panel, "how much rain"))
+    panel.locator(".ak-turn").last.get_by_role("button", name="Edit").click()
+    with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
+        session = client.get("agent/v1/binding?path=rain.ipynb").json()["session"]
+        lab.page.route("**/agent/v1/sessions/*/turns*", lambda route: route.abort())  # the news of it is missed
+        client.post(f"agent/v1/sessions/{session['id']}/clear").raise_for_status()
+    say(panel, "how much snow")
+    field = panel.get_by_label("Message to the agent")
+    expect(panel.get_by_role("alert").filter(has_text="no such turn")).to_be_visible(timeout=SLOW_MS)
+    expect(field).to_have_value("how much snow")
+    lab.picture("edit-of-a-turn-that-is-gone")
+    lab.page.unroute_all()
+    field.press("Enter")
+    expect(panel.locator(".ak-turn").last).to_contain_text("how much snow")
+    ended(panel.locator(".ak-turn").last)

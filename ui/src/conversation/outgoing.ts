@@ -1,0 +1,46 @@
+/** Messages between the composer and their turns: which this page sent, how one is stopped, and those that come back
+ * because they never became turns. */
+import { batch, signal, type Signal } from "@preact/signals";
+import { ApiError, type Transport } from "../transport/transport";
+import type { ErrorBody } from "../wire/events";
+import type { Entry } from "./entry";
+import { trying } from "./trying";
+
+export class Outgoing {
+  /** Stopped while they waited, refused, or lost with their server. The composer takes them from here. */
+  readonly unsent = signal<readonly Entry[]>([]);
+  /** Turns that this page sent, or took out of the queue. */
+  readonly #mine = new Set<string>();
+
+  constructor(
+    private readonly transport: Transport,
+    private readonly entries: Signal<readonly Entry[]>,
+    private readonly failure: Signal<ApiError | null>,
+  ) {}
+
+  add(turn: string): void {
+    this.#mine.add(turn);
+  }
+
+  /** Of several turns the last one first, so that none begins because the one before it ended. */
+  async cancel(turns: readonly string[]): Promise<void> {
+    await trying(this.failure, async () => {
+      for (const turn of [...turns].reverse()) {
+        this.#mine.add(turn);
+        await this.transport.request("POST", `turns/${turn}/cancel`, {});
+      }
+    });
+  }
+
+  /** The store has nothing of this turn. */
+  giveBack(turn: string, error: ErrorBody | null): void {
+    const entry = this.entries.value.find(({ id }) => id === turn);
+    if (!entry) return;
+    batch(() => {
+      this.entries.value = this.entries.value.filter((other) => other !== entry);
+      if (!this.#mine.has(turn)) return;
+      this.unsent.value = [...this.unsent.value, entry];
+      if (error) this.failure.value = new ApiError(500, error);
+    });
+  }
+}

@@ -1,0 +1,43 @@
+/** A MIME bundle that travels as one medium: what a cell showed, as each of its types. It is drawn as one of them. */
+import { sanitised } from "../markdown/sanitised";
+import { lookOf } from "./kinds";
+
+export const BUNDLE = "application/vnd.agent-kernel.bundle+json";
+
+/** The types in the order in which a cell prefers them. */
+const ORDER = [
+  /^application\/vnd\.(?:plotly\.v1|vega(?:lite)?\.v\d+)\+json$/,
+  /^text\/html$/,
+  /^text\/markdown$/,
+  /^image\/svg\+xml$/,
+  /^text\/latex$/,
+  /^application\/(?:geo\+)?json$/,
+  /^text\/plain$/,
+];
+
+/** One part of a bundle, with its type; text where nothing else of it can be drawn here. */
+export async function drawable(bundle: Blob): Promise<Blob> {
+  const parts = parsed(await bundle.text());
+  const types = Object.keys(parts).filter((mime) => lookOf(mime) !== "unknown" && isShown(mime, textOf(parts[mime])));
+  const mime = ORDER.map((wanted) => types.find((type) => wanted.test(type))).find((found) => found) ?? "text/plain";
+  return new Blob([textOf(parts[mime])], { type: mime });
+}
+
+/** HTML of which nothing is left without its scripts is not shown. */
+const isShown = (mime: string, text: string): boolean =>
+  mime !== "text/html" || sanitised(text, "table").textContent.trim() !== "";
+
+function parsed(text: string): Record<string, unknown> {
+  try {
+    const value = JSON.parse(text) as unknown;
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};
+  } catch {
+    return {};
+  }
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  if (Array.isArray(value) && value.every((line) => typeof line === "string")) return value.join("");
+  return value === undefined ? "" : JSON.stringify(value);
+}
