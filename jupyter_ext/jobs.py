@@ -324,7 +324,7 @@ class Jobs:
         finally:
             job.listener = lambda stream, text: None
         details = {"job": job.id, "seconds": round(job.seconds, 3)}
-        details |= {"variables": job.outcome["variables"]} if job.outcome.get("variables") else {}
+        details |= {"drafted": job.outcome["drafted"]} if job.outcome.get("drafted") else {}
         if job.status is None:
             context.emit(Notice("info", f"{job.line} — it goes on in your kernel; interrupting the kernel stops it."))
             so_far = f"Output so far:\n{job.text}" if job.said.total or job.values else "No output so far."

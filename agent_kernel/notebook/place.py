@@ -18,7 +18,7 @@ VARIABLE = "AGENT_KERNEL_PYTHON_IN"
 
 OUTCOME = "application/vnd.agent-kernel.outcome+json"
 """What came of code that the server had run in a draft, published as an output of its own: status, text for the model,
-and the variables that it made or changed there."""
+and the variables that it made or changed in the draft."""
 
 
 def draft_request(turn: str, code: str) -> str:
@@ -36,8 +36,10 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
     def show(data: Any, metadata: Any, transient: Any, update: bool) -> None:
         shell.display_pub.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
 
-    outcome = drafts.run(turn, drafts.prepared(code), listen, show).outcome
-    told = {"status": outcome.status, "text": outcome.text, "variables": list(outcome.variables)}
+    prepared = drafts.prepared(code)
+    outcome = drafts.run(turn, prepared, listen, show).outcome
+    made = [call.changes.names for call in drafts.done[-1:] if (call.turn, call.code) == (turn, prepared)]
+    told = {"status": outcome.status, "text": outcome.text, "drafted": [name for names in made for name in names]}
     shell.display_pub.publish({OUTCOME: told})
 
 

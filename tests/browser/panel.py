@@ -31,6 +31,12 @@ def shown_panel(page: Page) -> Locator:
     return panel
 
 
+def use_kernel(panel: Locator) -> Locator:
+    """Code of the messages that are sent from now on runs in the kernel, after asking; by itself it runs in a draft."""
+    panel.get_by_label("Where code runs").select_option("live")
+    return panel
+
+
 def say(panel: Locator, words: str) -> None:
     field = panel.get_by_label("Message to the agent")
     field.fill(words)

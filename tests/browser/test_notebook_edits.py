@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab, lab_server
 from tests.browser.panel import ask as ask_panel
-from tests.browser.panel import ended
+from tests.browser.panel import ended, use_kernel
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -69,7 +69,7 @@ def ask(lab: Lab, prompt: str) -> Locator:
     panel = lab.page.get_by_role("region", name="Agent", exact=True)
     if not panel.is_visible():
         lab.page.get_by_role("tab", name="Agent", exact=True).click()
-    return ask_panel(panel, prompt)
+    return ask_panel(use_kernel(panel), prompt)
 
 
 def sources(lab: Lab) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import SLOW_MS, Lab
-from tests.browser.panel import PNG, ask, ended, open_panel, say, shown_panel
+from tests.browser.panel import PNG, ask, ended, open_panel, say, shown_panel, use_kernel
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -43,7 +43,7 @@ def words(turn: Locator) -> list[str]:
 
 
 def test_a_person_asks_approves_denies_and_stops(lab: Lab) -> None:
-    panel = open_panel(lab)
+    panel = use_kernel(open_panel(lab))
     turn = ask(panel, "add them")
     panel.get_by_role("button", name="Once", exact=True).click(timeout=SLOW_MS)
     ended(turn)
@@ -83,7 +83,7 @@ def test_a_reload_another_window_and_a_kernel_restart_lose_nothing(lab: Lab, ser
     for each in (turn, there):
         ended(each)
         assert words(each) == [f"w{n}" for n in range(WORDS)], "every word once and in order, in both"
-    asked = ask(shown_panel(other), "add them")
+    asked = ask(use_kernel(shown_panel(other)), "add them")
     expect(panel.get_by_role("button", name="Once", exact=True)).to_be_visible(timeout=SLOW_MS)
     panel.get_by_role("button", name="Once", exact=True).click()
     ended(asked)

@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from tests.browser.lab import SLOW_MS, Lab, use_theme
-from tests.browser.panel import ask, ended, open_panel, say
+from tests.browser.panel import ask, ended, open_panel, say, use_kernel
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +50,7 @@ def in_each_theme(lab: Lab) -> dict[str, list[str]]:
 
 def test_every_state_can_be_read_aloud_and_told_apart(lab: Lab) -> None:
     nothing: dict[str, list[str]] = {theme: [] for theme in THEMES}
-    panel = open_panel(lab)
+    panel = use_kernel(open_panel(lab))
     assert in_each_theme(lab) == nothing
     turn = ask(panel, "add them")
     once = panel.get_by_role("button", name="Once", exact=True)

@@ -192,7 +192,7 @@ def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
             expect(panel.get_by_role("log")).to_contain_text("An answer.", timeout=SLOW)
             lab.picture("shell-no-kernel-light")
             panel.get_by_role("button", name="Start a kernel").click()
-            expect(panel.locator(".ak-kernel")).to_contain_text("live", timeout=SLOW)
+            expect(panel.locator(".ak-kernel")).to_contain_text("idle", timeout=SLOW)
             say(panel, "/model")
             sheet = panel.get_by_role("dialog", name="Model")
             expect(sheet.get_by_role("button", name="Download").first).to_be_visible(timeout=SLOW)

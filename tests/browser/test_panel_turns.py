@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab, use_theme
-from tests.browser.panel import open_panel, say
+from tests.browser.panel import open_panel, say, use_kernel
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -45,7 +45,7 @@ def is_at_end(panel: Locator) -> bool:
 
 
 def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
-    panel = open_panel(lab)
+    panel = use_kernel(open_panel(lab))
     say(panel, "add them")
     card = panel.get_by_role("group", name="Run in your kernel?")
     expect(card).to_contain_text("rain.ipynb", timeout=30_000)

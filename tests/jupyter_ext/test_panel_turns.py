@@ -86,7 +86,7 @@ async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: Agen
     assert tried["status"] == "success"
     assert tried["text"].startswith("tried\n")
     assert "15" in tried["text"]
-    assert {"total", "prices"} <= set(tried["details"]["variables"])
+    assert {"total", "prices"} <= set(tried["details"]["drafted"])
     assert table["mime"] == BUNDLE
     assert "<td>15</td>" in shown.json()["text/html"]
     assert (failed["status"], failed["text"].splitlines()[-1]) == ("error", "ZeroDivisionError: division by zero")

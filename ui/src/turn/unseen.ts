@@ -2,7 +2,8 @@
  * there. The server marks them in every question (agent_kernel/unseen.py); this is the same set for all other texts, but for halves of characters: a
  * text that streams may end with one. */
 
-const SIGN = "\\u00a9\\u00ae\\u203c\\u2049\\u2100-\\u27ff\\u2900-\\u2bff\\u3030\\u303d\\u3297\\u3299\\u{1f000}-\\u{1faff}";
+const SIGN =
+  "\\u00a9\\u00ae\\u203c\\u2049\\u2100-\\u27ff\\u2900-\\u2bff\\u3030\\u303d\\u3297\\u3299\\u{1f000}-\\u{1faff}";
 const ACCENT = "\\u0300-\\u036f\\u0483-\\u0489\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20ff\\ufe20-\\ufe2f";
 
 export const UNSEEN = new RegExp(

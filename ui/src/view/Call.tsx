@@ -13,6 +13,7 @@ import { Output } from "./Output";
 import { revealed } from "./revealed";
 import { Review } from "./Review";
 import { Source } from "./Source";
+import { useSurroundings } from "./surroundings";
 
 const LAST_LINES = 3;
 /** What the review of a change shows as a difference. */
@@ -37,7 +38,32 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
       <Review call={call} />
       {call.media.length > 0 && <Gallery media={call.media} session={session} alt={`Shown by ${call.name}`} />}
       <Files files={call.files} />
+      {call.done && <Keep call={call} />}
     </div>
+  );
+}
+
+/** What a draft made is brought into the kernel by a cell, which the person runs: it shows the code and asks. */
+function Keep({ call }: { call: CallBlock }) {
+  const { host } = useSurroundings();
+  const said = useSignal("");
+  const drafted = call.details["drafted"];
+  const names = Array.isArray(drafted) ? drafted.filter((name) => typeof name === "string") : [];
+  const bound = host.notebook?.bound.value;
+  if (names.length === 0 || !bound) return null;
+  const insert = () =>
+    host.notebook?.insert(`%agent keep ${names.join(" ")}`, "below").then(
+      () => (said.value = "Run the new cell to keep them."),
+      (error: unknown) => (said.value = error instanceof Error ? error.message : "No cell could be added."),
+    );
+  return (
+    <p class="ak-quiet">
+      In a draft only: {names.join(", ")}.{" "}
+      <button type="button" class="ak-link" onClick={() => void insert()}>
+        Keep in your kernel
+      </button>{" "}
+      <span role="status">{said.value}</span>
+    </p>
   );
 }
 

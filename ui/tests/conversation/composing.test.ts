@@ -38,11 +38,11 @@ describe("a message that is written", () => {
     expect(after.text.value).toBe("");
   });
 
-  test("runs its code in the sandbox where nobody runs it in the kernel", () => {
+  test("runs its code in a draft, as a cell does; in the sandbox where nobody runs it in the kernel", () => {
     const server = new Replayed();
     const where = (apart: boolean) =>
       new Composing(server, new Conversation(server, new WidgetKernel("k1", "rain.ipynb", apart))).where.value;
-    expect([where(true), where(false)]).toEqual(["sandbox", "live"]);
+    expect([where(true), where(false)]).toEqual(["sandbox", "draft"]);
   });
 
   test("goes with the notebook when its session begins, or is deleted in another window", async () => {
