@@ -101,7 +101,7 @@ function NotebookChip() {
   if (!bound) return <span class="ak-chip ak-kernel-none">no notebook</span>;
   const name = bound.path.split("/").at(-1) || bound.kernelName;
   const elsewhere = bound.kernel && composing.where.value !== "live";
-  const state = elsewhere ? (composing.where.value === "draft" ? "copy" : "sandbox") : KERNEL[bound.kernelState];
+  const state = elsewhere ? (composing.where.value === "draft" ? "draft" : "sandbox") : KERNEL[bound.kernelState];
   const tone = elsewhere ? "sandbox" : bound.kernelState;
   return (
     <span class={`ak-chip ak-kernel ak-kernel-${tone}`} title={`${bound.path || "No file"}: ${state}`}>
