@@ -293,7 +293,7 @@ class Jobs:
             self._shells[kernel] = KernelShell(manager, reborn=reborn)
         return self._shells[kernel]
 
-    def _start(self, kernel: str, code: str, title: str) -> Job:
+    def _start(self, kernel: str, code: str, title: str = "") -> Job:
         job = Job(f"j{next(self._numbers)}", code, self._shell(kernel), self._manager_of(kernel), title=title)
         jobs = self._jobs.setdefault(kernel, [])
         jobs.append(job)

@@ -272,6 +272,7 @@ class Saved:
     path = "rain.ipynb"
     kernel = None
     jobs = None
+    drafts: None = None
 
     async def document(self) -> Document:
         return Document(self.path, 0.0, {"cells": [{"id": "aaaa1111", "cell_type": "code", "source": "saved"}]})
