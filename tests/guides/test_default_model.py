@@ -54,7 +54,12 @@ PROGRAMS: dict[str, list[str]] = {
         r"\{'bolts': 50\}",
         r"Person\(name='Ada', age=36\)",
     ],
-    "file_inputs.ipynb": [r"\bMar\b", r"total\.txt txt \d+ False .*\b360\b", r"plot\.png", r"sales\.csv"],
+    "file_inputs.ipynb": [
+        r"(?s)is 150.*total.*is 150",
+        r"total\.txt txt \d+ False .*\b360\b",
+        r"plot\.png",
+        r"sales\.csv",
+    ],
     "untrusted_users.ipynb": [
         r"'read the session': 'session_not_found'",
         r"file_not_found",
