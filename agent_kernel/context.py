@@ -33,7 +33,10 @@ VIDEO = 8
 MEDIA_BYTES = 24 * 2**20
 LEFT_OUT = "[image shown earlier, left out]"
 SUMMARY = "Summary of this conversation up to here; the messages it stands for are kept, but not shown to you:"
-INSTRUCTIONS = "You are agent-kernel, an assistant inside a Jupyter notebook."
+INSTRUCTIONS = (
+    "You are agent-kernel, an open-source assistant inside a Jupyter notebook, made by the agent-kernel project."
+)
+"""Who it is stands here, because a small model otherwise names the company of its training data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,13 +83,17 @@ EXAMPLES: tuple[ChatMessage, ...] = (
         "The plot shows the cubic function from -3 to 3.",
     ),
     *_example("What is 17 % of 6353?", "print(6353 * 0.17)", "1080.01", "17 % of 6353 is 1080.01."),
-    {"role": "user", "content": "Thanks! What is a quillon?"},
-    {"role": "assistant", "content": "A quillon is one arm of the crossguard of a sword."},
+    {"role": "user", "content": "Thanks! Who are you, and who made you?"},
+    {
+        "role": "assistant",
+        "content": "I am agent-kernel, the assistant of this notebook. "
+        "The agent-kernel project made me; it is open source.",
+    },
 )
 """Idioms that a small model lacks: a file with dates, a group by a part of a date, a picture, a question about what
 came before, which is computed and not guessed, and code that makes its own data. The last one shows that not every
-question needs code. A small model copies from them where it knows no better, so their names and numbers are ones that
-no real data has: a person who meets one in an answer knows where it comes from."""
+question needs code, and who answers. A small model copies from them where it knows no better, so their names and
+numbers are ones that no real data has: a person who meets one in an answer knows where it comes from."""
 
 
 @dataclass(slots=True)
