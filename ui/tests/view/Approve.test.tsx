@@ -146,14 +146,14 @@ test.each(cards)("the card of %j shows every character that the server marked", 
   stage.show(asked({ code: shown, arguments: { code }, unseen: numbers }));
   expect(stage.find(".ak-approval .ak-source").textContent).toBe(shown);
   expect(card().textContent).toContain("characters that can not be seen");
-  expect(hides(card().textContent ?? "")).toBe(false);
+  expect(hides(card().textContent)).toBe(false);
 });
 
 test.each(cards)("a change with %j is shown with its characters by their numbers", ({ code }) => {
   const change = { diff: "+", before: "", after: code };
   stage.show(more(turnOf("t"), call("c"), asks("c", { name: "insert_cell", arguments: change })));
   expect(hides(code)).toBe(true);
-  expect(hides(stage.find(".ak-approval .ak-diff").textContent ?? "")).toBe(false);
+  expect(hides(stage.find(".ak-approval .ak-diff").textContent)).toBe(false);
   expect(stage.find(".ak-approval .ak-diff").textContent).toContain("U+");
 });
 
