@@ -98,6 +98,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.settings": (VALUES, {"platformdirs"}),
     "agent_kernel.permissions": ((*SEAMS, "agent_kernel.settings"), set()),
     "agent_kernel.sessions": (CORE, {"filelock"}),
+    # The check of charts that leave the sandbox, for those of a document: pure.
+    "agent_kernel.sessions.imported_charts": ((*VALUES, "agent_kernel.sandbox.drawn"), set()),
     # For tests, of ours and of others: imported by nothing else.
     "agent_kernel.contracts": ((*SEAMS, "agent_kernel.sessions"), {"pytest"}),
     # Other frameworks' protocols; nothing of theirs is needed to import it.

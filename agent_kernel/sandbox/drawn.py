@@ -15,10 +15,12 @@ from agent_kernel.sandbox.chart_text import NotShown
 from agent_kernel.sandbox.plotly_chart import checked_plotly
 from agent_kernel.sandbox.vega_chart import checked_vega
 
-__all__ = ["PLOTLY", "TABLE", "NotShown", "checked"]
+__all__ = ["CHARTS", "PLOTLY", "TABLE", "NotShown", "checked"]
 
 TABLE = "application/vnd.agent-kernel.table+json"
 PLOTLY = "application/vnd.plotly.v1+json"
+CHARTS = frozenset({PLOTLY, *(f"application/vnd.vegalite.v{version}+json" for version in range(2, 10))})
+"""The types of charts that can be checked."""
 MAX_BYTES = 4 << 20
 MAX_ROWS = 200
 MAX_COLUMNS = 100

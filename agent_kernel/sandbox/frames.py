@@ -14,18 +14,12 @@ from typing import Any, TypeAlias, cast, get_args
 
 from agent_kernel.messages import Status
 from agent_kernel.protocols import Encoding, Held
-from agent_kernel.sandbox.drawn import TABLE
+from agent_kernel.sandbox.drawn import CHARTS, TABLE
 
 HEAD = 5
 MAX_JSON = 1 << 20
 IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8"}
-JSON_MEDIA = frozenset(
-    {
-        TABLE,
-        "application/vnd.plotly.v1+json",
-        *(f"application/vnd.vegalite.v{version}+json" for version in range(2, 10)),
-    }
-)
+JSON_MEDIA = CHARTS | {TABLE}
 MAX_LISTED = 1_000
 MAX_NAME = 200
 _STATUS = ("success", "error", "interrupted", "timeout")

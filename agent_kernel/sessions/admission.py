@@ -7,12 +7,13 @@ for a document of one's own, a backup: everything comes, as it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agent_kernel.files import ELIDED, File
 from agent_kernel.messages import Media, Message, Part, Text
 from agent_kernel.sessions import pairs, stored
+from agent_kernel.sessions.imported_charts import ImportedCharts
 from agent_kernel.sessions.model import Described, Item, SessionKey, Turn, new_id
 from agent_kernel.sessions.whole import Transcript
 
@@ -55,16 +56,21 @@ def renamed(transcript: Transcript) -> Transcript:
 
 def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
     """Times that are not known (0) or to come are now. What the model would read and a person not see stays out:
-    system messages, hidden ones, summaries."""
+    system messages, hidden ones, summaries. So does a chart that is not safe to draw."""
     transcript = renamed(transcript)
     items = [_plain(item, now) for item in transcript.items if _may_come(item.message, left_out)]
     for what, count in (("summaries", len(transcript.summaries)), ("records of turns", _records(transcript))):
         if count:
             left_out[what] = left_out.get(what, 0) + count
+    charts = ImportedCharts(transcript.blobs)
+    items = [replace(item, message=charts.check(item.message)) for item in items]
+    if charts.refused:
+        left_out["charts that are not safe to draw"] = charts.refused
     session = transcript.session
     updated = min(session.updated, now) or now
     return replace(
         transcript,
+        blobs=_named(charts.blobs, items, transcript.files),
         session=replace(
             session,
             title=_CONTROL.sub(" ", session.title)[:MAX_TITLE].encode("utf-8", "replace").decode(),
@@ -80,6 +86,12 @@ def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Trans
         branches=tuple(replace(branch, created=min(branch.created, now)) for branch in transcript.branches),
         summaries=(),
     )
+
+
+def _named(blobs: Mapping[str, bytes], items: Sequence[Item], files: Sequence[File]) -> dict[str, bytes]:
+    """The bytes of media and files that come."""
+    hashes = {medium.hash for item in items for medium in item.message.media} | {file.hash for file in files}
+    return {digest: data for digest, data in blobs.items() if digest in hashes}
 
 
 def _may_come(message: Message, left_out: dict[str, int]) -> bool:

@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_kernel.sandbox.drawn import PLOTLY
 from jupyter_ext.handlers.base import MAX_BODY
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
+from tests.sessions.test_imported_charts import BAR, HOST, SENDS, body, document
 
 SAID = {"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]}
 
@@ -114,6 +116,23 @@ async def test_a_conversation_from_elsewhere_beside_a_notebook_is_offered_and_ta
         assert json.loads((here.root / "a.agent.json").read_bytes())["agent_kernel"]["session"]["id"] == come["id"]
         assert (here.root / "a.agent.json.bak").read_bytes() == brought
         assert not (here.root / "a.agent.conflict.json").exists()
+
+
+async def test_a_chart_beside_a_notebook_that_would_ask_an_address_is_not_there_to_be_opened(
+    agent_server: ServerFactory,
+) -> None:
+    """The panel offers each chart of a turn to the notebook, which draws it when the new cell runs."""
+    here = await agent_server(name="here")
+    for chart, shown in ((BAR, [PLOTLY]), (SENDS, [])):
+        (here.root / "a.agent.json").write_bytes(await document(PLOTLY, body(chart)))
+        async with here.client() as client:
+            params: dict[str, Any] = {"path": "a.ipynb", "beside": 1, "bind": 1}
+            reply = await client.post("agent/v1/sessions/import", params=params)
+            assert reply.status_code == 201, reply.text
+            (turn,) = (await client.get(f"agent/v1/sessions/{reply.json()['id']}/turns")).json()["turns"]
+            finished = [event["data"] for event in turn["events"] if event["type"] == "call.finished"]
+            assert [medium["mime"] for call in finished for medium in call["media"]] == shown
+            assert HOST not in json.dumps(turn)
 
 
 async def test_outputs_that_were_cleared_in_the_notebook_are_cleared_in_the_conversation(
