@@ -86,8 +86,9 @@ class AgentServer:
         """As the magic of that kernel calls."""
         return self.client(None, {KERNEL_HEADER: kernel_token})
 
-    async def start(self, port: int = 0) -> AgentServer:
-        """``port``: where an earlier one was, for clients that wait for it."""
+    async def start(self, port: int = 0, *, answer: int = 404) -> AgentServer:
+        """``port``: where an earlier one was, for clients that wait for it. ``answer``: its status for a turn that is
+        not there, another one where its store can not be used."""
         self.root.mkdir(parents=True, exist_ok=True)
         script = self.directory / "script.json"
         script.write_text(json.dumps(list(self.script)))
@@ -101,7 +102,7 @@ class AgentServer:
                 env=self._environment(),
                 start_new_session=True,
             )
-        await self._until_up()
+        await self._until_up(answer)
         return self
 
     async def stop(self) -> int:
@@ -174,7 +175,7 @@ class AgentServer:
         }
         return {**inherited, **own, **self.env}
 
-    async def _until_up(self) -> None:
+    async def _until_up(self, answer: int) -> None:
         until = time.monotonic() + START_S
         async with self.client(self.login) as client:
             while time.monotonic() < until:
@@ -182,7 +183,7 @@ class AgentServer:
                 if self.process.poll() is not None:
                     raise RuntimeError(f"the server did not start:\n{self.log.read_text()[-4000:]}")
                 with contextlib.suppress(httpx.TransportError):
-                    if (await client.get("agent/v1/turns/none")).status_code == 404:
+                    if (await client.get("agent/v1/turns/none")).status_code == answer:
                         return
                 await asyncio.sleep(0.1)
         raise RuntimeError(f"the server did not answer:\n{self.log.read_text()[-4000:]}")

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from agent_kernel.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import filesystem, schema
 from agent_kernel.sessions.blobs import BlobFiles, Connection
+from agent_kernel.sessions.presence import Presence
 from agent_kernel.sessions.reserve import Reserve
 from agent_kernel.sessions.tables import blobs
 
@@ -48,7 +49,8 @@ class Database:
     ``durable``: every write is on the disk before it is acknowledged, so that a power cut loses nothing; without it a
     killed process loses nothing, a power cut at most the last moments. ``before_commit`` runs inside every write and
     may still refuse it; ``prepare`` runs once on every new connection. ``files`` are for media too large for a row.
-    ``name`` is what errors call it, by default the path. ``steps`` are the migrations, for tests.
+    ``name`` is what errors call it, by default the path. ``steps`` are the migrations, for tests. ``directory`` is
+    where ``before_commit`` keeps what a database in memory holds.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Database:
         before_commit: Callable[[sqlite3.Connection], None] | None = None,
         files: BlobFiles | None = None,
         name: str = "",
+        directory: Path | None = None,
     ) -> None:
         self.path = path
         self.name = name or str(path or "The session store in memory")
@@ -76,7 +79,7 @@ class Database:
         self._lock = threading.Lock()
         self._serving = False
         self._closing: Future[None] | None = None
-        self._identity: tuple[int, int] | None = None
+        self._presence = Presence(path or directory, self.name)
         self._reserve = None if path is None else Reserve(path)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -229,9 +232,10 @@ class Database:
             self._close()
 
     def _opened(self) -> Connection:
-        if self._connection is not None and not self._replaced():
+        if self._connection is not None and not self._presence.is_replaced():
             return self._connection
-        self._must_not_be_gone()
+        self._presence.check()
+        self._empty_journal()
         self._close()
         if self.path is not None:
             self._make_file(self.path)
@@ -252,19 +256,20 @@ class Database:
             connection.close()
             raise
         self._connection = connection
-        self._identity = self._stat()
+        self._presence.note()
         if self._reserve is not None:
             self._reserve.make()
         return connection
 
-    def _must_not_be_gone(self) -> None:
-        """A file that this process had open and that is not there any more is not made anew: an empty store in its
-        place would look as if all conversations had been lost, and what is written to it would be lost to the other.
-        Another file in its place (a backup) is used."""
-        if self._identity is not None and self._stat() is None:
+    def _empty_journal(self) -> None:
+        """Before another file is used: what was written last goes into the one that was open, wherever it lies now. Its
+        journal stays at our path, and SQLite would read it into the file that was put there. Raises StoreError."""
+        if self._connection is None or self.path is None:
+            return
+        if self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             raise StoreError(
-                f"{self.name} was moved away or deleted while it was in use.",
-                hint="Nothing was written. Put the file back to where it was, or restart to begin an empty one.",
+                f"{self.name} was replaced by another file while another program reads the one before.",
+                hint="Nothing was written. End that program, or put the file from before back.",
             )
 
     def _make_file(self, path: Path) -> None:
@@ -275,19 +280,6 @@ class Database:
         with suppress(PermissionError):
             if path.stat().st_mode & 0o077:
                 path.chmod(0o600)
-
-    def _replaced(self) -> bool:
-        """The file at our path is another one now (deleted, restored from a backup): SQLite would write on unseen."""
-        return self._stat() != self._identity
-
-    def _stat(self) -> tuple[int, int] | None:
-        if self.path is None:
-            return None
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
 
     def _close(self) -> None:
         """A connection that can not be closed is kept, lest its locks stay with nobody who could give them back; each

@@ -23,6 +23,7 @@ from agent_kernel.sessions import documents, schema, synced_file
 from agent_kernel.sessions.blobs import BlobFiles
 from agent_kernel.sessions.database import Database
 from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.presence import Presence
 from agent_kernel.sessions.sqlite import NONE, SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 
@@ -41,7 +42,8 @@ class FilesStore(SqliteStore):
 
     One process at a time: another one gets StoreError with the name of the holder. A document that can not be read is
     logged and left alone: its session is not there, and nothing can be written to it (StoreCorrupt) until the file is
-    repaired or moved away and the store opened again; the others are not affected. Other files are not touched.
+    repaired or moved away and the store opened again; the others are not affected. Other files are not touched. While
+    the directory is gone every call raises StoreError; one that is put into its place is read.
     """
 
     def __init__(self, directory: str | Path, *, quota: Quota = NONE, clock: Callable[[], float] = time.time) -> None:
@@ -55,6 +57,7 @@ class FilesStore(SqliteStore):
             before_commit=self._folder.save,
             files=BlobFiles(self.directory / "blobs", in_row=0),
             name=str(self.directory),
+            directory=self._folder.documents,
         )
 
     async def aclose(self) -> None:
@@ -69,8 +72,9 @@ class _Folder:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._documents = directory / "sessions"
+        self.documents = directory / "sessions"
         self._lock = filelock.FileLock(directory / "lock", timeout=0, thread_local=False)
+        self._lock_file = Presence(directory / "lock", str(directory))
         self._scripts = schema.scripts()
         self._strange: set[Path] = set()
         self._behind: set[tuple[str, str]] = set()
@@ -81,7 +85,7 @@ class _Folder:
     def load(self, db: sqlite3.Connection) -> None:
         """Fills an empty database, and from then on notes which sessions change."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._documents.mkdir(mode=0o700, exist_ok=True)
+        self.documents.mkdir(mode=0o700, exist_ok=True)
         self._acquire()
         self._strange.clear()
         found = sorted(self._found(), key=lambda document: (document[0], document[1].name))
@@ -94,8 +98,10 @@ class _Folder:
         _watch(db, self._tables)
 
     def _acquire(self) -> None:
-        if self._lock.is_locked:
+        """Again where another directory was put into the place of the one that is locked."""
+        if self._lock.is_locked and not self._lock_file.is_replaced():
             return
+        self._lock.release()
         try:
             self._lock.acquire()
         except filelock.Timeout as error:
@@ -103,6 +109,7 @@ class _Folder:
                 f"{self._directory} is in use by {self._holder()}.",
                 hint="The files store has one process at a time. Stop that one, or use the sqlite store.",
             ) from error
+        self._lock_file.note()
         holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         _write(self._directory / "holder.json", documents.encoded(holder))
 
@@ -119,7 +126,7 @@ class _Folder:
     def _found(self) -> list[tuple[int, Path, Mapping[str, Any]]]:
         """(version, path, document) of those that can be read."""
         found = []
-        for path in self._documents.glob("*.json"):
+        for path in self.documents.glob("*.json"):
             try:
                 body = documents.decoded(path.read_bytes())
                 if body is None:
@@ -197,7 +204,7 @@ class _Folder:
     def _path(self, place: tuple[str, str]) -> Path:
         if place == BINDINGS:
             return self._directory / "bindings.json"
-        return self._documents / documents.file_name(SessionKey(*place))
+        return self.documents / documents.file_name(SessionKey(*place))
 
     def _content(self, db: sqlite3.Connection, place: tuple[str, str]) -> bytes | None:
         if place != BINDINGS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
 
@@ -116,4 +118,36 @@ async def test_a_store_that_was_moved_away_is_said_and_not_made_anew(server: Age
         assert not path.exists()
         path.with_name("elsewhere.db").rename(path)
         assert (await client.get("agent/v1/health")).json()["store"]["state"] == "ok"
+        assert (await client.get("agent/v1/sessions/kept")).json()["turns"] == 1
+
+
+@pytest.mark.parametrize("store", ["sqlite", "files"])
+async def test_a_new_server_says_what_is_missing_too(agent_server: ServerFactory, store: str) -> None:
+    """A server that was killed left a journal; its file is gone when the next one starts. A store of files is moved
+    away while that one runs."""
+    server = await agent_server(name="here", traits={"store": store})
+    data = server.directory / "data"
+    async with server.client() as client:
+        await followed(client, (await start_turn(client, "hello", session="kept"))["turn"])
+    await server.kill()
+    if store == "sqlite":
+        (data / "sessions.db").rename(data / "elsewhere")
+    await server.start(answer=500 if store == "sqlite" else 404)
+    async with server.client() as client:
+        if store == "files":
+            assert (await client.get("agent/v1/health")).json()["store"]["state"] == "ok"
+            (data / "sessions").rename(data / "elsewhere")
+        health = (await client.get("agent/v1/health")).json()
+        assert health["status"] == "degraded"
+        said = "sessions.db-wal beside it holds" if store == "sqlite" else "moved away or deleted"
+        assert said in health["store"]["state"]
+        for reply in (
+            await client.get("agent/v1/sessions/kept"),
+            await client.post("agent/v1/turns", json={"prompt": "hello"}),
+        ):
+            assert reply.status_code >= 500
+            assert said in reply.json()["error"]["message"]
+        place = data / ("sessions.db" if store == "sqlite" else "sessions")
+        assert not place.exists()
+        (data / "elsewhere").rename(place)
         assert (await client.get("agent/v1/sessions/kept")).json()["turns"] == 1

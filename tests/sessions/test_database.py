@@ -7,6 +7,7 @@ import dataclasses
 import os
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -107,16 +108,19 @@ async def test_history_survives_closing_and_opening(path: Path) -> None:
 
 
 async def test_a_file_put_in_the_place_of_ours_is_the_one_used(file_store: SqliteStore, path: Path) -> None:
-    await file_store.create(KEY)
+    """SQLite read the journal of ours into it: the new file had the rows of the old one, or was damaged."""
+    await file_store.create(KEY, "written last")
     path.rename(path.with_name("moved.db"))
-    backup = SqliteStore(path)
+    backup = SqliteStore(path.with_name("backup.db"))  # a new one at our path is refused while our journal is there
     await backup.create(KEY, "new file")
     await backup.aclose()
+    path.with_name("backup.db").rename(path)
     session = await file_store.info(KEY)
     assert session is not None
     assert session.title == "new file"
     assert await file_store.delete(KEY)
     assert rows(path, "SELECT title FROM sessions") == []
+    assert rows(path.with_name("moved.db"), "SELECT title FROM sessions") == [("written last",)]
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["file", "directory"])
@@ -139,6 +143,56 @@ async def test_a_file_that_is_gone_is_not_made_anew(path: Path, *, whole: bool) 
     await store.rename(KEY, "back")
     assert rows(path, "SELECT title FROM sessions") == [("back",)]
     await store.aclose()
+
+
+async def killed(path: Path, title: str) -> None:
+    """A process that wrote to a store and ended without closing it, so that its journal is still there."""
+    code = f"""
+import asyncio, os
+from pathlib import Path
+from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sessions.sqlite import SqliteStore
+async def main():
+    await SqliteStore(Path({str(path)!r})).create(SessionKey({KEY.namespace!r}, {KEY.id!r}), {title!r})
+    os._exit(0)
+asyncio.run(main())
+"""
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["gone", "empty"])
+async def test_a_journal_without_its_file_is_not_deleted_for_an_empty_store(path: Path, *, empty: bool) -> None:
+    """SQLite did that in silence, and what was written last was lost even to whoever found the file again."""
+    await killed(path, "kept")
+    journal, moved = path.with_name("sessions.db-wal"), path.with_name("moved.db")
+    path.rename(moved)
+    if empty:
+        path.touch()
+    written = journal.read_bytes()
+    assert written
+    store = SqliteStore(path)
+    for call in (store.info(KEY), store.list("local"), store.create(KEY), store.delete(KEY)):
+        with pytest.raises(StoreError, match=r"sessions.db is gone, but sessions.db-wal beside it holds") as refused:
+            await call
+        assert "Put sessions.db back" in refused.value.hint
+        assert "move sessions.db-wal away" in refused.value.hint
+    assert journal.read_bytes() == written
+    assert path.exists() is empty
+    moved.rename(path)
+    session = await store.info(KEY)
+    assert session is not None
+    assert session.title == "kept"
+    await store.aclose()
+
+
+async def test_an_empty_store_begins_once_the_journal_is_moved_away_too(path: Path) -> None:
+    await killed(path, "old")
+    path.rename(path.with_name("moved.db"))
+    path.with_name("sessions.db-wal").rename(path.with_name("moved.db-wal"))
+    store = SqliteStore(path)
+    assert await store.list(KEY.namespace) == []
+    await store.aclose()
+    assert rows(path.with_name("moved.db"), "SELECT title FROM sessions") == [("old",)]
 
 
 async def test_the_store_serves_several_event_loops(file_store: SqliteStore) -> None:

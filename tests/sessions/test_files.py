@@ -118,6 +118,42 @@ async def test_nothing_is_written_when_nothing_changed(kept: FilesStore, directo
     await again.aclose()
 
 
+@pytest.mark.parametrize("part", [".", "sessions"], ids=["directory", "documents"])
+async def test_a_directory_that_is_gone_is_not_made_anew(kept: FilesStore, directory: Path, part: str) -> None:
+    """What was read came from memory, as if all were well, and writes failed without a word of why."""
+    await kept.create(KEY, "kept")
+    place = directory / part
+    moved = directory.with_name("moved")
+    place.rename(moved)
+    for call in (kept.info(KEY), kept.list("local"), kept.create(KEY), kept.rename(KEY, "x"), kept.delete(KEY)):
+        with pytest.raises(StoreError, match="moved away or deleted") as refused:
+            await call
+        assert "Nothing was written" in refused.value.hint
+        assert not place.exists()
+    moved.rename(place)
+    await kept.rename(KEY, "back")
+    assert "back" in document(directory).read_text()
+
+
+async def test_a_directory_put_in_the_place_of_ours_is_the_one_used(kept: FilesStore, directory: Path) -> None:
+    await kept.create(KEY, "old")
+    backup = FilesStore(directory.with_name("backup"))
+    await backup.create(KEY, "of the backup")
+    await backup.aclose()
+    directory.rename(directory.with_name("moved"))
+    directory.with_name("backup").rename(directory)
+    session = await kept.info(KEY)
+    assert session is not None
+    assert session.title == "of the backup"
+    await kept.rename(KEY, "new")
+    assert "new" in document(directory).read_text()
+    assert "old" in document(directory.with_name("moved")).read_text()
+    second = FilesStore(directory)
+    with pytest.raises(StoreError, match="is in use by"):
+        await second.info(KEY)
+    await second.aclose()
+
+
 async def test_what_is_deleted_leaves_no_file(kept: FilesStore, directory: Path) -> None:
     await kept.add_turn(Turn("t1", KEY), [user("look", [PNG])])
     await kept.bind("local", "/r", "a", "s")
