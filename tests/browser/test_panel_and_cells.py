@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import SLOW_MS, Lab
-from tests.browser.panel import PNG, ask, ended, open_panel, say, shown_panel
+from tests.browser.panel import PNG, ask, ended, open_panel, say, shown_panel, use_kernel
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -24,9 +24,14 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "show it", "text": "There it is."},
     {"when": "show it", "calls": [{"name": "python", "arguments": {"code": SHOW}}]},
     {"when": "show it", "text": "There it is."},
+    {"when": "count it", "calls": [{"name": "python", "arguments": {"code": "total = 6 * 7"}}]},
+    {"when": "count it", "text": "It is counted."},
+    {"when": "count it", "calls": [{"name": "python", "arguments": {"code": "total = 6 * 8"}}]},
+    {"when": "count it", "text": "It is counted."},
     {"text": "ok", "loop": True},
 ]
-NOTEBOOKS = {"rain.ipynb": ["%%agent\nshow it", "%agent help", "import time; time.sleep(60)", "1/0"]}
+COUNT = "%%agent --in live\ncount it"
+NOTEBOOKS = {"rain.ipynb": ["%%agent\nshow it", "%agent help", "import time; time.sleep(60)", "1/0", COUNT]}
 
 
 def is_drawn(turn: Locator) -> None:
@@ -83,3 +88,36 @@ def test_a_stop_and_cells_that_talk_to_the_agent_are_no_context_of_a_message(lab
     assert "ZeroDivisionError" in items
     assert "KeyboardInterrupt" not in items
     assert "%agent" not in items
+
+
+def test_needs_your_answer_in_the_status_bar_goes_to_the_question(lab: Lab) -> None:
+    page = lab.page
+    panel = use_kernel(open_panel(lab))
+    status = page.get_by_role("button", name="Agent: needs your answer")
+    turn = ask(panel, "count it")
+    card = turn.locator(".ak-approval")
+    expect(card).to_be_visible(timeout=SLOW_MS)
+    expect(turn.locator(".ak-facts")).to_contain_text("Needs your answer")
+    lab.picture("status-asks-panel")
+    page.get_by_role("tab", name="Agent", exact=True).click()
+    expect(panel).to_be_hidden()
+    lab.cell(0).locator(".cm-content").first.click()
+    status.click()
+    expect(card).to_be_focused()
+    page.wait_for_timeout(700)  # a card counts no keys in the moment after the focus came
+    page.keyboard.press("a")
+    ended(turn)
+    expect(status).to_have_count(0)
+
+    lab.run(4, wait=False)
+    box = lab.cell(4).locator(".jp-Stdin-input")
+    expect(box).to_be_visible(timeout=SLOW_MS)
+    expect(panel.locator(".ak-approval:visible")).to_have_count(0)
+    lab.cell(0).locator(".cm-content").first.click()
+    lab.picture("status-asks-cell")
+    status.click()
+    expect(box).to_be_focused()
+    lab.answer("y")
+    lab.wait_idle()
+    expect(lab.output(4).filter(has_text="It is counted.")).to_be_visible()
+    expect(status).to_have_count(0)

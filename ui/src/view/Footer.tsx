@@ -23,7 +23,8 @@ function Facts({ turn }: { turn: TurnView }) {
   if (turn.state === "open") {
     return (
       <p class="ak-facts">
-        {waits(turn) ? "Needs your answer" : stateOf(turn)} {turn.began > 0 && <Elapsed since={turn.began} />}
+        {waits(turn) ? "Needs your answer" : turn.place > 0 ? "Waiting" : stateOf(turn)}{" "}
+        {turn.began > 0 && <Elapsed since={turn.began} />}
       </p>
     );
   }

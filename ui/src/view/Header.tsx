@@ -100,8 +100,10 @@ function NotebookChip() {
   const bound = host.notebook.bound.value;
   if (!bound) return <span class="ak-chip ak-kernel-none">no notebook</span>;
   const name = bound.path.split("/").at(-1) || bound.kernelName;
-  const elsewhere = bound.kernel && composing.where.value !== "live";
-  const state = elsewhere ? (composing.where.value === "draft" ? "draft" : "sandbox") : KERNEL[bound.kernelState];
+  const where = composing.where.value;
+  // A draft is made of the kernel: while that is busy, or gone, this is what counts.
+  const elsewhere = bound.kernel && (where === "sandbox" || (where === "draft" && bound.kernelState === "idle"));
+  const state = elsewhere ? where : KERNEL[bound.kernelState];
   const tone = elsewhere ? "sandbox" : bound.kernelState;
   return (
     <span class={`ak-chip ak-kernel ak-kernel-${tone}`} title={`${bound.path || "No file"}: ${state}`}>
