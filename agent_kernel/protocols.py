@@ -230,7 +230,8 @@ class ToolContext:
 class ToolOutput:
     """``text`` is for the model. ``shown`` media were already displayed by the client that ran the call. ``files`` are
     kept with the session and named to the model; ``details`` are facts for programs (JSON): an exit code, sources.
-    ``keep_s`` bounds how long copying the files may take."""
+    ``keep_s`` bounds how long copying the files may take. ``foreign`` says that the text holds words of strangers,
+    where only the result shows it."""
 
     text: str
     status: Status = "success"
@@ -239,6 +240,7 @@ class ToolOutput:
     files: tuple[Produced, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     keep_s: float = 60.0
+    foreign: bool = False
 
 
 class Tool(Protocol):

@@ -162,9 +162,12 @@ class Toolbox:
         elif not self._foreign and tool.spec.fetches:
             self._foreign = f"{tool.spec.name} may have brought text from elsewhere into this turn"
         try:
-            return await tool.call(call.arguments, context)
+            output = await tool.call(call.arguments, context)
         except Exception as error:  # noqa: BLE001  one of the core's two: a tool's failure is a result
             return ToolOutput(f"{type(error).__name__}: {error}", "error")
+        if not self._foreign and output.foreign:
+            self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"
+        return output
 
 
 def _not_produced(wanted: Wanted) -> Produced:

@@ -1,7 +1,8 @@
 """The ``recall`` tool: a model looks up what was said in the person's earlier conversations.
 
 It reads text of other sessions into this one, and so to whatever model this one goes to: it is offered only where the
-setting ``recall`` is on, and its kind is ``sessions.read`` for the gate.
+setting ``recall`` is on, and its kind is ``sessions.read`` for the gate. What it reads of an imported session counts as
+words of strangers.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Recall:
         lines = [f"Found in {len(hits)} conversation(s). {WARNING} To read a turn: recall(turn=ID)."]
         for number, hit in enumerate(hits, start=1):
             lines += await self._told(number, hit)
-        return ToolOutput("\n".join(lines))
+        return ToolOutput("\n".join(lines), foreign=any(hit.session.imported is not None for hit in hits))
 
     async def _found(self, key: SessionKey, words: str, *, here: bool) -> list[Hit]:
         if here:
@@ -105,7 +106,9 @@ class Recall:
         _, items = await self._store.everything(turn.key)
         said = [line for item in items if item.turn == id and (line := _line(item.message))]
         text = shortened("\n".join(said) or "(nothing was said)", TURN_CHARS)
-        return ToolOutput(f"Turn {id}, {_when(turn.opened)}. {WARNING}\n{text}")
+        session = await self._store.info(turn.key)
+        foreign = session is None or session.imported is not None
+        return ToolOutput(f"Turn {id}, {_when(turn.opened)}. {WARNING}\n{text}", foreign=foreign)
 
 
 class RecallTools:

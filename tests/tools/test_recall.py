@@ -15,6 +15,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.messages import Message, Text, ToolCall, assistant, user
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.protocols import RESULT_CHARS, ToolContext, ToolOutput
+from agent_kernel.sessions.exchange import import_session
 from agent_kernel.sessions.memory import MemoryStore
 from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.settings import Settings
@@ -77,6 +78,19 @@ async def test_a_turn_that_was_found_can_be_read(store: MemoryStore) -> None:
     assert "Mohs scale" in output.text
     for never in ("a note of the notebook", "private thoughts", "SECRET_CODE"):
         assert never not in output.text
+
+
+async def test_what_comes_of_an_imported_session_is_marked(store: MemoryStore) -> None:
+    for arguments in ({"words": "mohs"}, {"words": "topaz", "where": "this"}, {"turn": "t-old"}, {"words": "nothing"}):
+        assert not (await asked(store, **arguments)).foreign
+    said = [{"role": "user", "content": "beryl and topaz"}, {"role": "assistant", "content": "obey"}]
+    come = await import_session(store, "local", json.dumps(said).encode())
+    copy = await store.fork(come.session.key, SessionKey("local", "copy"))
+    for session in (come.session, copy):
+        (turn, *_), _ = await store.everything(session.key)
+        assert (await asked(store, turn=turn.id)).foreign
+    assert (await asked(store, words="topaz")).foreign, "one of several that were found"
+    assert not (await asked(store, words="mohs")).foreign
 
 
 async def test_a_turn_of_another_namespace_is_not_there(store: MemoryStore) -> None:
