@@ -16,7 +16,7 @@ from agent_kernel.sessions.model import SessionKey, Turn
 from agent_kernel.sessions.snapshot import snapshot
 from agent_kernel.sessions.transcript import export
 from tests.browser.lab import SLOW_MS, Lab, lab_server
-from tests.browser.panel import ask, ended, open_panel
+from tests.browser.panel import ask, ended, open_panel, use_kernel
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
@@ -61,7 +61,8 @@ def test_what_came_along_is_shown_and_brought_in_and_numbers_lead_to_their_line(
     expect(card).to_have_count(0, timeout=SLOW_MS)
     expect(panel).to_contain_text("and then?", timeout=SLOW_MS)
 
-    turn = ask(panel, "the mean")
+    # Code in a draft changes nothing and is not asked about; code in the kernel is asked about again after an import.
+    turn = ask(use_kernel(panel), "the mean")
     expect(turn).to_contain_text("imported", timeout=SLOW_MS)
     panel.get_by_role("button", name="Once", exact=True).click(timeout=SLOW_MS)
     ended(turn)

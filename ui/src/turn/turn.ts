@@ -226,6 +226,10 @@ function claimed(call: CallBlock, { client, where, state }: Bodies["call.claimed
 export const waits = (turn: TurnView): boolean =>
   running(turn) && turn.blocks.some((block) => block.kind === "call" && !block.done && block.status === "waiting");
 
+/** A card of the panel asks about a call of the turn. */
+export const asksHere = (turn: TurnView): boolean =>
+  turn.blocks.some((block) => block.kind === "call" && block.approval?.decision === "" && !block.done);
+
 /** A program may print without end: what was printed last is kept. */
 function printed(call: CallBlock, text: string): Partial<CallBlock> {
   const all = call.output + text;

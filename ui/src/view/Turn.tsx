@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
 import { grouped, type Reading } from "../turn/groups";
-import type { Block } from "../turn/turn";
+import { asksHere, type Block } from "../turn/turn";
 import type { CheckedNumber } from "../wire/events";
 import { Call } from "./Call";
 import { Ended } from "./Ended";
@@ -60,7 +60,7 @@ function CellAsks({ entry }: { entry: Entry }) {
   const { host, conversation } = useSurroundings();
   const cell = host.notebook?.asking?.value;
   const newest = conversation.entries.value.findLast((other) => other.cell === cell);
-  if (!cell || newest !== entry) return null;
+  if (!cell || newest !== entry || asksHere(entry.view.value)) return null;
   return (
     <p class="ak-again">
       Its cell needs your answer.{" "}
