@@ -35,7 +35,8 @@ print(1)
 BOTH = {"name": "python", "arguments": {"code": "import matplotlib.pyplot as plt" + FILM}}
 BONN = {"name": "weather", "arguments": {"city": "Bonn"}}
 SCRIPT: list[Json] = [
-    {"text": "Let me ask.", "calls": [ULM, BONN], "when": "sdk: weather in two"},
+    {"text": "Let me ask.", "calls": [ULM, BONN], "when": "sdk: weather of both"},
+    {"text": "Sun and rain.", "when": "sdk: weather of both", "loop": True},
     *[{"calls": [ULM], "when": f"sdk: weather streamed by {name}"} for name in ("default", "agent/default")],
     {"text": "It is sunny.", "deltas": 2, "when": "sdk: weather streamed", "loop": True},
     *[

@@ -51,7 +51,7 @@ async def test_an_agent_answers_as_a_type(client: AsyncOpenAI) -> None:
 
 async def test_functions_run_here_several_in_parallel(client: AsyncOpenAI) -> None:
     agent = Agent(name="a", model=model(client), tools=[weather])
-    result = await Runner.run(agent, "sdk: weather in two")
+    result = await Runner.run(agent, "sdk: weather of both")
     assert (sorted(asked), result.final_output) == (["Bonn", "Ulm"], "Sun and rain.")
 
 
