@@ -36,7 +36,7 @@ PROGRAMS: dict[str, list[str]] = {
     ],
     "openai_responses.ipynb": [
         r"(?i)hello",
-        r"(?m)^ completed$",
+        r"(?m)\bcompleted$",
         r"completed (?i:hello)",
         r"squares\.csv (?s:.)*\b25\b",
     ],
