@@ -107,7 +107,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._growing(key, lambda db: sessions.create(db, key, title, self._clock()))
 
     async def info(self, key: SessionKey) -> Session | None:
-        return await self._database.read(lambda db: sessions.info(db, key))
+        return await self._database.read(lambda db: sessions.read(db, key))
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         valid_id(namespace, "namespace")

@@ -84,7 +84,7 @@ def fork(db: sqlite3.Connection, key: SessionKey, target: SessionKey, count: int
         (head, kept[-1].ordinal if kept else 0, *pair(key), *pair(target)),
     )
     sessions.changed(db, target, now)
-    return sessions.found(db, target)
+    return sessions.with_counts(db, sessions.found(db, target))
 
 
 def _copy(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:

@@ -28,16 +28,23 @@ def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> S
     )
     if changed_rows(db):
         _first_branch(db, key, now)
-    return found(db, key)
+    return with_counts(db, found(db, key))
 
 
 def info(db: sqlite3.Connection, key: SessionKey) -> Session | None:
     row = db.execute(f"SELECT {SESSION} FROM sessions WHERE namespace = ? AND id = ?", pair(key)).fetchone()
-    return counted(db, session_of(row)) if row else None
+    return session_of(row) if row else None
 
 
-def counted(db: sqlite3.Connection, session: Session) -> Session:
-    """With the number of its turns and the seq of its newest item. One look into an index for each segment."""
+def read(db: sqlite3.Connection, key: SessionKey) -> Session | None:
+    """What ``info`` gives, with counts."""
+    session = info(db, key)
+    return with_counts(db, session) if session else None
+
+
+def with_counts(db: sqlite3.Connection, session: Session) -> Session:
+    """Add the number of turns and the seq of the newest item. SQLite counts the turns one by one in an index, so this
+    is for those who read a session, and never a part of a write."""
     (turns,) = db.execute(f"SELECT count(*) FROM turns WHERE {HERE}", pair(session.key)).fetchone()
     (last,) = db.execute(
         "SELECT max((SELECT max(seq) FROM items"
@@ -100,7 +107,7 @@ def listed(db: sqlite3.Connection, namespace: str, limit: int | None) -> list[Se
         " ORDER BY updated DESC, rowid DESC LIMIT ?",
         (namespace, len(UNLISTED), UNLISTED, sql_limit(limit)),
     ).fetchall()
-    return [counted(db, session_of(row)) for row in rows]
+    return [with_counts(db, session_of(row)) for row in rows]
 
 
 _RUNS = "EXISTS (SELECT 1 FROM turns AS t WHERE t.state = 'open' AND t.namespace = s.namespace AND t.session = s.id)"
@@ -144,7 +151,7 @@ def describe(db: sqlite3.Connection, key: SessionKey, change: Described, now: fl
         if value is not None:
             db.execute(f"UPDATE sessions SET {name} = ? WHERE namespace = ? AND id = ?", (value, *pair(key)))
     changed(db, key, now)
-    return found(db, key)
+    return with_counts(db, found(db, key))
 
 
 def touch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:

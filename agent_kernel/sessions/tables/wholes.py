@@ -19,7 +19,7 @@ from agent_kernel.sessions.whole import Segment, Tree, Whole
 
 
 def read(db: sqlite3.Connection, key: SessionKey) -> Whole | None:
-    session = sessions.info(db, key)
+    session = sessions.read(db, key)
     if session is None:
         return None
     said, opened = items.everything(db, key), turns.everything(db, key)
@@ -44,7 +44,7 @@ def write(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now:
         [(*pair(key), *_summary_row(whole, summary)) for summary in whole.summaries],
     )
     _write_session(db, whole.session, now)
-    return sessions.found(db, key)
+    return sessions.with_counts(db, sessions.found(db, key))
 
 
 def replace_with(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now: float) -> Session:
