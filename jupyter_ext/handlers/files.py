@@ -27,8 +27,8 @@ from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
 
 LISTED = 1_000
 CHUNK = 1 << 18
-PURPOSES = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision")
-"""For which OpenAI's clients upload files. Here a file serves every purpose."""
+PURPOSES = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision", "agent_output")
+"""For which OpenAI's clients upload files, and our own client what a function made. Here a file serves every purpose."""
 LASTS_S = (3_600, 2_592_000)
 """The shortest and the longest time of expires_after, as OpenAI has them."""
 ANCHOR, SECONDS = "expires_after[anchor]", "expires_after[seconds]"

@@ -260,7 +260,7 @@ async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk)
     main.write_bytes(re.sub(rb'"revision": *\d+', b'"revision": 999', main.read_bytes()))
     found = await desk.reunion.look("local", "a.ipynb")
     assert found.kind == "ahead"
-    assert "%agent import" in note_of(found, "a.agent.json")
+    assert "Import the file" in note_of(found, "a.agent.json")
     await desk.talk(said="more")
     await desk.save()
     assert "a.agent.conflict.json" in desk.sidecars.problem("local", "a.ipynb")
