@@ -18,7 +18,7 @@ from tornado.web import HTTPError
 from agent_kernel.errors import AgentKernelError, InvalidRequest, NotFound
 from agent_kernel.notebook import inspection, variables
 from agent_kernel.notebook.changed_names import in_place
-from agent_kernel.notebook.place import draft_request
+from agent_kernel.notebook.draft_request import draft_request
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.tools.attached import Document
 from jupyter_ext.jobs import Jobs

@@ -20,7 +20,7 @@ from jupyter_core.utils import ensure_async
 
 from agent_kernel.events import CallOutput, Notice
 from agent_kernel.messages import Media, Status, shortened
-from agent_kernel.notebook.place import OUTCOME
+from agent_kernel.notebook.draft_request import OUTCOME
 from agent_kernel.notebook.shown_media import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.protocols import ToolContext, ToolOutput
 from agent_kernel.sandbox.output import Output

@@ -227,7 +227,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             # Which names a piece of code changes where they are.
             "agent_kernel.notebook.changed_names",
             # How the server asks a kernel to run code in a draft, and the medium that keeps what a cell shows.
-            "agent_kernel.notebook.place",
+            "agent_kernel.notebook.draft_request",
             "agent_kernel.notebook.shown_media",
             # What a cell would show of a turn that ended without one.
             "agent_kernel.notebook.left_outputs",

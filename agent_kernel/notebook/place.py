@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import sys
 from typing import Any
 
 from agent_kernel.notebook.draft import Drafts
+from agent_kernel.notebook.draft_request import OUTCOME, read_request
 from agent_kernel.notebook.render import line_bundle
 
 CHOICES = ("live", "draft", "sandbox")
@@ -16,19 +15,9 @@ VARIABLE = "AGENT_KERNEL_PYTHON_IN"
 """Set by the server for its kernels, from the setting ``python_in``."""
 
 
-OUTCOME = "application/vnd.agent-kernel.outcome+json"
-"""What came of code that the server had run in a draft, published as an output of its own: status, text for the model,
-and the variables that it made or changed in the draft."""
-
-
-def draft_request(turn: str, code: str) -> str:
-    """What the server runs in a kernel, so that its magic runs the code of a turn in a draft."""
-    return f"%agent_draft {base64.b64encode(json.dumps([turn, code]).encode()).decode()}"
-
-
 def run_request(shell: Any, drafts: Drafts, line: str) -> None:
-    """Runs what ``draft_request`` made. What the code prints and shows is published as it comes."""
-    turn, code = json.loads(base64.b64decode(line))
+    """Run what ``draft_request`` made. What the code prints and shows is published as it comes."""
+    turn, code = read_request(line)
 
     def listen(stream: str, text: str) -> None:
         (sys.stderr if stream == "stderr" else sys.stdout).write(text)

@@ -28,7 +28,7 @@ from jupyter_ext.upload import GATHERED, OVERHEAD, Upload
 LISTED = 1_000
 CHUNK = 1 << 18
 PURPOSES = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision", "agent_output")
-"""For which OpenAI's clients upload files, and our own client what a function made. Here a file serves every purpose."""
+"""Uploads by clients of OpenAI, and by our own of what a function made. Here a file serves every purpose."""
 LASTS_S = (3_600, 2_592_000)
 """The shortest and the longest time of expires_after, as OpenAI has them."""
 ANCHOR, SECONDS = "expires_after[anchor]", "expires_after[seconds]"

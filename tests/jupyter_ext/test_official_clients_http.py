@@ -63,7 +63,7 @@ def test_openais_client_waits_for_a_file_and_says_how_long_it_lasts(server: Agen
     plain = files.create(file=("b.csv", b"a\n1\n"), purpose="vision")
     assert (plain.status, plain.expires_at) == ("processed", None)
     wrong: Any
-    for wrong in ({"purpose": "anything"}, {"purpose": "agent_output"}):
+    for wrong in ({"purpose": "anything"}, {"purpose": "assistants_output"}):
         with pytest.raises(openai.BadRequestError, match="purpose is one of"):
             files.create(file=("a.csv", b"a"), **wrong)
     for wrong in ({"anchor": "created_at", "seconds": 5}, {"anchor": "last_active_at", "seconds": 3_600}):
@@ -231,10 +231,10 @@ def test_a_call_that_a_model_must_make_is_returned_and_answered_in_every_dialect
 def test_what_binds_an_answer_is_done_by_a_model_of_this_machine_or_refused_by_its_name(local: AgentServer) -> None:
     """They were ignored in silence."""
     client = openai_client(local, timeout=120)
-    asked: Any = [{"role": "user", "content": "Write the word tea six times."}]
+    asked: Any = [{"role": "user", "content": "Count: one, two, three. Go on, and write every number three times."}]
 
     def said(**fields: Any) -> str:
-        given: Any = {"model": "default", "messages": asked, "max_tokens": 24, "temperature": 0, **fields}
+        given: Any = {"model": "default", "messages": asked, "max_tokens": 48, "temperature": 0, **fields}
         return client.chat.completions.create(**given).choices[0].message.content or ""
 
     plain = said()
