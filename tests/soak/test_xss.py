@@ -150,8 +150,9 @@ async def ask_to_bind(server: AgentServer, sessions: list[str]) -> list[str]:
 
 
 def confirm(watch: Watch, pages: list[str], soak: Soak) -> None:
+    watch.page.set_extra_http_headers({"Authorization": f"token {TOKEN}"})  # a token in an address does not count here
     for url in pages:
-        watch.page.goto(f"{url}?token={TOKEN}")
+        watch.page.goto(url)
         assert watch.page.locator("button").count() == 2
         watch.check(url)
         others = watch.page.locator("script, img, iframe, svg, style, link").count()
