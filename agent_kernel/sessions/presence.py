@@ -10,6 +10,9 @@ from agent_kernel.errors import StoreError
 JOURNALS = ("-wal", "-journal")
 """What SQLite keeps beside a database. The one of a database that is gone holds what was written last, and SQLite
 deletes it when it makes an empty database in that place."""
+_INITIAL_PAGES = slice(16, 20)
+"""Where the header of a rollback journal (-journal) has the number of pages that the database had when the transaction
+began: https://www.sqlite.org/fileformat2.html#the_rollback_journal"""
 
 
 class Presence:
@@ -49,11 +52,14 @@ class Presence:
             )
 
     def _left_journal(self, path: Path) -> Path | None:
-        """The journal of a database that is gone or empty."""
-        if _size(path):
-            return None
-        beside = (path.with_name(path.name + suffix) for suffix in JOURNALS)
-        return next((journal for journal in beside if _size(journal)), None)
+        """The journal of a database that is gone or empty, if there is one.
+
+        Another process may create the database at this moment. SQLite writes the first page of a database before its
+        -wal, so the journals are read first and the size of the database last. The -journal of the first transaction
+        lies beside an empty file, but its header says that the database had no pages: there is nothing to lose."""
+        beside = [path.with_name(path.name + suffix) for suffix in JOURNALS]
+        holding = [journal for journal in beside if _holds_data(journal)]
+        return holding[0] if holding and not _size(path) else None
 
     def _stat(self) -> tuple[int, int] | None:
         if self._path is None:
@@ -71,3 +77,13 @@ def _size(path: Path) -> int:
         return os.stat(path).st_size
     except (FileNotFoundError, NotADirectoryError):
         return 0
+
+
+def _holds_data(journal: Path) -> bool:
+    """Whether a journal lies there that could restore pages of its database."""
+    try:
+        with journal.open("rb") as file:
+            header = file.read(_INITIAL_PAGES.stop)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return bool(header) if journal.name.endswith("-wal") else any(header[_INITIAL_PAGES])

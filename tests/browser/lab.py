@@ -26,6 +26,8 @@ FLAGS = (
     "--disable-sync",
 )
 SLOW_MS = 60_000
+expect.set_options(timeout=20_000)
+"""Playwright's 5 s are too short for two browsers, their servers and kernels on two cores."""
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 SETTLED = "() => [...document.querySelectorAll('.jp-StatusBar-Item, .jp-StatusBar-TextItem')]" + (
     ".some(item => /\\| Idle/.test(item.innerText))"

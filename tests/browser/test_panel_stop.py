@@ -121,6 +121,7 @@ def test_edit_keeps_images_and_files(lab: Lab, server: AgentServer) -> None:
         expect(along).to_contain_text("notes.txt")
         lab.picture("edit-keeps")
         say(panel, prompt)
+        expect(panel.locator(".ak-turn").last).to_contain_text(prompt, timeout=SLOW_MS)
         ended(panel.locator(".ak-turn").last)
         expect(panel.locator(".ak-turn")).to_have_count(1)
         last = stored(server)[-1]

@@ -22,7 +22,8 @@ from agent_kernel.messages import assistant, user
 from agent_kernel.sessions import database, filesystem
 from agent_kernel.sessions.blobs import Connection
 from agent_kernel.sessions.database import Database
-from agent_kernel.sessions.model import Owner, Turn
+from agent_kernel.sessions.model import Owner, SessionKey, Turn
+from agent_kernel.sessions.presence import Presence
 from agent_kernel.sessions.schema import scripts
 from agent_kernel.sessions.sqlite import SqliteStore
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
@@ -183,6 +184,38 @@ async def test_a_journal_without_its_file_is_not_deleted_for_an_empty_store(path
     assert session is not None
     assert session.title == "kept"
     await store.aclose()
+
+
+async def test_a_store_opens_while_another_process_creates_its_file(path: Path) -> None:
+    """The journal of the first transaction lies beside an empty file. That is not a database whose content is gone."""
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE first (a)")
+        assert path.stat().st_size == 0
+        assert path.with_name("sessions.db-journal").stat().st_size > 0
+        Presence(path, "sessions.db").check()
+        other.execute("ROLLBACK")
+
+
+async def test_a_rollback_journal_without_its_file_is_not_deleted_either(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE first (a)")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO first VALUES (1)")
+        path.rename(path.with_name("moved.db"))
+        with pytest.raises(StoreError, match=r"sessions.db-journal beside it holds"):
+            Presence(path, "sessions.db").check()
+
+
+async def test_many_connections_create_one_file_at_the_same_time(tmp_path: Path) -> None:
+    for n in range(20):
+        stores = [SqliteStore(tmp_path / f"{n}.db") for _ in range(6)]
+        await asyncio.gather(*(store.create(SessionKey("local", str(id))) for id, store in enumerate(stores)))
+        assert len(await stores[0].list("local")) == 6
+        for store in stores:
+            await store.aclose()
 
 
 async def test_an_empty_store_begins_once_the_journal_is_moved_away_too(path: Path) -> None:
