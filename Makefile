@@ -97,7 +97,7 @@ ui/node_modules/.stamp: ui/package-lock.json
 	@touch $@
 
 # Beside the environment: what `transformers serve` needs, and an older transformers for the contract of the grammar hook.
-build/torch/.test: agent_kernel/engines/local/environment.py | $(VENV)/.test
+build/torch/.test: agent_kernel/engines/local/catalog/worker_environment.py | $(VENV)/.test
 	$(BIN)/agent-kernel model setup gpu --yes --data-dir build/torch
 	build/torch/environments/gpu/bin/python -m pip install -q --disable-pip-version-check fastapi uvicorn openai
 	$(BIN)/python packaging/older-transformers build/torch/environments/gpu build/torch/older

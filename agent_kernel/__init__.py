@@ -9,24 +9,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent_kernel.agent import Agent, Note, TurnRequest, TurnResult
-    from agent_kernel.assembly import Runtime
+    from agent_kernel.client.approval import Decision
     from agent_kernel.client.client import Client
-    from agent_kernel.client.decision import Decision
     from agent_kernel.client.input_file import InputFile
     from agent_kernel.client.sync_client import SyncClient
+    from agent_kernel.core.errors import AgentKernelError
+    from agent_kernel.core.events import Event
+    from agent_kernel.core.messages import Media, Message, ToolCall, Usage
+    from agent_kernel.core.session import SessionKey
+    from agent_kernel.core.settings import Settings
     from agent_kernel.engines.scripted import ScriptedEngine
-    from agent_kernel.errors import AgentKernelError
-    from agent_kernel.events import Event
-    from agent_kernel.messages import Media, Message, ToolCall, Usage
-    from agent_kernel.panel.panel import ChatPanel
+    from agent_kernel.notebook.panel.panel import ChatPanel
     from agent_kernel.permissions import Answer, Approvals, Gate
-    from agent_kernel.sessions.memory import MemoryStore
-    from agent_kernel.sessions.model import SessionKey
-    from agent_kernel.sessions.observers import SessionObserver
-    from agent_kernel.sessions.sqlite import SqliteStore
-    from agent_kernel.settings import Settings
-    from agent_kernel.tools.functions import tool
+    from agent_kernel.sessions.store.memory import MemoryStore
+    from agent_kernel.sessions.store.sqlite import SqliteStore
+    from agent_kernel.tools.base.functions import tool
+    from agent_kernel.turn.agent import Agent, Note, TurnRequest, TurnResult
+    from agent_kernel.turn.observers import SessionObserver
+    from agent_kernel.turn.runtime import Runtime
 
 __version__ = "0.1.0"
 __all__ = [
@@ -61,24 +61,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "agent": ("Agent", "Note", "TurnRequest", "TurnResult"),
-    "assembly": ("Runtime",),
+    "turn.agent": ("Agent", "Note", "TurnRequest", "TurnResult"),
+    "turn.runtime": ("Runtime",),
     "client.client": ("Client",),
-    "client.decision": ("Decision",),
+    "client.approval": ("Decision",),
     "client.input_file": ("InputFile",),
     "client.sync_client": ("SyncClient",),
     "engines.scripted": ("ScriptedEngine",),
-    "errors": ("AgentKernelError",),
-    "events": ("Event",),
-    "messages": ("Media", "Message", "ToolCall", "Usage"),
-    "panel.panel": ("ChatPanel",),
+    "core.errors": ("AgentKernelError",),
+    "core.events": ("Event",),
+    "core.messages": ("Media", "Message", "ToolCall", "Usage"),
+    "notebook.panel.panel": ("ChatPanel",),
     "permissions": ("Answer", "Approvals", "Gate"),
-    "sessions.memory": ("MemoryStore",),
-    "sessions.model": ("SessionKey",),
-    "sessions.observers": ("SessionObserver",),
-    "sessions.sqlite": ("SqliteStore",),
-    "settings": ("Settings",),
-    "tools.functions": ("tool",),
+    "sessions.store.memory": ("MemoryStore",),
+    "core.session": ("SessionKey",),
+    "turn.observers": ("SessionObserver",),
+    "sessions.store.sqlite": ("SqliteStore",),
+    "core.settings": ("Settings",),
+    "tools.base.functions": ("tool",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -95,9 +95,9 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext agent_kernel``."""
-    importlib.import_module("agent_kernel.notebook.magic").load(shell)
+    importlib.import_module("agent_kernel.notebook.magic.magic").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """``%unload_ext agent_kernel``."""
-    importlib.import_module("agent_kernel.notebook.magic").unload(shell)
+    importlib.import_module("agent_kernel.notebook.magic.magic").unload(shell)

@@ -14,49 +14,49 @@ from jupyter_server.base.call_context import CallContext
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
-from agent_kernel.settings import Settings
-from jupyter_ext.callers import namespace_of
+from agent_kernel.core.settings import Settings
+from jupyter_ext.auth.callers import namespace_of
 
 if TYPE_CHECKING:
-    from agent_kernel.assembly import Runtime
-    from agent_kernel.sessions.database import Database
-    from agent_kernel.sessions.model import SessionKey
-    from agent_kernel.tokens import Tokens
-    from jupyter_ext.access import Access
-    from jupyter_ext.binds import Binds
-    from jupyter_ext.calls import Calls
-    from jupyter_ext.changes import Changes
-    from jupyter_ext.choices import Choices
-    from jupyter_ext.cleared import Cleared
-    from jupyter_ext.contents import ContentsWatch
-    from jupyter_ext.ephemeral import Ephemeral
-    from jupyter_ext.idempotency import Idempotency
-    from jupyter_ext.jobs import Jobs
-    from jupyter_ext.kernels import Kernel, Kernels
-    from jupyter_ext.limits import Limits
-    from jupyter_ext.mcp_endpoint import McpEndpoint
-    from jupyter_ext.message_threads import MessageThreads
-    from jupyter_ext.metrics import Metrics
-    from jupyter_ext.neighbours import Neighbours
-    from jupyter_ext.news import News
-    from jupyter_ext.notebooks import Notebooks
-    from jupyter_ext.page import Pages
-    from jupyter_ext.private_sessions import PrivateSessions
-    from jupyter_ext.pulls import Pulls
-    from jupyter_ext.requests import Requests
-    from jupyter_ext.responses import Responses
-    from jupyter_ext.reunion import Reunion
-    from jupyter_ext.serving import Serving
-    from jupyter_ext.sidecar import Sidecars
-    from jupyter_ext.turns import LiveTurn, Turns
-    from jupyter_ext.versions import Versions
+    from agent_kernel.core.api_tokens import Tokens
+    from agent_kernel.core.session import SessionKey
+    from agent_kernel.sessions.store.database import Database
+    from agent_kernel.turn.runtime import Runtime
+    from jupyter_ext.api.anthropic.threads import MessageThreads
+    from jupyter_ext.api.mcp.endpoint import McpEndpoint
+    from jupyter_ext.api.responses.live_responses import Responses
+    from jupyter_ext.auth.access import Access
+    from jupyter_ext.auth.bind_requests import Binds
+    from jupyter_ext.auth.ephemeral_sessions import Ephemeral
+    from jupyter_ext.auth.private_sessions import PrivateSessions
+    from jupyter_ext.monitoring.metrics import Metrics
+    from jupyter_ext.monitoring.request_tracker import Requests
+    from jupyter_ext.notebooks.bindings import Notebooks
+    from jupyter_ext.notebooks.cleared_outputs import Cleared
+    from jupyter_ext.notebooks.contents_watch import ContentsWatch
+    from jupyter_ext.notebooks.cpu_priority import Neighbours
+    from jupyter_ext.notebooks.kernel_jobs import Jobs
+    from jupyter_ext.notebooks.kernels import Kernel, Kernels
+    from jupyter_ext.notebooks.sidecar import Sidecars
+    from jupyter_ext.notebooks.sidecar_import import Reunion
+    from jupyter_ext.push.model_pulls import Pulls
+    from jupyter_ext.push.notifications import News
+    from jupyter_ext.push.page_connection import Pages
+    from jupyter_ext.push.page_tools import Serving
+    from jupyter_ext.quotas.limits import Limits
+    from jupyter_ext.turns.engine_choices import Choices
+    from jupyter_ext.turns.idempotency import Idempotency
+    from jupyter_ext.turns.revision_lock import Changes
+    from jupyter_ext.turns.start_turn import Calls
+    from jupyter_ext.turns.turn_versions import Versions
+    from jupyter_ext.turns.turns import LiveTurn, Turns
 
 ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
 
 
 class AgentKernel(ExtensionApp):
     """Settings are ``c.AgentKernel.NAME`` or ``AGENT_KERNEL_NAME``; a trait that is not set leaves the variable's
-    value, or the default of ``agent_kernel.settings``."""
+    value, or the default of ``agent_kernel.core.settings``."""
 
     name = "agent_kernel"
     loaded = False
@@ -215,13 +215,13 @@ class AgentKernel(ExtensionApp):
 
     def initialize_settings(self) -> None:
         """Raises InvalidRequest for settings that make no sense: the extension is not loaded, with that reason."""
-        from jupyter_ext import wiring
+        from jupyter_ext import services
 
-        wiring.wire(self, self._settings())
+        services.wire(self, self._settings())
         self.loaded = True
 
     def initialize_handlers(self) -> None:
-        from jupyter_ext.handlers import RULES
+        from jupyter_ext.api.routes import RULES
 
         self.handlers.extend(RULES)
 
@@ -234,21 +234,21 @@ class AgentKernel(ExtensionApp):
     @functools.cached_property
     def responses(self) -> Responses:
         """Made for the first client that speaks that dialect, as the others here."""
-        from jupyter_ext.responses import Responses
+        from jupyter_ext.api.responses.live_responses import Responses
 
         settings = self.runtime.settings
         return Responses(self, None if settings.store == "memory" else settings.data_dir / "responses.db")
 
     @functools.cached_property
     def message_threads(self) -> MessageThreads:
-        from jupyter_ext.message_threads import MessageThreads
+        from jupyter_ext.api.anthropic.threads import MessageThreads
 
         return MessageThreads()
 
     @functools.cached_property
     def mcp(self) -> McpEndpoint:
         """Made for the first program that speaks MCP."""
-        from jupyter_ext.mcp_endpoint import McpEndpoint
+        from jupyter_ext.api.mcp.endpoint import McpEndpoint
 
         return McpEndpoint(self)
 

@@ -16,13 +16,13 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.assembly import Runtime
-from agent_kernel.errors import AgentKernelError
-from agent_kernel.events import CallFinished, Notice, TurnFinished
-from agent_kernel.protocols import ToolSpec
-from agent_kernel.request import TurnRequest
-from agent_kernel.sessions.model import SessionKey
-from agent_kernel.settings import Settings
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.events import CallFinished, Notice, TurnFinished
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.settings import Settings
+from agent_kernel.turn.runtime import Runtime
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 REMOTE = ToolSpec("remote", "", {"type": "object"}, kind="dispatch", source="external")

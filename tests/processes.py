@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_kernel.sessions import process
+from agent_kernel.core import process_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Process:
     @property
     def alive(self) -> bool:
         """A zombie is not: it holds nothing any more."""
-        return process.alive(self.pid, self.started)
+        return process_identity.alive(self.pid, self.started)
 
     def send(self, what: signal.Signals) -> None:
         if self.alive:

@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from agent_kernel.tokens import Tokens
+from agent_kernel.core.api_tokens import Tokens
 from jupyter_ext.app import AgentKernel
 from tests.server import AgentServer
 from tests.test_layers import ROOT

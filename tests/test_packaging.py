@@ -66,7 +66,7 @@ def test_the_wheel_has_every_file_of_both_packages_and_nothing_else(wheel: Path)
     )
     assert packed == set(tracked.splitlines())
     assert {"agent_kernel/py.typed", "jupyter_ext/py.typed"} <= packed
-    assert "agent_kernel/engines/local/catalog.toml" in packed
+    assert "agent_kernel/engines/local/catalog/catalog.toml" in packed
 
 
 def test_the_wheel_enables_the_server_extension_and_leaves_ipython_alone(wheel: Path) -> None:
@@ -85,7 +85,9 @@ def test_the_wheel_has_the_panel_and_lab_finds_it_enabled(wheel: Path, tmp_path:
             target = tmp_path / name.partition(".data/data/share/jupyter/")[2]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(name))
-    assert {"agent_kernel/panel/static/widget.js", "agent_kernel/panel/static/widget.css"} <= set(names)
+    assert {"agent_kernel/notebook/panel/static/widget.js", "agent_kernel/notebook/panel/static/widget.css"} <= set(
+        names
+    )
     committed = [path for path in (ROOT / "jupyter_ext" / "labextensions").rglob("*") if path.is_file()]
     assert len(shared) == len(committed) >= 4
     jupyter = str(Path(sys.executable).parent / "jupyter")

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from agent_kernel.settings import Settings
+from agent_kernel.core.settings import Settings
 from tests.test_layers import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

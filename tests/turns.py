@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.agent import Agent
+from agent_kernel.core.events import Body
+from agent_kernel.core.messages import Message
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import SessionKey
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.events import Body
-from agent_kernel.messages import Message
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn.agent import Agent
 
 KEY = SessionKey("local", "s1")
 SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}

@@ -1,6 +1,6 @@
 // Builds the panel for its two hosts. The results are committed, so that installing the package needs no node:
 //   jupyter_ext/labextensions  what JupyterLab and Notebook 7 load (a module federation container and the panel)
-//   agent_kernel/panel/static  one module and its styles, for anywidget
+//   agent_kernel/notebook/panel/static  one module and its styles, for anywidget
 // Names of files hold a hash of their content: a browser never keeps an old one.
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = process.argv.includes("--into") ? process.argv[process.argv.indexOf("--into") + 1] : dirname(here);
 const { name, version, license } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
 const lab = join(root, "jupyter_ext", "labextensions", name);
-const widget = join(root, "agent_kernel", "panel", "static");
+const widget = join(root, "agent_kernel", "notebook", "panel", "static");
 
 const common = {
   bundle: true,

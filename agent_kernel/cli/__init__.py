@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from agent_kernel.cli.command import Command, add, group
 from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
+from agent_kernel.cli.locations import WHERE
 from agent_kernel.cli.mcp import MCP
 from agent_kernel.cli.models import MODEL_COMMANDS
 from agent_kernel.cli.purge import PURGE
@@ -23,8 +24,7 @@ from agent_kernel.cli.sessions import SESSIONS
 from agent_kernel.cli.skills import SKILLS
 from agent_kernel.cli.token import TOKEN
 from agent_kernel.cli.trust import TRUST
-from agent_kernel.cli.where import WHERE
-from agent_kernel.errors import AgentKernelError
+from agent_kernel.core.errors import AgentKernelError
 
 COMMANDS = (
     Command("model", "models on this machine", group(MODEL_COMMANDS), lambda args: 2),

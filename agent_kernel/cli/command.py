@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agent_kernel.settings import Settings
+from agent_kernel.core.settings import Settings
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -52,4 +52,4 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 def assembly() -> Any:
     """By name and late: jsonschema, which it needs, takes 1.3 s to import where its format checkers are installed."""
-    return importlib.import_module("agent_kernel.assembly")
+    return importlib.import_module("agent_kernel.turn.runtime")

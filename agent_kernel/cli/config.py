@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.cli.command import Command, group
+from agent_kernel.core.settings import Settings
 from agent_kernel.permissions import AdminPolicy, Policy
-from agent_kernel.permissions.admin import places
+from agent_kernel.permissions.admin_policy import places
 from agent_kernel.permissions.policy import to_json
-from agent_kernel.settings import Settings
 
 NOTE = "Traits of the Jupyter server (c.AgentKernel.NAME) come before variables and are not seen here."
 

@@ -13,11 +13,11 @@ from typing import Any
 from agent_kernel.cli.command import Command, assembly
 from agent_kernel.cli.config import admin_lines, policy_of
 from agent_kernel.cli.models import model_state
-from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.core.protocols import EngineInfo
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.capability_probe import Finding, Probe, missing
+from agent_kernel.engines.local.catalog.catalog import catalog
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
-from agent_kernel.engines.probe import Finding, Probe, missing
-from agent_kernel.protocols import EngineInfo
-from agent_kernel.settings import Settings
 
 
 def doctor_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 
 from agent_kernel.cli.command import Command, cache_argument, data_argument, settings_of
 from agent_kernel.cli.store import confirmed
-from agent_kernel.engines.local.catalog import catalog, fetchable, from_hubs, resolve
-from agent_kernel.engines.local.display import Bar, JsonLines, Lines
-from agent_kernel.engines.local.entry import Entry, Source, source_to_json
-from agent_kernel.engines.local.environment import DISK, remove, setup
-from agent_kernel.engines.local.model import LocalModel, size_of
-from agent_kernel.engines.local.progress import megabytes
-from agent_kernel.engines.local.pull import Pull, forget, parse_sources, unfinished
-from agent_kernel.errors import AgentKernelError, ModelBroken, PullFailed
-from agent_kernel.exits import Exits
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
+from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
+from agent_kernel.engines.local.catalog.catalog_entry import Entry, Source, source_to_json
+from agent_kernel.engines.local.catalog.installed_model import LocalModel, size_of
+from agent_kernel.engines.local.catalog.pull import Pull, forget, parse_sources, unfinished
+from agent_kernel.engines.local.catalog.pull_progress import Bar, JsonLines, Lines
+from agent_kernel.engines.local.catalog.requantize_progress import megabytes
+from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
 
 # ---------------------------------------------------------------------------------------------------- list, setup, path
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_kernel.cli.command import Command, data_argument, settings_of
-from agent_kernel.cli.exchange import read_document
-from agent_kernel.cli.table import Column, printable, show
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.replay.notebook import Cells
-from agent_kernel.replay.recorded import RecordedTurn, recorded
-from agent_kernel.replay.verdict import Now, Verdict, verdict
-from agent_kernel.sessions.transcript import parse
-from agent_kernel.sessions.whole import Transcript
+from agent_kernel.cli.export_import import read_document
+from agent_kernel.cli.output import Column, printable, show
+from agent_kernel.cli.replaying.notebook_code import Cells
+from agent_kernel.cli.replaying.recorded import RecordedTurn, recorded
+from agent_kernel.cli.replaying.verdict import Now, Verdict, verdict
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export.transcript import parse
 
 SUFFIX = ".agent.json"
 SHOWN = 48
@@ -90,7 +90,7 @@ async def _verdicts(
 
     settings = replace(settings_of(args), store="memory", observers="", transcripts="off", titles="off")
     cells = Cells.read(path.with_name(path.name.removesuffix(SUFFIX) + ".ipynb"))
-    laboratory = importlib.import_module("agent_kernel.cli.laboratory")
+    laboratory = importlib.import_module("agent_kernel.cli.replay_runtime")
     ask = args.against if _model(args) else None
     async with laboratory.opened(settings, document, ask=ask, live=args.live, cells=cells) as parts:
         return [one async for one in laboratory.Replay(turns, *parts).verdicts(only, progress)]

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel import __version__
-from agent_kernel.cli import first_process
+from agent_kernel.cli import pid1
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import Token, token
-from agent_kernel.engines.local import catalog
-from agent_kernel.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
-from agent_kernel.settings import LIMITS, SHARED, Settings
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
+from agent_kernel.core.settings import LIMITS, SHARED, Settings
+from agent_kernel.engines.local.catalog import catalog
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
@@ -79,16 +79,16 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def serve(args: argparse.Namespace) -> int:
     """Until SIGTERM or Ctrl-C, then 0; 1 where it can not start."""
-    if first_process.am():
-        return first_process.run(lambda: _serve(args))
+    if pid1.am():
+        return pid1.run(lambda: _serve(args))
     return _serve(args)
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from jupyter_ext import headless
+    from jupyter_ext.api import standalone_server
 
     _check(args)
-    sockets = headless.bound(args.host, args.port)
+    sockets = standalone_server.bound(args.host, args.port)
     with contextlib.ExitStack() as closing:
         for listening in sockets:
             closing.callback(listening.close)
@@ -98,7 +98,7 @@ def _serve(args: argparse.Namespace) -> int:
         port = int(sockets[0].getsockname()[1])
         _warn(args, key)
         config = _config(args, private, settings, port)
-        return headless.serve(
+        return standalone_server.serve(
             sockets,
             config,
             key.value,

@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_kernel.errors import InvalidRequest
+from agent_kernel.core.errors import InvalidRequest
 
 VARIABLES = ("JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN")
 FILE_VARIABLE = "JUPYTER_TOKEN_FILE"

@@ -11,16 +11,16 @@ import time
 from typing import Any
 
 from agent_kernel.cli import store as cli_store
-from agent_kernel.cli.care import CARE_COMMANDS
 from agent_kernel.cli.command import Command, add
-from agent_kernel.cli.exchange import EXCHANGE_COMMANDS
+from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
+from agent_kernel.cli.output import Column, listed, moment, printable, show
 from agent_kernel.cli.store import as_json, confirmed, namespace_of, opened
-from agent_kernel.cli.table import Column, listed, moment, printable, show
+from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE_COMMANDS
-from agent_kernel.errors import SessionNotFound
-from agent_kernel.messages import Message
-from agent_kernel.sessions.durations import seconds
-from agent_kernel.sessions.model import Item, Query, Session, SessionKey, Turn, new_id
+from agent_kernel.core.errors import SessionNotFound
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session import Item, Query, Session, SessionKey, Turn, new_id
+from agent_kernel.sessions.retention.durations import seconds
 
 LISTED = 50
 FOUND = 5

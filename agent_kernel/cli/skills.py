@@ -8,12 +8,12 @@ from typing import Any
 
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command, group, settings_of
+from agent_kernel.cli.output import Column, moment, show
 from agent_kernel.cli.store import as_json, namespace_of
-from agent_kernel.cli.table import Column, moment, show
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.skills.package import MAX_BYTES, Entry, folder, too_large, zipped
-from agent_kernel.skills.skill import Skill
-from agent_kernel.skills.store import SkillStore
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.tools.skills.package import MAX_BYTES, Entry, folder, too_large, zipped
+from agent_kernel.tools.skills.skill import Skill
+from agent_kernel.tools.skills.store import SkillStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

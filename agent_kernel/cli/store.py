@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from agent_kernel.cli.command import assembly, data_argument, settings_of
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.sessions.store import KeptStore
-from agent_kernel.settings import Settings
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.settings import Settings
 
 CARE = ("verify", "repair", "stats", "vacuum", "bindings", "forget_set_aside", "idle", "excess")
 LOCAL = "local"

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from agent_kernel.cli.command import Command, data_argument, group, settings_of
-from agent_kernel.cli.table import Column, facts, listed, moment, show
-from agent_kernel.tokens import DAYS, MOST_DAYS, SCOPES, Token, Tokens
+from agent_kernel.cli.output import Column, facts, listed, moment, show
+from agent_kernel.core.api_tokens import DAYS, MOST_DAYS, SCOPES, Token, Tokens
 
 
 def new_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from agent_kernel.cli.command import Command, data_argument, settings_of
-from agent_kernel.cli.table import Column, listed, moment, show
-from agent_kernel.trust import Trust
+from agent_kernel.cli.output import Column, listed, moment, show
+from agent_kernel.core.trusted_folders import Trust
 
 
 def trust_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command
+from agent_kernel.cli.output import Column, show
 from agent_kernel.cli.store import as_json, every_namespace, namespace_of, opened
-from agent_kernel.cli.table import Column, show
-from agent_kernel.errors import SessionNotFound
-from agent_kernel.sessions.account import account
-from agent_kernel.sessions.model import Session, SessionKey
-from agent_kernel.sessions.store import KeptStore
+from agent_kernel.core.errors import SessionNotFound
+from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.session import Session, SessionKey
+from agent_kernel.sessions.usage_report import account
 
 COST = {
     "of": Column(""),

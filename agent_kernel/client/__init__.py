@@ -1,7 +1,7 @@
 """An agent server from Python: one async client over the native routes, and one bridge for code that is not async."""
 
+from agent_kernel.client.approval import Decision
 from agent_kernel.client.client import Client
-from agent_kernel.client.decision import Decision
 from agent_kernel.client.file import File
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.result import Call, Result

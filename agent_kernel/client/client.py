@@ -10,24 +10,24 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Unpack, cast
 
-from agent_kernel.client.connection import PAUSES_S, TIMEOUT_S, Connection
-from agent_kernel.client.decision import Approve
+from agent_kernel.client.approval import Approve
+from agent_kernel.client.client_functions import OwnFunctions
+from agent_kernel.client.discovery import Place, find
+from agent_kernel.client.event_stream import RESUME_S
 from agent_kernel.client.file import File
 from agent_kernel.client.files import Files
-from agent_kernel.client.following import RESUME_S
+from agent_kernel.client.http import PAUSES_S, TIMEOUT_S, Connection
 from agent_kernel.client.input_file import Given
-from agent_kernel.client.options import TurnOptions, body_of, checked
-from agent_kernel.client.own_functions import OwnFunctions
-from agent_kernel.client.place import Place, find
+from agent_kernel.client.output_schema import shape_of
 from agent_kernel.client.result import Result
 from agent_kernel.client.sessions import Sessions
-from agent_kernel.client.shape import shape_of
 from agent_kernel.client.skills import Skills
 from agent_kernel.client.turn import Started, Terms, Turn
-from agent_kernel.errors import InvalidRequest, NotFound
-from agent_kernel.notebook.client import quoted
-from agent_kernel.protocols import Tool
-from agent_kernel.sessions.model import new_id
+from agent_kernel.client.turn_options import TurnOptions, body_of, checked
+from agent_kernel.core.errors import InvalidRequest, NotFound
+from agent_kernel.core.protocols import Tool
+from agent_kernel.core.session import new_id
+from agent_kernel.notebook.turn.server_client import quoted
 
 PRIVATE = "private:"
 """How the id of a session begins that is kept in the server's memory only."""

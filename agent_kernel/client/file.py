@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.client.connection import Connection
-from agent_kernel.errors import AgentKernelError, FileGone, FileNotProduced
-from agent_kernel.files import NOT_PRODUCED, PREVIEW_CHARS, is_text
-from agent_kernel.notebook.client import quoted
+from agent_kernel.client.http import Connection
+from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
+from agent_kernel.core.files import NOT_PRODUCED, PREVIEW_CHARS, is_text
+from agent_kernel.notebook.turn.server_client import quoted
 
 
 @dataclass(frozen=True, slots=True)

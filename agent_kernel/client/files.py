@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.client.connection import Connection
+from agent_kernel.client.client_functions import sent
 from agent_kernel.client.file import File
+from agent_kernel.client.http import Connection
 from agent_kernel.client.input_file import Given, input_file
-from agent_kernel.client.own_functions import sent
-from agent_kernel.notebook.client import quoted
+from agent_kernel.notebook.turn.server_client import quoted
 
 USER_DATA = "user_data"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from agent_kernel.errors import FileTooLarge, InvalidRequest
-from agent_kernel.files import clean_name, format_of, mime_of
+from agent_kernel.core.errors import FileTooLarge, InvalidRequest
+from agent_kernel.core.files import clean_name, format_of, mime_of
 
 MAX_URL_BYTES = 64 << 20
 """Of what a data URL holds, once decoded; as in mistral.rs."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.client.connection import Connection
 from agent_kernel.client.file import File
-from agent_kernel.client.shape import Shape
-from agent_kernel.errors import AgentKernelError, FileNotFound, from_json
-from agent_kernel.events import (
+from agent_kernel.client.http import Connection
+from agent_kernel.client.output_schema import Shape
+from agent_kernel.core.errors import AgentKernelError, FileNotFound, from_json
+from agent_kernel.core.events import (
     CallFinished,
     CallReturned,
     CallStarted,
@@ -23,7 +23,7 @@ from agent_kernel.events import (
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.messages import ToolCall, Usage
+from agent_kernel.core.messages import ToolCall, Usage
 
 
 @dataclass(frozen=True, slots=True)

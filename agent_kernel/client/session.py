@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.messages import Message
+from agent_kernel.core.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.client.connection import Connection, json_of
+from agent_kernel.client.http import Connection, json_of
 from agent_kernel.client.session import Branch, Found, Line, Session
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.notebook.client import quoted
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.notebook.turn.server_client import quoted
 
 MOST = 1_000
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent_kernel.client.connection import Connection, json_of
+from agent_kernel.client.http import Connection, json_of
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.upload import Form
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.notebook.client import quoted
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.notebook.turn.server_client import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from agent_kernel.client.result import Result
 from agent_kernel.client.sessions import Sessions
 from agent_kernel.client.skills import Skills
 from agent_kernel.client.turn import Turn
-from agent_kernel.errors import Conflict
+from agent_kernel.core.errors import Conflict
 
 BRIDGED = (Client, Sessions, Files, Skills, File, Result, Turn)
 CLOSE_S = 15.0

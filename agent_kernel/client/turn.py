@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
-from agent_kernel.client.connection import Connection
-from agent_kernel.client.decision import Approve, Decision, Said, ask, decide, decision_of
-from agent_kernel.client.following import RESUME_S, Following
-from agent_kernel.client.own_functions import OwnFunctions
+from agent_kernel.client.approval import Approve, Decision, Said, ask, decide, decision_of
+from agent_kernel.client.client_functions import OwnFunctions
+from agent_kernel.client.event_stream import RESUME_S, Following
+from agent_kernel.client.http import Connection
+from agent_kernel.client.output_schema import Shape
 from agent_kernel.client.result import Gathered, Result
-from agent_kernel.client.shape import Shape
-from agent_kernel.errors import AgentKernelError, NotFound
-from agent_kernel.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
-from agent_kernel.notebook.client import quoted
+from agent_kernel.core.errors import AgentKernelError, NotFound
+from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
+from agent_kernel.notebook.turn.server_client import quoted
 
 T = TypeVar("T")
 CANCEL_S = 10.0

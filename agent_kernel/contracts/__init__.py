@@ -1,6 +1,6 @@
 """What implementations of our seams are held to, as tests that any project can run on its own; needs pytest.
 
-    from agent_kernel.contracts.session_store import *
+    from agent_kernel.sessions.contract_tests.suite import *
 
 in a test module, with a fixture ``store``, is all of it; see docs/session-stores.md.
 """

@@ -26,9 +26,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import EngineCrashed, EngineError, InvalidRequest
-from agent_kernel.messages import Message, ToolCall, Usage, parse_arguments
-from agent_kernel.protocols import (
+from agent_kernel.core.errors import EngineCrashed, EngineError, InvalidRequest
+from agent_kernel.core.messages import Message, ToolCall, Usage, parse_arguments
+from agent_kernel.core.protocols import (
     CallChunk,
     Chunk,
     EndChunk,

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from agent_kernel.errors import Conflict, InvalidRequest, NotFound
-from agent_kernel.events import ApprovalRequired, ApprovalResolved, Emit
-from agent_kernel.permissions.answer import Answer, Verdict, verdict_of
-from agent_kernel.permissions.memory import MemoryGrants
-from agent_kernel.sessions.grant import UNANSWERED, Grant, Question
-from agent_kernel.sessions.grants import Grants
+from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
+from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Emit
+from agent_kernel.core.permission_grant import UNANSWERED, Grant, Question
+from agent_kernel.core.seams.grant_store import Grants
+from agent_kernel.permissions.decision import Answer, Verdict, verdict_of
+from agent_kernel.permissions.memory_grants import MemoryGrants
 
 GONE = {
     "waiting": "it waits at another server, or its server stopped",

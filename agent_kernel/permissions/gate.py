@@ -18,16 +18,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from agent_kernel.errors import StoreError
-from agent_kernel.events import ApprovalRequired, Body
-from agent_kernel.messages import ToolCall
-from agent_kernel.permissions.admin import NOBODY, AdminPolicy
-from agent_kernel.permissions.answer import Answer, Verdict, shown_hash
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.events import ApprovalRequired, Body
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.permission_grant import Decision, Grant, Question
+from agent_kernel.core.protocols import ToolContext, ToolSpec
+from agent_kernel.core.settings import Permission
+from agent_kernel.permissions.admin_policy import NOBODY, AdminPolicy
 from agent_kernel.permissions.approvals import Approvals
+from agent_kernel.permissions.decision import Answer, Verdict, shown_hash
 from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
-from agent_kernel.protocols import ToolContext, ToolSpec
-from agent_kernel.sessions.grant import Decision, Grant, Question
-from agent_kernel.settings import Permission
 
 log = logging.getLogger(__name__)
 Asker: TypeAlias = Callable[[ApprovalRequired], "bool | Answer | Awaitable[bool | Answer]"]

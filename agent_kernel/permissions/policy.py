@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.permissions.admin import NOBODY, AdminPolicy
-from agent_kernel.protocols import ToolSpec
-from agent_kernel.settings import Permission
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.core.settings import Permission
+from agent_kernel.permissions.admin_policy import NOBODY, AdminPolicy
 
 STRICTNESS: tuple[Permission, ...] = ("auto", "ask", "deny")
 

@@ -1,5 +1,1 @@
-"""Where agent code runs jailed: a Linux sandbox through system calls only (no helper binary, no privileges needed).
-
-``policy`` says how much, ``view`` what is visible, ``jail`` the layers in order, ``worker`` what runs inside and
-``pool`` is the ``Sandbox`` the rest of the project uses.
-"""
+"""Runs code that nobody has read in a jailed process, through system calls only (no helper binary, no privileges)."""

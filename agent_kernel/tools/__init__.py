@@ -1,0 +1,1 @@
+"""The tools that a model can call, grouped by what they work on."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.messages import Message
+from agent_kernel.core.messages import Message
 from tests.benchmarks import drawn
 from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
 from tests.notebook import notebook as notebooks

@@ -19,10 +19,10 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_kernel.notebook import draft_child, draft_safety
-from agent_kernel.notebook.draft_process import DraftProcess
-from agent_kernel.notebook.imports import missing_imports
-from agent_kernel.notebook.live import LiveCode
+from agent_kernel.notebook.draft import child, fork_safety
+from agent_kernel.notebook.draft.process import DraftProcess
+from agent_kernel.notebook.kernel.live_execution import LiveCode
+from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from tests.benchmarks.notebook_tasks import Task, tasks
 
 ADDRESS = re.compile(r"0x[0-9a-f]+|Out\[\d+\]|in \d+\.\d+ s")
@@ -99,7 +99,7 @@ def of_size(shell: Any, megabytes: int) -> dict[str, Any]:
         os.waitpid(pid, 0)
         forks.append(time.perf_counter() - at)
     at = time.perf_counter()
-    draft_safety.unsafe()
+    fork_safety.unsafe()
     looked = time.perf_counter() - at
     rss = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
     return {
@@ -125,11 +125,11 @@ def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
     fill(shell, megabytes)
     code = "seen = [*globals().get('seen', []), sum(map(len, lines[:1000]))]\nlen(seen)"
     found: dict[str, Any] = {"rss_mb": int(private_mb(os.getpid()))}
-    may_fork = draft_child._may_fork
+    may_fork = child._may_fork
     forking = DraftProcess.start(shell)
-    draft_child._may_fork = lambda asked: False
+    child._may_fork = lambda asked: False
     plain = DraftProcess.start(shell)
-    draft_child._may_fork = may_fork
+    child._may_fork = may_fork
     times: dict[str, list[float]] = {"plain_ms": [], "call_ms": [], "failed_ms": []}
     for _ in range(calls):
         times["plain_ms"].append(call_ms(plain, code))

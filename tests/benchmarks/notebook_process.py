@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.messages import Media, Status
-from agent_kernel.notebook.imports import missing_imports
-from agent_kernel.protocols import RunResult, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.python import SANDBOXED
-from agent_kernel.tools.workplace import told
+from agent_kernel.core.messages import Media, Status
+from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.tools.code.execution_environment import told
+from agent_kernel.tools.code.python import SANDBOXED
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.messages import Message, assistant, system, user
-from agent_kernel.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
+from agent_kernel.core.messages import Message, assistant, system, user
+from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
 from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
 
 PEER = Path(__file__).with_name("smolagents_peer.py")

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.agent import Agent, Note, TurnRequest
-from agent_kernel.messages import Message
-from agent_kernel.protocols import Engine
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import SessionKey, new_id
+from agent_kernel.core.messages import Message
+from agent_kernel.core.protocols import Engine
+from agent_kernel.core.session import SessionKey, new_id
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn.agent import Agent, Note, TurnRequest
 from tests.benchmarks.notebook_process import NotebookProcess, NotebookPython
 
 WORDINGS = Path(__file__).with_name("quickstart_wordings.json")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from agent_kernel.notebook import variables
-from agent_kernel.protocols import RunResult, Sandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.protocols import RunResult, Sandbox
+from agent_kernel.core.session import SessionKey
+from agent_kernel.notebook.kernel import variables
 from tests.benchmarks import drawn
 
 INSTALLED = (

@@ -67,9 +67,9 @@ class Contestant(Protocol):
 
 class Ours:
     def __init__(self, directory: Path, *, durable: bool = False) -> None:
-        self.messages: Any = importlib.import_module("agent_kernel.messages")
-        self.model: Any = importlib.import_module("agent_kernel.sessions.model")
-        self.store: Any = importlib.import_module("agent_kernel.sessions.sqlite").SqliteStore(
+        self.messages: Any = importlib.import_module("agent_kernel.core.messages")
+        self.model: Any = importlib.import_module("agent_kernel.core.session")
+        self.store: Any = importlib.import_module("agent_kernel.sessions.store.sqlite").SqliteStore(
             directory / "ours.db", durable=durable
         )
 
@@ -111,7 +111,7 @@ class Adapter(Ours):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.session: Any = importlib.import_module("agent_kernel.peers.openai_agents").AgentsSession
+        self.session: Any = importlib.import_module("agent_kernel.sessions.adapters.openai_agents").AgentsSession
 
     async def turn(self, session: str, n: int) -> None:
         await self.session(session, self.store).add_items([{"role": role(k), "content": text(k)} for k in (n, n + 1)])

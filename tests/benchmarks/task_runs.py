@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from agent_kernel.agent import Agent, Note, TurnRequest
-from agent_kernel.messages import Message
-from agent_kernel.protocols import Engine, Sandbox
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import SessionKey, new_id
-from agent_kernel.tools.python import SandboxPython
-from agent_kernel.tools.workplace import Workplace
+from agent_kernel.core.messages import Message
+from agent_kernel.core.protocols import Engine, Sandbox
+from agent_kernel.core.session import SessionKey, new_id
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.tools.code.execution_environment import Workplace
+from agent_kernel.tools.code.python import SandboxPython
+from agent_kernel.turn.agent import Agent, Note, TurnRequest
 from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
 from tests.benchmarks.sandbox_notebook import SandboxNotebook
 

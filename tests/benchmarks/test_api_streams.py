@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_kernel.messages import user
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import user
+from agent_kernel.core.settings import Settings
 from tests.benchmarks.test_transformers_speed import generate, served
 from tests.server import PLAIN, TOKEN, AgentServer
 

@@ -12,10 +12,10 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from agent_kernel.engines.local.engine import LocalEngine
-from agent_kernel.messages import user
-from agent_kernel.protocols import EngineRequest, Sampling, TextChunk
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import user
+from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.worker.engine import LocalEngine
 
 SECONDS = 6.0
 STORY = EngineRequest((user("Tell a very long story about a fox."),), sampling=Sampling(max_tokens=4000))

@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 from jsonschema import Draft202012Validator
 
-from agent_kernel.engines.local.engine import LocalEngine
-from agent_kernel.messages import user
-from agent_kernel.protocols import CallChunk, EndChunk, EngineRequest, Sampling, ToolSpec
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import user
+from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, ToolSpec
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.worker.engine import LocalEngine
 from tests.benchmarks.tool_schemas import CASES, Case
 
 EACH = int(os.environ.get("AGENT_KERNEL_BENCH_CALLS", "25"))

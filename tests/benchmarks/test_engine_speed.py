@@ -15,13 +15,13 @@ from contextlib import aclosing
 import pytest
 import pytest_asyncio
 
-from agent_kernel.engines.local import catalog
-from agent_kernel.engines.local.backend import Decoding, LoadOptions
-from agent_kernel.engines.local.engine import LocalEngine
-from agent_kernel.engines.local.openvino import OpenVino
-from agent_kernel.messages import Message, assistant, user
-from agent_kernel.protocols import EndChunk, EngineRequest, Sampling, TextChunk
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import Message, assistant, user
+from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.decoding.backend import Decoding, LoadOptions
+from agent_kernel.engines.local.openvino.backend import OpenVino
+from agent_kernel.engines.local.worker.engine import LocalEngine
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(1800)]
 CACHE = Settings.from_env().cache_dir

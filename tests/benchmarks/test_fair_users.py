@@ -18,7 +18,7 @@ from statistics import median, quantiles
 import httpx
 import pytest
 
-from agent_kernel.tokens import Tokens
+from agent_kernel.core.api_tokens import Tokens
 from tests.server import AgentServer, Json, followed
 
 USERS = 20

@@ -7,10 +7,10 @@ import statistics
 
 import pytest
 
-from agent_kernel.engines.local.engine import LocalEngine
-from agent_kernel.messages import Message, ToolCall, assistant, tool_result, user
-from agent_kernel.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
+from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.worker.engine import LocalEngine
 
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
 PYTHON = ToolSpec("python", "", {}, kind="python.sandbox")

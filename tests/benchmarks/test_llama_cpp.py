@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.engines.local import catalog
-from agent_kernel.engines.local.engine import LocalEngine
-from agent_kernel.messages import Message, assistant, user
-from agent_kernel.protocols import EndChunk, EngineRequest, Sampling, TextChunk
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import Message, assistant, user
+from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.worker.engine import LocalEngine
 
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
 PEER = Path(__file__).with_name("llama_peer.py")

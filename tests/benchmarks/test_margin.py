@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.context import INSTRUCTIONS
-from agent_kernel.engines.local import catalog, fence_prompt
-from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.backends import backend_for
-from agent_kernel.engines.local.completion import Completer
-from agent_kernel.engines.local.decoder import Decoder
-from agent_kernel.engines.local.fence import MARGIN, NAMED_MARGIN, code_margin
-from agent_kernel.messages import Message, ToolCall, assistant, system, tool_result, user
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import Message, ToolCall, assistant, system, tool_result, user
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.decoding.completion import Completer
+from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.tool_calling import code_fence_prompt
+from agent_kernel.engines.local.tool_calling.code_fence import MARGIN, NAMED_MARGIN, code_margin
+from agent_kernel.engines.local.worker.backends import backend_for
+from agent_kernel.turn.context import INSTRUCTIONS
 
 PROMPTS = Path(__file__).with_name("margin_prompts.toml")
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
@@ -33,7 +34,7 @@ TRIED = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16.0)
 NEAR = 3
 """So many errors more than the best margin's may the shipped margins make: greedy text is not the same on every
 machine, and a prompt more or less says nothing."""
-CALL = ToolCall("call_1", fence_prompt.TOOL, {"code": "print(12 * 12)\n"})
+CALL = ToolCall("call_1", code_fence_prompt.TOOL, {"code": "print(12 * 12)\n"})
 AFTER_CODE = (
     user("Compute 12 * 12."),
     assistant("", [CALL]),
@@ -57,9 +58,9 @@ async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[
     completer = await loaded()
     for prompt in prompts:
         messages = conversation(prompt, body["facts"])
-        text = await completer.render(fence_prompt.chat(messages, tools=True))
+        text = await completer.render(code_fence_prompt.chat(messages, tools=True))
         prompt["margin"], _ = await code_margin(text, completer)
-        prompt["named"] = fence_prompt.leans_to_code(fence_prompt.exchanges(messages)[1])
+        prompt["named"] = code_fence_prompt.leans_to_code(code_fence_prompt.exchanges(messages)[1])
     kept = BUILD / f"margins-{MODEL.replace('/', '_')}.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(prompts, indent=1, ensure_ascii=False), encoding="utf-8")

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.context import INSTRUCTIONS
-from agent_kernel.engines.local import catalog
-from agent_kernel.engines.local.backend import Decoding, Loaded, LoadOptions
-from agent_kernel.engines.local.backends import backend_for
-from agent_kernel.engines.local.call_parser import MARKS, CallParser
-from agent_kernel.engines.local.completion import Completer, Completion
-from agent_kernel.engines.local.decoder import Decoder
-from agent_kernel.engines.local.native import Native
-from agent_kernel.engines.local.native_prompt import chat, schemas
-from agent_kernel.engines.local.template_probe import TemplateProbe, probe
-from agent_kernel.messages import ToolCall, system, user
-from agent_kernel.protocols import CallChunk, EngineRequest, Sampling, ToolSpec
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import ToolCall, system, user
+from agent_kernel.core.protocols import CallChunk, EngineRequest, Sampling, ToolSpec
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.decoding.backend import Decoding, Loaded, LoadOptions
+from agent_kernel.engines.local.decoding.completion import Completer, Completion
+from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.tool_calling.call_parser import MARKS, CallParser
+from agent_kernel.engines.local.tool_calling.native import Native
+from agent_kernel.engines.local.tool_calling.native_prompt import chat, schemas
+from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
+from agent_kernel.engines.local.worker.backends import backend_for
+from agent_kernel.turn.context import INSTRUCTIONS
 
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
 BUILD = Path(__file__).parents[2] / "build" / "benchmarks"

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent_kernel.engines.local import catalog
-from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.engine import LocalEngine
-from agent_kernel.engines.local.model import LocalModel
-from agent_kernel.engines.local.model import protocol as tool_protocol
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
-from agent_kernel.settings import Settings
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.catalog.installed_model import LocalModel
+from agent_kernel.engines.local.catalog.installed_model import protocol as tool_protocol
+from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
 from tests.benchmarks.notebook_tasks import KINDS, Found, Task, numbers, record, report, table, tasks, wrong
 from tests.benchmarks.sandbox_notebook import SandboxNotebook
 from tests.benchmarks.task_runs import outcomes

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent_kernel.protocols import Work
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.protocols import Work
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 KEY = SessionKey("local", "calls")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.messages import assistant, user
-from agent_kernel.sessions.model import Query, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.messages import assistant, user
+from agent_kernel.core.session import Query, SessionKey, Turn
+from agent_kernel.sessions.store.sqlite import SqliteStore
 
 SESSIONS, MESSAGES = 1_000, 20
 RARE, COMMON = "crystallography", "weather"

@@ -158,7 +158,7 @@ def test_the_event_loop_goes_on(pythons: Mapping[str, str], tmp_path: Path) -> N
 
 WRITER = """
 import asyncio, sys
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 
 async def main(path, name):
     async with AgentsSession("s", path) as session:
@@ -170,7 +170,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 READER = """
 import asyncio, json, sys
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 
 async def main(path):
     async with AgentsSession("s", path) as session:

@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.messages import Message, assistant, user
-from agent_kernel.sessions.model import Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
-from agent_kernel.sessions.stored import encode
+from agent_kernel.core.messages import Message, assistant, user
+from agent_kernel.core.session import Owner, SessionKey, Turn
+from agent_kernel.sessions.serialization import encode
+from agent_kernel.sessions.store.sqlite import SqliteStore
 
 QUESTION, ANSWER = user("q" * 500), assistant("a" * 500)
 KEY = SessionKey("local", "bench")

@@ -22,12 +22,12 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_kernel.engines.local import catalog
-from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.engine import LocalEngine
-from agent_kernel.messages import Message, assistant, user
-from agent_kernel.protocols import EndChunk, EngineRequest, Sampling, TextChunk
-from agent_kernel.settings import Settings
+from agent_kernel.core.messages import Message, assistant, user
+from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.worker.engine import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 TURNS, RUNS, TOKENS = 20, 3, 64

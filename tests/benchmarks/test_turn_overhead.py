@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_kernel.core.messages import user
+from agent_kernel.core.protocols import EngineRequest
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.messages import user
-from agent_kernel.protocols import EngineRequest
 from demo.server import jupyter_server
 
 CALLS = 5

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from agent_kernel.messages import assistant, user
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import SessionKey, Turn
-from agent_kernel.sessions.snapshot import snapshot
-from agent_kernel.sessions.transcript import export
+from agent_kernel.core.messages import assistant, user
+from agent_kernel.core.session import SessionKey, Turn
+from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.transcript import export
+from agent_kernel.sessions.store.memory import MemoryStore
 from tests.browser.lab import SLOW_MS, Lab, lab_server
 from tests.browser.panel import ask, ended, open_panel, use_kernel
 from tests.server import AgentServer

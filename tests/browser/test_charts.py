@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.notebook.shown_media import media_bundle
-from agent_kernel.sandbox.drawn import NotShown, checked
+from agent_kernel.notebook.display.media_bundle import media_bundle
+from agent_kernel.sandbox.host.chart_validation import NotShown, checked
 from tests.browser.lab import SLOW_MS, Lab
 from tests.sandbox.charts import PLOTLY, VEGA, Chart, hostile, ordinary
 from tests.server import AgentServer

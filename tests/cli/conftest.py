@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from agent_kernel.cli import main
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.store.sqlite import SqliteStore
 
 T = TypeVar("T")
 

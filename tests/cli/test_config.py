@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.cli import main
-from agent_kernel.permissions import admin
+from agent_kernel.permissions import admin_policy
 
 
 @pytest.fixture
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the administrator of this test writes."""
     path = tmp_path / "policy.toml"
-    monkeypatch.setattr(admin, "places", lambda: (path,))
+    monkeypatch.setattr(admin_policy, "places", lambda: (path,))
     monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))
     return path
 

@@ -10,11 +10,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from agent_kernel.messages import Message, ToolCall, assistant, tool_result, user
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import SessionKey, Turn
-from agent_kernel.sessions.snapshot import snapshot
-from agent_kernel.sessions.transcript import export
+from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
+from agent_kernel.core.session import SessionKey, Turn
+from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.transcript import export
+from agent_kernel.sessions.store.memory import MemoryStore
 from tests.cli.conftest import Command
 
 KEY = SessionKey("local", "s1")

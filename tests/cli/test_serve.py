@@ -19,7 +19,7 @@ import anthropic
 import openai
 import pytest
 
-from agent_kernel.settings import SHARED
+from agent_kernel.core.settings import SHARED
 from tests.served import Served, ended
 from tests.server import AgentServer, Json, followed, start_turn, text_of
 

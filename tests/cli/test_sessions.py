@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.messages import Media, ToolCall, assistant, tool_result, user
-from agent_kernel.sessions.model import Described, Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
+from agent_kernel.core.session import Described, Owner, SessionKey, Turn
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.cli.conftest import Command
 
 KEY = SessionKey("local", "rain")

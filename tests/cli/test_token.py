@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.tokens import Tokens
+from agent_kernel.core.api_tokens import Tokens
 from tests.cli.conftest import Command
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent_kernel.messages import Usage, assistant, user
-from agent_kernel.sessions.model import SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.messages import Usage, assistant, user
+from agent_kernel.core.session import SessionKey, Turn
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.cli.conftest import Command
 
 CALLS = {"calls": {"python": {"count": 2, "seconds": 0.5, "outcomes": {"error": 1, "success": 1}}}}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.client import connection as module
-from agent_kernel.client.connection import Connection
-from agent_kernel.client.place import Place
+from agent_kernel.client import http as module
+from agent_kernel.client.discovery import Place
+from agent_kernel.client.http import Connection
 from tests.client.failing import Failing
 from tests.jupyter_ext.conftest import server
 

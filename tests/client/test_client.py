@@ -13,11 +13,12 @@ import pytest
 from pydantic import BaseModel
 
 from agent_kernel import Client, Decision, InputFile, tool
+from agent_kernel.client.discovery import TOKEN as TOKEN_NAME
+from agent_kernel.client.discovery import URL
 from agent_kernel.client.file import File
-from agent_kernel.client.place import TOKEN as TOKEN_NAME
-from agent_kernel.client.place import URL
 from agent_kernel.client.turn import Turn
-from agent_kernel.errors import (
+from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.errors import (
     EngineError,
     FileNotFound,
     FileNotProduced,
@@ -30,7 +31,7 @@ from agent_kernel.errors import (
     SessionNotFound,
     UnknownModel,
 )
-from agent_kernel.events import (
+from agent_kernel.core.events import (
     ApprovalRequired,
     ApprovalResolved,
     CallFinished,
@@ -42,7 +43,6 @@ from agent_kernel.events import (
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.tokens import Tokens
 from tests.server import TOKEN, AgentServer
 
 PNG = bytes.fromhex(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.client.file import File
-from agent_kernel.errors import FileGone, FileNotProduced
+from agent_kernel.core.errors import FileGone, FileNotProduced
 
 FACTS = {"id": "file_a", "name": "a.txt", "mime_type": "text/plain", "bytes": 5, "created_at": 1, "purpose": "x"}
 

@@ -8,7 +8,7 @@ import pytest
 from agent_kernel import InputFile
 from agent_kernel.client.input_file import MAX_URL_BYTES, input_file
 from agent_kernel.client.upload import Form
-from agent_kernel.errors import FileTooLarge, InvalidRequest
+from agent_kernel.core.errors import FileTooLarge, InvalidRequest
 
 
 def test_a_data_url_has_its_bytes_and_its_type() -> None:

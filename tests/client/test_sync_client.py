@@ -15,8 +15,8 @@ import pytest
 
 from agent_kernel import Client, SyncClient, tool
 from agent_kernel.client import sync_client
-from agent_kernel.errors import Conflict, SessionNotFound
-from agent_kernel.events import ApprovalRequired, TextDelta, TurnFinished
+from agent_kernel.core.errors import Conflict, SessionNotFound
+from agent_kernel.core.events import ApprovalRequired, TextDelta, TurnFinished
 from tests.server import TOKEN, AgentServer
 
 SCRIPT: list[dict[str, Any]] = [

@@ -9,14 +9,23 @@ from contextlib import aclosing
 import pytest
 import pytest_asyncio
 
-from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.engine import LocalEngine
+from agent_kernel.core.messages import Message, assistant, user
+from agent_kernel.core.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineRequest,
+    Sampling,
+    TextChunk,
+    WaitChunk,
+)
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.messages import Message, assistant, user
-from agent_kernel.protocols import CallChunk, Chunk, EndChunk, Engine, EngineRequest, Sampling, TextChunk, WaitChunk
-from agent_kernel.settings import Settings
 from tests.engines.openai_api.model_servers import ModelServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]

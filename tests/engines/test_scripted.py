@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.errors import EngineCrashed, EngineError, InvalidRequest
-from agent_kernel.messages import user
-from agent_kernel.protocols import (
+from agent_kernel.core.errors import EngineCrashed, EngineError, InvalidRequest
+from agent_kernel.core.messages import user
+from agent_kernel.core.protocols import (
     CallChunk,
     Chunk,
     EndChunk,
@@ -19,6 +18,7 @@ from agent_kernel.protocols import (
     TextChunk,
     ToolSpec,
 )
+from agent_kernel.engines.scripted import ScriptedEngine
 
 TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
 

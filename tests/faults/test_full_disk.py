@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.sessions.transcript import parse
+from agent_kernel.sessions.export.transcript import parse
 from tests.faults.conftest import SmallDisk
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, Json, follow, followed, start_turn

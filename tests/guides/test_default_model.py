@@ -16,7 +16,7 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from agent_kernel.tokens import Tokens
+from agent_kernel.core.api_tokens import Tokens
 from tests.notebook import notebook as notebooks
 from tests.notebook.notebook import Notebook
 from tests.server import TOKEN, AgentServer, free_port

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.source import Occasion, Offered
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.base.tool_source import Occasion, Offered
 
 UNKNOWN = "a kind that nobody knows"
 KINDS = {

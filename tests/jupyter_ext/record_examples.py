@@ -15,9 +15,9 @@ from typing import Any
 
 import httpx
 
-from jupyter_ext.handlers import PREFIX, routes
-from jupyter_ext.openapi.document import verbs
-from jupyter_ext.openapi.examples import FILE
+from jupyter_ext.api.openapi.document import verbs
+from jupyter_ext.api.openapi.examples import FILE
+from jupyter_ext.api.routes import PREFIX, routes
 from tests.jupyter_ext.test_auth import SCRIPT, TABLE, World, filled, prepare
 from tests.server import ROOT, AgentServer
 

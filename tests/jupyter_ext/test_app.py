@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jupyter_ext
-from agent_kernel.settings import Settings
+from agent_kernel.core.settings import Settings
 from jupyter_ext.app import AgentKernel
 from tests.jupyter_ext.conftest import HELLO
 from tests.server import ROOT, AgentServer, Json
@@ -31,7 +31,7 @@ class Body(BaseModel):
 there = time.thread_time()
 import jupyter_ext
 listed = time.thread_time()
-import jupyter_ext.handlers, jupyter_ext.wiring
+import jupyter_ext.api.routes, jupyter_ext.services
 ready = time.thread_time()
 base = there - began
 found = {"share": (listed - there) / base, "parts": (ready - there) / base, "modules": sorted(sys.modules)}

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
-from agent_kernel.tokens import SCOPES, Tokens
-from jupyter_ext.handlers import PREFIX, RULES, name_of, routes
-from jupyter_ext.scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
+from agent_kernel.core.api_tokens import SCOPES, Tokens
+from jupyter_ext.api.routes import PREFIX, RULES, name_of, routes
+from jupyter_ext.auth.token_scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
 
 CALLERS = (

@@ -17,7 +17,7 @@ import openai
 import pytest
 from tornado.httpclient import HTTPClientError
 
-from agent_kernel.tokens import Tokens
+from agent_kernel.core.api_tokens import Tokens
 from tests.jupyter_ext.conftest import HELLO, SLOW
 from tests.page import connect
 from tests.server import PLAIN, ROOT, TOKEN, AgentServer, Json, follow, followed, free_port, start_turn

@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from agent_kernel.sessions.model import UNLISTED
+from agent_kernel.core.session import UNLISTED
 from tests.server import AgentServer, Json
 
 SCRIPT = [

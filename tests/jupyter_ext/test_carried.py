@@ -10,10 +10,10 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from agent_kernel.messages import Media, Text, ToolCall
-from agent_kernel.request import TurnRequest
-from jupyter_ext.handlers.bodies import TurnBody
-from jupyter_ext.handlers.carried import MAX_MESSAGES, MAX_TEXT
+from agent_kernel.core.messages import Media, Text, ToolCall
+from agent_kernel.core.request import TurnRequest
+from jupyter_ext.api.native.client_messages import MAX_MESSAGES, MAX_TEXT
+from jupyter_ext.api.native.request_schemas import TurnBody
 from tests.server import AgentServer, Json, followed
 
 PNG = base64.b64encode(b"png").decode()

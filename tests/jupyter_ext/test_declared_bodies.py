@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from jupyter_ext.handlers.bodies import TurnBody
+from jupyter_ext.api.native.request_schemas import TurnBody
 
 TOO_MUCH: list[dict[str, Any]] = [
     {"type": "nonsense"},

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_kernel.sandbox.drawn import PLOTLY
-from jupyter_ext.handlers.base import MAX_BODY
+from agent_kernel.sandbox.host.chart_validation import PLOTLY
+from jupyter_ext.api.http.handler import MAX_BODY
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
-from tests.sessions.test_imported_charts import BAR, HOST, SENDS, body, document
+from tests.sessions.export.test_imported_charts import BAR, HOST, SENDS, body, document
 
 SAID = {"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]}
 

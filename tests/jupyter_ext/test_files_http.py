@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_kernel.files import File
-from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.files import File
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.unseen import UNSEEN
+from agent_kernel.core.invisible_characters import UNSEEN
 from tests.jupyter_ext.test_injections_http import Site
 from tests.server import AgentServer, Json, follow, start_turn
 from tests.tools.mcp.conftest import SERVERS

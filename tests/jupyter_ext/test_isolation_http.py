@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from agent_kernel.tokens import Tokens
-from jupyter_ext.handlers import name_of, routes
+from agent_kernel.core.api_tokens import Tokens
+from jupyter_ext.api.routes import name_of, routes
 from tests.page import connect
 from tests.server import AgentServer, Json, followed, start_turn, wait_for_event
 

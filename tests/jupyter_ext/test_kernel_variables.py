@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.handlers.kernel_variables import listed
+from jupyter_ext.api.native.kernel_variables import listed
 from tests.server import AgentServer
 
 

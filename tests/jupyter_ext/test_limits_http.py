@@ -9,9 +9,9 @@ import httpx
 import openai
 import pytest
 
+from tests.jupyter_ext.api.mcp.test_endpoint import client as mcp_client
+from tests.jupyter_ext.api.mcp.test_endpoint import said
 from tests.jupyter_ext.conftest import ServerFactory
-from tests.jupyter_ext.test_mcp_endpoint import client as mcp_client
-from tests.jupyter_ext.test_mcp_endpoint import said
 from tests.server import AgentServer, Json, followed, wait_for_event
 
 SCRIPT: list[Json] = [

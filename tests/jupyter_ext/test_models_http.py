@@ -9,7 +9,7 @@ import anthropic
 import openai
 import pytest
 
-from jupyter_ext.handlers.models import model_here
+from jupyter_ext.api.native.models import model_here
 from tests.server import TOKEN, AgentServer
 
 ENGINES = {"far": {"url": "https://models.example.com/v1", "model": "big", "vision": True}}

@@ -14,7 +14,7 @@ import anthropic
 import openai
 import pytest
 
-from agent_kernel.settings import Settings
+from agent_kernel.core.settings import Settings
 from tests.server import TOKEN, AgentServer
 
 SCRIPT = [{"text": "Hello there.", "loop": True}]

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agent_kernel.events import TYPES, Event, TextDelta
-from jupyter_ext.handlers import PREFIX, routes
-from jupyter_ext.handlers.base import MAX_BODY
-from jupyter_ext.handlers.openapi import OpenApiHandler
-from jupyter_ext.openapi.document import document, verbs
-from jupyter_ext.openapi.examples import FILE
-from jupyter_ext.openapi.page import STYLE, page
-from jupyter_ext.verbs import VERBS
+from agent_kernel.core.events import TYPES, Event, TextDelta
+from jupyter_ext.api.http.allowed_methods import VERBS
+from jupyter_ext.api.http.handler import MAX_BODY
+from jupyter_ext.api.openapi.document import document, verbs
+from jupyter_ext.api.openapi.examples import FILE
+from jupyter_ext.api.openapi.handler import OpenApiHandler
+from jupyter_ext.api.openapi.html_page import STYLE, page
+from jupyter_ext.api.routes import PREFIX, routes
 
 Json = dict[str, Any]
 DIALECTS = {"chat": {"OpenAIError"}, "responses": {"OpenAIError"}, "messages": {"AnthropicError"}}

@@ -15,7 +15,9 @@ def kilobytes(data: bytes) -> float:
     return len(gzip.compress(data, 9)) / 1024
 
 
-@pytest.mark.parametrize("pattern", ["jupyter_ext/labextensions/*/static/panel.*.js", "agent_kernel/panel/static/*.js"])
+@pytest.mark.parametrize(
+    "pattern", ["jupyter_ext/labextensions/*/static/panel.*.js", "agent_kernel/notebook/panel/static/*.js"]
+)
 def test_the_panel_is_small(pattern: str) -> None:
     (module,) = ROOT.glob(pattern)
     assert 20 < kilobytes(module.read_bytes()) < MAX_KB

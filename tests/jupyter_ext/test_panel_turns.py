@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_kernel.notebook.shown_media import BUNDLE
+from agent_kernel.notebook.display.media_bundle import BUNDLE
 from tests.server import AgentServer, Json, follow, start_turn
 
 

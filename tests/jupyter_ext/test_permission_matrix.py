@@ -18,15 +18,15 @@ from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
-from agent_kernel.agent import Agent
-from agent_kernel.assembly import Runtime
+from agent_kernel.core.events import ApprovalRequired
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.settings import Settings
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.events import ApprovalRequired
 from agent_kernel.permissions import Answer, Approvals, Gate
-from agent_kernel.request import TurnRequest
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import SessionKey
-from agent_kernel.settings import Settings
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn.agent import Agent
+from agent_kernel.turn.runtime import Runtime
 from tests.jupyter_ext.probe_tools import EVERY, KINDS, UNKNOWN, Probe, Probes, name_of
 from tests.server import TOKEN, AgentServer, Json, follow, followed, start_turn
 

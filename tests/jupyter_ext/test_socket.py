@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from jupyter_server.auth.identity import User
 
-from agent_kernel.errors import StoreError
-from agent_kernel.sessions.model import SessionKey
-from jupyter_ext.callers import Caller
-from jupyter_ext.handlers import socket
-from jupyter_ext.handlers.socket import TRY_AGAIN, SocketHandler, Watch
-from jupyter_ext.news import News, Target
-from jupyter_ext.outbox import Outbox
-from jupyter_ext.page import Page
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.session import SessionKey
+from jupyter_ext.api.native import socket
+from jupyter_ext.api.native.socket import TRY_AGAIN, SocketHandler, Watch
+from jupyter_ext.auth.callers import Caller
+from jupyter_ext.push.notifications import News, Target
+from jupyter_ext.push.outbox import Outbox
+from jupyter_ext.push.page_connection import Page
 
 
 class Handler(SocketHandler):

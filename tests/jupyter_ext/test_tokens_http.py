@@ -12,7 +12,7 @@ import openai
 import pytest
 from tornado.httpclient import HTTPClientError
 
-from agent_kernel.tokens import Tokens
+from agent_kernel.core.api_tokens import Tokens
 from tests.jupyter_ext.conftest import HANG, HELLO, SLOW
 from tests.page import connect
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from jupyter_ext.handlers.base import MAX_BODY
-from jupyter_ext.handlers.bodies import MAX_PICTURES_BYTES
+from jupyter_ext.api.http.handler import MAX_BODY
+from jupyter_ext.api.native.request_schemas import MAX_PICTURES_BYTES
 from tests.server import AgentServer, Json, followed, start_turn
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)

@@ -14,12 +14,12 @@ import pytest
 from mcp_types import ElicitResult
 from rich.console import Console
 
-from agent_kernel.notebook.printable import printable
-from agent_kernel.notebook.render import Card
-from agent_kernel.notebook.rich_screen import RichScreen
-from agent_kernel.notebook.screen import TerminalScreen
-from agent_kernel.unseen import UNSEEN, mark_unseen, unseen_in
-from tests.jupyter_ext.test_mcp_endpoint import client
+from agent_kernel.core.invisible_characters import UNSEEN, mark_unseen, unseen_in
+from agent_kernel.notebook.display.render import Card
+from agent_kernel.notebook.display.rich_screen import RichScreen
+from agent_kernel.notebook.display.screen import TerminalScreen
+from agent_kernel.notebook.display.terminal_escape import printable
+from tests.jupyter_ext.api.mcp.test_endpoint import client
 from tests.notebook.notebook import Notebook
 from tests.server import AgentServer, follow, start_turn
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.agent import Agent, TurnRequest
+from agent_kernel.core.errors import InvalidRequest, SessionBusy
+from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
+from agent_kernel.core.session import Owner, Query, SessionKey, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.errors import InvalidRequest, SessionBusy
-from agent_kernel.messages import Media, ToolCall, assistant, tool_result, user
-from agent_kernel.peers.files import FILES
-from agent_kernel.peers.openai_agents import AgentsSession
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Owner, Query, SessionKey, Turn
-from agent_kernel.sessions.redaction import Redactor
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.shared_stores import FILES
+from agent_kernel.sessions.redaction.redaction import Redactor
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn.agent import Agent, TurnRequest
 
 KEY = SessionKey("local", "s")
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 2
@@ -179,7 +179,7 @@ def test_sessions_on_one_file_share_a_store_until_the_last_is_closed(tmp_path: P
 
 WRITER = """
 import asyncio, sys
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 
 async def main(path, name):
     async with AgentsSession("s", path) as session:
@@ -204,7 +204,7 @@ async def test_four_processes_on_one_file_lose_and_tear_nothing(tmp_path: Path) 
 def test_a_forked_process_opens_the_file_again(tmp_path: Path) -> None:
     code = """
 import asyncio, os, sys
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 session = AgentsSession("s", sys.argv[1])
 add = lambda text: asyncio.run(session.add_items([{"role": "user", "content": text}]))
 add("parent")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.handlers.openapi import OpenApiHandler
+from jupyter_ext.api.openapi.handler import OpenApiHandler
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from agent_kernel.events import ApprovalRequired, ApprovalResolved, Body, Emit
-from agent_kernel.messages import ToolCall
+from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Body, Emit
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext, ToolSpec
+from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Answer, Approvals, Gate, Verdict
-from agent_kernel.protocols import ToolContext, ToolSpec
-from agent_kernel.sessions.model import SessionKey
 
 KEY = SessionKey("local", "s")
 LIVE = ToolSpec("python", "", {}, kind="python.live", where="live")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.events import ApprovalRequired
+from agent_kernel.core.events import ApprovalRequired
+from agent_kernel.core.permission_grant import Grant
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.session import Described
 from agent_kernel.permissions import Answer, Approvals, Gate
-from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.sessions.exchange import import_session
-from agent_kernel.sessions.grant import Grant
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Described
+from agent_kernel.sessions.export.import_export import import_session
+from agent_kernel.sessions.store.memory import MemoryStore
 from tests.turns import KEY, agent
 
 SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}

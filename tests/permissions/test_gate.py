@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.errors import Conflict, InvalidRequest, NotFound, StoreFull
-from agent_kernel.events import ApprovalRequired, Body
-from agent_kernel.messages import ToolCall
+from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound, StoreFull
+from agent_kernel.core.events import ApprovalRequired, Body
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.settings import Permission
 from agent_kernel.permissions import AdminPolicy, Answer, Approvals, Gate, strictest
-from agent_kernel.permissions.admin import AdminFile
-from agent_kernel.permissions.memory import MemoryGrants
-from agent_kernel.sessions.grant import Grant, Question
-from agent_kernel.settings import Permission
+from agent_kernel.permissions.admin_policy import AdminFile
+from agent_kernel.permissions.memory_grants import MemoryGrants
 from tests.permissions.asking import CALL, KEY, LIVE, SANDBOX, SEARCH, UNHEARD, Asked, context, gate
 
 SESSION = Answer("approve", "session")

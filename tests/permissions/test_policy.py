@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.assembly import Runtime
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.permissions import DEFAULTS, AdminPolicy, Policy, admin, strictest
-from agent_kernel.permissions.admin import places
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.settings import Settings
+from agent_kernel.permissions import DEFAULTS, AdminPolicy, Policy, admin_policy, strictest
+from agent_kernel.permissions.admin_policy import places
 from agent_kernel.permissions.policy import STRICTNESS
-from agent_kernel.protocols import ToolSpec
-from agent_kernel.request import TurnRequest
-from agent_kernel.settings import Settings
+from agent_kernel.turn.runtime import Runtime
 
 SEARCH = ToolSpec("mcp_docs_search", "", {}, kind="mcp", source="mcp")
 
@@ -143,7 +143,7 @@ async def test_a_server_has_the_administrators_policy_whatever_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "policy.toml"
-    monkeypatch.setattr(admin, "places", lambda: (path,))
+    monkeypatch.setattr(admin_policy, "places", lambda: (path,))
     settings = Settings(
         engine="openai_api", model="http://127.0.0.1:9/v1", store="memory", data_dir=tmp_path, policy={"shell": "auto"}
     )

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from agent_kernel.errors import SandboxUnavailable
-from agent_kernel.sandbox.jail import Plan
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sandbox.syscalls import numbers
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.errors import SandboxUnavailable
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.syscalls import numbers
 from tests.sandbox.attacks_on_files import FILES
 from tests.sandbox.attacks_on_kernel import UNCOUNTED, kernel
 from tests.sandbox.attacks_on_processes import PROCESSES

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
 
 COLD = SandboxPolicy(warm=0)
 Make = Callable[..., LinuxSandbox]

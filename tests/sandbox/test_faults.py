@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.errors import SandboxUnavailable
-from agent_kernel.protocols import Work
-from agent_kernel.sandbox.jail import Plan
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.errors import SandboxUnavailable
+from agent_kernel.core.protocols import Work
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sandbox.jail.jail import Plan
 from tests.processes import running
 from tests.sandbox.conftest import Make
 
@@ -62,7 +62,7 @@ async def test_a_file_beyond_the_limit_is_an_error(make: Make) -> None:
 
 async def test_code_that_fills_the_disk_is_stopped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter([1000, 1000] + [100] * 1000)
-    monkeypatch.setattr("agent_kernel.sandbox.process._free_mb", lambda path: next(free))
+    monkeypatch.setattr("agent_kernel.sandbox.host.process._free_mb", lambda path: next(free))
     result = await make().run(KEY, "import time\nwhile True: time.sleep(0.1)")
     assert result.status == "error"
     assert "free on the disk" in str(result.error)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.protocols import Variable, Work
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.protocols import Variable, Work
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
 from tests.sandbox.conftest import Make, children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.sandbox.cgroup import Cgroups
-from agent_kernel.sandbox.jail import Plan
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host.cgroup import Cgroups
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sandbox.jail.jail import Plan
 from tests.processes import Process, descendants, survivors
 from tests.sandbox.attacks import possible
 from tests.sandbox.conftest import Make
@@ -42,10 +42,10 @@ WITHIN_S = 20.0
 SERVER = f"""
 import asyncio, sys
 from pathlib import Path
-from agent_kernel.sandbox.jail import Plan
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.core.session import SessionKey
 async def main():
     plan = Plan(sys.argv[2], sys.argv[3] == "True")
     sandbox = LinuxSandbox(Path(sys.argv[1]), SandboxPolicy(warm=1), plans=[plan])

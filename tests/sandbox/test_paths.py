@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from agent_kernel.sandbox import denied, profile
-from agent_kernel.sandbox.denied import path_outside
-from agent_kernel.sandbox.jail import Plan
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host import denied_path, profile
+from agent_kernel.sandbox.host.denied_path import path_outside
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sandbox.jail.jail import Plan
 from tests.sandbox.conftest import Make
 
 if sys.platform != "linux":
@@ -34,7 +34,7 @@ async def sandbox(request: pytest.FixtureRequest, make: Make) -> LinuxSandbox:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(denied, "NOBODYS", ())  # tests have no other place than /tmp
+    monkeypatch.setattr(denied_path, "NOBODYS", ())  # tests have no other place than /tmp
     folder = tmp_path / "results"
     (folder / "sub").mkdir(parents=True)
     (folder / "a.csv").write_text("a")

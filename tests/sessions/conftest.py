@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.sessions.files import FilesStore
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Owner
-from agent_kernel.sessions.sqlite import SqliteStore
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Owner
+from agent_kernel.sessions.store.json_files import FilesStore
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import Child, Start
 from tests.sessions.talk import Clock
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from agent_kernel.errors import StoreError
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.seams.session_store import SessionStore
 
 When = Literal["before", "after"]
 

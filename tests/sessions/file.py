@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
-from agent_kernel.messages import user
-from agent_kernel.sessions import schema
-from agent_kernel.sessions.model import Owner
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.messages import user
+from agent_kernel.core.session import Owner
+from agent_kernel.sessions.store import schema
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.talk import Talk
 
 ROOT = Path(__file__).parents[2]
@@ -28,10 +28,10 @@ class Child:
         body = textwrap.indent(textwrap.dedent(code), "    ")
         program = (
             "import asyncio, os, sys, time\n"
-            "from agent_kernel.errors import *\n"
-            "from agent_kernel.messages import *\n"
-            "from agent_kernel.sessions.model import *\n"
-            "from agent_kernel.sessions.sqlite import SqliteStore\n"
+            "from agent_kernel.core.errors import *\n"
+            "from agent_kernel.core.messages import *\n"
+            "from agent_kernel.core.session import *\n"
+            "from agent_kernel.sessions.store.sqlite import SqliteStore\n"
             "from tests.sessions.talk import *\n"
             f"async def main():\n    store = SqliteStore({str(path)!r})\n    owner = Owner.here()\n{body}\n"
             "    await store.aclose()\n"

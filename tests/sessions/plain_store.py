@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-from agent_kernel.errors import (
+from agent_kernel.core.errors import (
     BranchNotFound,
     Conflict,
     InvalidRequest,
@@ -20,10 +20,11 @@ from agent_kernel.errors import (
     StoreError,
     TurnNotFound,
 )
-from agent_kernel.events import TurnState
-from agent_kernel.messages import Message, Usage
-from agent_kernel.sessions import pairs, recovery, stored
-from agent_kernel.sessions.model import MAIN, Branch, Item, Owner, Session, SessionKey, Turn, valid_id
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.session import MAIN, Branch, Item, Owner, Session, SessionKey, Turn, valid_id
+from agent_kernel.sessions import call_pairs, serialization
+from agent_kernel.sessions.store import lease_expiry
 
 _T = TypeVar("_T")
 Items: TypeAlias = list[Item]
@@ -107,7 +108,7 @@ class PlainStore:
         self._closed = False
 
     async def create(self, key: SessionKey, title: str = "") -> Session:
-        stored.text(title, "title")
+        serialization.text(title, "title")
         if key not in self._all():
             now = self._clock()
             self._all()[key] = _Kept(Session(key, title, now, now, revision=1), lines={MAIN: _Line("", now)})
@@ -119,12 +120,12 @@ class PlainStore:
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         valid_id(namespace, "namespace")
-        stored.checked_limit(limit)
+        serialization.checked_limit(limit)
         newest_first = [kept.session for key, kept in reversed(self._all().items()) if key.namespace == namespace]
         return sorted(newest_first, key=lambda session: -session.updated)[:limit]
 
     async def rename(self, key: SessionKey, title: str) -> None:
-        stored.text(title, "title")
+        serialization.text(title, "title")
         self._change(self._found(key), title=title)
 
     async def clear(self, key: SessionKey) -> None:
@@ -143,7 +144,7 @@ class PlainStore:
         return True
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
-        fresh = stored.checked(turn)
+        fresh = serialization.checked(turn)
         kept = self._free(turn.key)
         if turn.id in kept.turns:
             raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id})
@@ -163,8 +164,8 @@ class PlainStore:
             raise SequenceConflict(
                 f"The session is at item {head}, not {expect_seq}.", hint="Read what is new.", details={"head": head}
             )
-        waiting = pairs.unanswered(lease.pending, messages)
-        carried = stored.media(messages, kept.names_medium)
+        waiting = call_pairs.unanswered(lease.pending, messages)
+        carried = serialization.media(messages, kept.names_medium)
         items = self._insert(kept, turn.id, messages)
         self._blobs |= {digest: medium.data or b"" for digest, medium in carried.items()}
         lease.pending, lease.heartbeat = waiting, self._clock()
@@ -179,29 +180,29 @@ class PlainStore:
     async def close_turn(
         self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
     ) -> bool:
-        recovery.check_closing(state, reason)
+        lease_expiry.check_closing(state, reason)
         return self._close(turn, owner, state, reason, usage.to_json() if usage else {})
 
     async def recover(self) -> Turns:
         now = self._clock()
         leases = [(kept, kept.lease) for kept in self._all().values() if kept.lease is not None]
-        lost = [(kept, lease) for kept, lease in leases if recovery.stale(lease.owner, lease.heartbeat, now)]
+        lost = [(kept, lease) for kept, lease in leases if lease_expiry.stale(lease.owner, lease.heartbeat, now)]
         for kept, lease in lost:
-            self._close(kept.turns[lease.turn], lease.owner, "interrupted", recovery.REASON, {})
+            self._close(kept.turns[lease.turn], lease.owner, "interrupted", lease_expiry.REASON, {})
         return [kept.turns[lease.turn] for kept, lease in lost]
 
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
     ) -> Items:
-        stored.checked_limit(limit)
+        serialization.checked_limit(limit)
         kept, line = self._line(key, branch)
         seen = [item for item in line.items if failed or kept.turns[item.turn].state != "failed"] if kept else []
-        return pairs.whole(_newest(seen, limit))
+        return call_pairs.whole(_newest(seen, limit))
 
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
     ) -> Turns:
-        stored.checked_limit(limit)
+        serialization.checked_limit(limit)
         kept, line = self._line(key, branch)
         ids = list(line.turns) if kept else []
         if before and before not in ids:
@@ -292,7 +293,7 @@ class PlainStore:
         return sorted(found.items(), key=lambda version: kept.turns[version[0]].ordinal)
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        stored.checked_limit(turns)
+        serialization.checked_limit(turns)
         kept = self._found(key)
         if target in self._all():
             raise Conflict(f"There is a session {target.id!r} already.", details={"session": target.id})
@@ -306,7 +307,7 @@ class PlainStore:
         return copy.session
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
-        place = namespace, stored.path(root, "contents root"), stored.path(path)
+        place = namespace, serialization.path(root, "contents root"), serialization.path(path)
         self._found(SessionKey(namespace, session))
         self._bindings[place] = session
 
@@ -315,7 +316,7 @@ class PlainStore:
         return self._bindings.get((namespace, root, path))
 
     async def move(self, root: str, old: str, new: str) -> int:
-        stored.path(old), stored.path(new)
+        serialization.path(old), serialization.path(new)
         self._all()
         inside = [place for place in self._bindings if place[1] == root and f"{place[2]}/".startswith(f"{old}/")]
         moved = {(place[0], root, new + place[2][len(old) :]): self._bindings.pop(place) for place in inside}
@@ -385,7 +386,7 @@ class PlainStore:
         kept.session = replace(kept.session, revision=revision, updated=self._clock(), **fields)  # type: ignore[arg-type]  # names and types are Session's
 
     def _insert(self, kept: _Kept, turn: str, messages: Iterable[Message]) -> Items:
-        bodies = [json.loads(stored.encode(message)) for message in messages]
+        bodies = [json.loads(serialization.encode(message)) for message in messages]
         start, now = kept.session.head + 1, self._clock()
         items = [Item(seq, turn, Message.from_json(body), now) for seq, body in enumerate(bodies, start)]
         if items:
@@ -397,7 +398,7 @@ class PlainStore:
         kept, lease = self._leased(turn, owner)
         if kept is None or lease is None:
             return False
-        self._insert(kept, turn.id, pairs.answers(lease.pending, reason))
+        self._insert(kept, turn.id, call_pairs.answers(lease.pending, reason))
         kept.turns[turn.id] = replace(
             kept.turns[turn.id], state=state, reason=reason, closed=self._clock(), usage=dict(usage)
         )

@@ -8,11 +8,11 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-from agent_kernel.events import TurnState
-from agent_kernel.messages import Media, Message, Part, Role, Status, Text, ToolCall
-from agent_kernel.sessions import pairs
-from agent_kernel.sessions.model import Branch, Item, Session, SessionKey, Summary, Turn
-from agent_kernel.sessions.whole import Segment, Transcript, Tree, extents
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.messages import Media, Message, Part, Role, Status, Text, ToolCall
+from agent_kernel.core.session import Branch, Item, Session, SessionKey, Summary, Turn
+from agent_kernel.core.session_tree import Segment, Transcript, Tree, extents
+from agent_kernel.sessions import call_pairs
 
 texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates too: models and terminals produce them
 ids = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12)
@@ -69,9 +69,9 @@ def turns(draw: st.DrawFn, key: SessionKey, ordinal: int, last: bool) -> tuple[T
     state: TurnState = draw(st.sampled_from(states))
     said: list[Message] = []
     for batch in draw(st.lists(rounds(), max_size=4)):
-        said += [*pairs.answers(pairs.unanswered({}, said), "cut short"), *batch]
+        said += [*call_pairs.answers(call_pairs.unanswered({}, said), "cut short"), *batch]
     if state != "open":
-        said += pairs.answers(pairs.unanswered({}, said), "closed")
+        said += call_pairs.answers(call_pairs.unanswered({}, said), "closed")
     turn = Turn(
         f"{draw(ids)}-{ordinal}",
         key,
@@ -131,7 +131,7 @@ class _Grown:
         for message in said:
             self._head += draw(st.integers(1, 2))
             self._items.append(Item(self._head, turn.id, message, draw(times)))
-            waiting = pairs.unanswered(waiting, [message])
+            waiting = call_pairs.unanswered(waiting, [message])
             if not waiting and turn.state != "open":
                 self._ends.append((at, self._head))
         self._said += said

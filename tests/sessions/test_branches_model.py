@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_kernel.errors import AgentKernelError
-from agent_kernel.messages import Message, assistant, user
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Branch, Owner, SessionKey, Turn
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.messages import Message, assistant, user
+from agent_kernel.core.session import Branch, Owner, SessionKey, Turn
+from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.plain_store import PlainStore
 from tests.sessions.talk import KEY, PNG, Clock, calls, result
 

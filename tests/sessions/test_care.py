@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.messages import Media, ToolCall, assistant, user
-from agent_kernel.sessions.model import Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.messages import Media, ToolCall, assistant, user
+from agent_kernel.core.session import Owner, SessionKey, Turn
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import rows
 from tests.sessions.talk import KEY, Talk, calls, result
 

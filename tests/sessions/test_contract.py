@@ -1,3 +1,3 @@
 """Our own session stores keep the contract."""
 
-from agent_kernel.contracts.session_store import *  # noqa: F403
+from agent_kernel.sessions.contract_tests.suite import *  # noqa: F403

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.contracts.session_files import *  # noqa: F403
-from agent_kernel.sessions.files import FilesStore
-from agent_kernel.sessions.limited import limited
-from agent_kernel.sessions.limits import Limits
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.private import with_private
-from agent_kernel.sessions.sqlite import SqliteStore
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.sessions.contract_tests.files import *  # noqa: F403
+from agent_kernel.sessions.retention.limited_store import limited
+from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.store.json_files import FilesStore
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.private_store import with_private
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.talk import Clock
 
 

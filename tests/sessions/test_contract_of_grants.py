@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from agent_kernel.contracts.session_grants import *  # noqa: F403
-from agent_kernel.contracts.session_grants import LIVE, QUESTION
-from agent_kernel.contracts.talk import KEY
-from agent_kernel.sessions.files import FilesStore
-from agent_kernel.sessions.limited import limited
-from agent_kernel.sessions.limits import Limits
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.private import PREFIX, with_private
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.contract_tests.dsl import KEY
+from agent_kernel.sessions.contract_tests.grants import *  # noqa: F403
+from agent_kernel.sessions.contract_tests.grants import LIVE, QUESTION
+from agent_kernel.sessions.retention.limited_store import limited
+from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.store.json_files import FilesStore
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.private_store import PREFIX, with_private
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.talk import Clock
 
 

@@ -12,22 +12,22 @@ from typing import ClassVar
 
 import pytest
 
-from agent_kernel import assembly
-from agent_kernel.errors import StoreError
-from agent_kernel.messages import user
-from agent_kernel.sessions.blobs import Connection
-from agent_kernel.sessions.model import Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
-from agent_kernel.settings import Settings
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.messages import user
+from agent_kernel.core.session import Owner, SessionKey, Turn
+from agent_kernel.core.settings import Settings
+from agent_kernel.sessions.blob_files import Connection
+from agent_kernel.sessions.store.sqlite import SqliteStore
+from agent_kernel.turn import runtime
 from tests.sessions.file import ROOT, rows, writable_at_once
 from tests.sessions.talk import KEY, Talk
 
 TURNS = 20
 WRITES = f"""
 import asyncio, sys
-from agent_kernel.messages import user
-from agent_kernel.sessions.model import SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.messages import user
+from agent_kernel.core.session import SessionKey, Turn
+from agent_kernel.sessions.store.sqlite import SqliteStore
 async def main():
     for name, durable in (("default.db", False), ("durable.db", True)):
         store = SqliteStore(sys.argv[1] + "/" + name, durable=durable)
@@ -67,7 +67,7 @@ async def test_durable_is_full_synchronous(path: Path, durable: bool, level: int
 
 async def test_durable_is_a_setting(tmp_path: Path) -> None:
     settings = Settings.from_env({"AGENT_KERNEL_DURABLE": "on"}, data_dir=str(tmp_path))
-    store = assembly.named(assembly.STORES, settings.store, settings)
+    store = runtime.named(runtime.STORES, settings.store, settings)
     await store.create(KEY)
     assert await store._database.read(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (2,)
     await store.aclose()
@@ -95,7 +95,7 @@ class Stubborn(Connection):
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    monkeypatch.setattr("agent_kernel.sessions.database.Connection", Stubborn)
+    monkeypatch.setattr("agent_kernel.sessions.store.database.Connection", Stubborn)
     monkeypatch.setattr(Stubborn, "refused", set())
     return Stubborn.refused
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agent_kernel.sessions.model import made_at, new_id
+from agent_kernel.core.session import made_at, new_id
 
 
 def test_an_id_tells_when_it_was_made() -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.agent import TurnRequest
-from agent_kernel.errors import StoreError
-from agent_kernel.messages import Media
-from agent_kernel.sessions import ledger as sessions_ledger
-from agent_kernel.sessions import pairs
-from agent_kernel.sessions.ledger import Ledger
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.sqlite import SqliteStore
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.messages import Media
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.sessions import call_pairs
+from agent_kernel.sessions import turn_writer as sessions_ledger
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.sqlite import SqliteStore
+from agent_kernel.sessions.turn_writer import Ledger
+from agent_kernel.turn.agent import TurnRequest
 from tests.sessions.faulty import FaultyStore, When
 from tests.turns import KEY, CancelledAt, Recorder, agent, python
 
@@ -43,7 +43,7 @@ async def assert_known(store: SessionStore, *, closed: bool = True) -> list[str]
     assert not closed or all(turn.state != "open" for turn in turns)
     for turn in turns:
         said = [item.message for item in items if item.turn == turn.id]
-        assert pairs.unanswered({}, said) == {} or turn.state == "open"
+        assert call_pairs.unanswered({}, said) == {} or turn.state == "open"
         texts = [message.text for message in said if message.role != "tool"]
         assert len(texts) == len(set(texts)) or texts.count("") == 1
     assert [item.seq for item in items] == list(range(1, len(items) + 1))

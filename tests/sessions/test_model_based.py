@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent_kernel.errors import AgentKernelError
-from agent_kernel.messages import Media, Message, Usage, user
-from agent_kernel.sessions import pairs
-from agent_kernel.sessions.model import LEASE_S, Branch, Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
-from agent_kernel.sessions.store import SessionStore
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.messages import Media, Message, Usage, user
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import LEASE_S, Branch, Owner, SessionKey, Turn
+from agent_kernel.sessions import call_pairs
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.plain_store import PlainStore
 from tests.sessions.strategies import rounds
 from tests.sessions.talk import Clock
@@ -82,8 +82,8 @@ class Stores(RuleBasedStateMachine):
         turn, head = self.current(key)
         for batch in batches:
             items = self.runner.run(self.memory.latest(key))
-            asked = pairs.unanswered({}, [item.message for item in items if item.turn == turn.id])
-            answered = [*pairs.answers(asked, "ok"), *batch]
+            asked = call_pairs.unanswered({}, [item.message for item in items if item.turn == turn.id])
+            answered = [*call_pairs.answers(asked, "ok"), *batch]
             items = self.both(lambda store, now=head, all=answered: store.append(turn, self.owner(key), all, now))  # type: ignore[misc]  # bound per loop
             head += 0 if isinstance(items, str) else len(items)
 
@@ -181,7 +181,7 @@ class Stores(RuleBasedStateMachine):
         for key in KEYS:
             turns, items = self.runner.run(self.sqlite.everything(key))
             for turn in turns:
-                waiting = pairs.unanswered({}, [item.message for item in items if item.turn == turn.id])
+                waiting = call_pairs.unanswered({}, [item.message for item in items if item.turn == turn.id])
                 assert not waiting or turn.state == "open"
 
     def owner(self, key: SessionKey) -> Owner:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.errors import SequenceConflict
-from agent_kernel.messages import assistant, user
-from agent_kernel.sessions.model import LEASE_S, Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.errors import SequenceConflict
+from agent_kernel.core.messages import assistant, user
+from agent_kernel.core.session import LEASE_S, Owner, SessionKey, Turn
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import Start, rows
 from tests.sessions.talk import KEY, Talk, calls
 

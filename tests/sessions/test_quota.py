@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agent_kernel.errors import QuotaExceeded
-from agent_kernel.messages import Media, assistant, user
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.sessions.model import Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.errors import QuotaExceeded
+from agent_kernel.core.messages import Media, assistant, user
+from agent_kernel.core.session import Owner, SessionKey, Turn
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.tables.quota import FRESH_S, Quota
 from tests.sessions.talk import KEY, Clock, Talk
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.sessions.transcript import Transcript, parse
+from agent_kernel.sessions.export.transcript import Transcript, parse
 
 RECOVERY_S = 95.0
 """A lease (60 s), the wait for the next look (30 s), and a busy machine."""

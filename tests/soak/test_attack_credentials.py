@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from jupyter_ext.handlers import ROUTES
+from jupyter_ext.api.routes import ROUTES
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.processes import descendants
 from tests.server import KERNEL_HEADER, AgentServer, Json, followed, start_turn, wait_for_event

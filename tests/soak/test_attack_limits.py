@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.protocols import Work
-from agent_kernel.sandbox.cgroup import Cgroups
-from agent_kernel.sandbox.jail import Plan
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.protocols import Work
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host.cgroup import Cgroups
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sandbox.jail.jail import Plan
 from tests.processes import descendants, survivors
 from tests.soak.conftest import Soak
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from agent_kernel.sessions.transcript import parse
+from agent_kernel.sessions.export.transcript import parse
 from tests.processes import descendants, survivors
 from tests.sandbox.attacks import ATTACKS, OTHER, PRELUDE, SECRET, UNSEEN, Scene, scene
 from tests.server import AgentServer, Json, followed, start_turn

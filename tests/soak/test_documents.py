@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.errors import AgentKernelError, InvalidRequest
-from agent_kernel.incoming import Incoming
-from agent_kernel.tools.document import Documents
-from jupyter_ext.upload import Upload
-from tests.jupyter_ext.test_upload import TYPE, form, part
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest
+from agent_kernel.core.spool import Incoming
+from agent_kernel.tools.files.document_text import Documents
+from jupyter_ext.api.http.upload import Upload
+from tests.jupyter_ext.api.http.test_upload import TYPE, form, part
 from tests.soak.conftest import Soak
-from tests.tools import documents
+from tests.tools.files import documents
 
 HONEST = {
     "pdf": documents.pdf("Hello there", "Second"),

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from agent_kernel.engines.local.frames import chunk_from_json, chunk_to_json
-from agent_kernel.engines.local.header import read_header
-from agent_kernel.engines.local.wire import decode_frame, encode_frame, read_frames
-from agent_kernel.errors import AgentKernelError, EngineCrashed, InvalidRequest, ModelBroken
-from agent_kernel.messages import Media, Message, ToolCall, Usage, assistant, tool_result, user
-from agent_kernel.protocols import CallChunk, EndChunk, ReasoningChunk, TextChunk, WaitChunk
-from agent_kernel.sandbox import frames
-from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import Item, Session, SessionKey, Turn
-from agent_kernel.sessions.transcript import Transcript, export, parse
+from agent_kernel.core.errors import AgentKernelError, EngineCrashed, InvalidRequest, ModelBroken
+from agent_kernel.core.messages import Media, Message, ToolCall, Usage, assistant, tool_result, user
+from agent_kernel.core.protocols import CallChunk, EndChunk, ReasoningChunk, TextChunk, WaitChunk
+from agent_kernel.core.session import Item, Session, SessionKey, Turn
+from agent_kernel.engines.local.catalog.gguf_header import read_header
+from agent_kernel.engines.local.worker.messages import chunk_from_json, chunk_to_json
+from agent_kernel.engines.local.worker.pipe_framing import decode_frame, encode_frame, read_frames
+from agent_kernel.sandbox.host import protocol
+from agent_kernel.sessions import serialization
+from agent_kernel.sessions.export.transcript import Transcript, export, parse
 from tests.soak.conftest import Soak
 from tests.soak.hostile import damaged, deep, mutated, text, until_over, value
 
@@ -111,8 +111,8 @@ async def frames_of(body: bytes) -> list[Any]:
 
 def keeps_messages(given: Message) -> None:
     """A message is the same after a trip through JSON, as a store makes it."""
-    once = stored.decode(stored.encode(given))
-    assert stored.decode(stored.encode(once)) == once
+    once = serialization.decode(serialization.encode(given))
+    assert serialization.decode(serialization.encode(once)) == once
     assert once.calls == given.calls
     assert once.text == given.text
 
@@ -182,8 +182,8 @@ def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
         ("model headers", headers, only(ModelBroken, read_gguf)),
         ("worker frames", anything, only(EngineCrashed, decode_frame)),
         ("worker streams", worker_frames, only(EngineCrashed, lambda body: asyncio.run(frames_of(body)))),
-        ("sandbox frames", st.one_of(anything, sandbox_frames), only(frames.Nonsense, frames.decode)),
-        ("sandbox heads", st.binary(min_size=5, max_size=5), only(frames.Nonsense, _size)),
+        ("sandbox frames", st.one_of(anything, sandbox_frames), only(protocol.Nonsense, protocol.decode)),
+        ("sandbox heads", st.binary(min_size=5, max_size=5), only(protocol.Nonsense, _size)),
         ("errors from JSON", st.dictionaries(text, value), only(AgentKernelError, _error)),
         ("messages kept", messages, keeps_messages),
         ("chunks kept", chunks, keeps_chunks),
@@ -195,8 +195,8 @@ def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
 
 
 def _size(head: bytes) -> int:
-    size = frames.size_of(head, b"J", frames.MAX_JSON)
-    assert size <= frames.MAX_JSON
+    size = protocol.size_of(head, b"J", protocol.MAX_JSON)
+    assert size <= protocol.MAX_JSON
     return size
 
 

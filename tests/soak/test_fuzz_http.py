@@ -14,7 +14,7 @@ import httpx
 import pytest
 from hypothesis import strategies as st
 
-from jupyter_ext.handlers import routes
+from jupyter_ext.api.routes import routes
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer
 from tests.soak.conftest import Soak

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.skills.package import MAX_BYTES, MAX_ENTRIES, Bytes, Entry, unpack, zipped
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.mcp import config
 from agent_kernel.tools.mcp.names import exposed
+from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, Bytes, Entry, unpack, zipped
 from tests.soak.conftest import Soak
 from tests.soak.hostile import damaged, mutated, text, until_over
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.sessions.model import LEASE_S
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.session import LEASE_S
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.soak.conftest import Soak
 
 ROOT = Path(__file__).parents[2]
@@ -23,12 +23,12 @@ KILLS = 200
 """At least, however little time there is."""
 WRITER = """
 import asyncio, sys
-from agent_kernel.contracts.talk import calls, result
-from agent_kernel.errors import SessionBusy
-from agent_kernel.messages import Media, Usage, assistant, user
-from agent_kernel.sessions.ledger import Ledger
-from agent_kernel.sessions.model import SessionKey, Turn, new_id
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.contract_tests.dsl import calls, result
+from agent_kernel.core.errors import SessionBusy
+from agent_kernel.core.messages import Media, Usage, assistant, user
+from agent_kernel.sessions.turn_writer import Ledger
+from agent_kernel.core.session import SessionKey, Turn, new_id
+from agent_kernel.sessions.store.sqlite import SqliteStore
 
 async def main(path, session):
     store, key = SqliteStore(path), SessionKey("local", session)

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
-from agent_kernel.notebook import render
+from agent_kernel.notebook.display import render
 from tests.browser.lab import Lab, browser, document
 from tests.browser.watch import Watch, notices
 from tests.conftest import chromium

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.events import Body
-from agent_kernel.messages import ToolCall
-from agent_kernel.protocols import ToolContext
-from agent_kernel.request import TurnRequest
-from agent_kernel.tools.source import Occasion
+from agent_kernel.core.events import Body
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.tools.base.tool_source import Occasion
 from tests.turns import KEY
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.protocols import Held, RunResult, Variable, Work
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.protocols import Held, RunResult, Variable, Work
+from agent_kernel.core.session import SessionKey
 
 
 class RanSandbox:

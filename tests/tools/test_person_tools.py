@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.assembly import Runtime
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import Message
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.settings import Settings
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Message
-from agent_kernel.protocols import ToolSpec
-from agent_kernel.request import TurnRequest
-from agent_kernel.sandbox.policy import SandboxPolicy
-from agent_kernel.sandbox.pool import LinuxSandbox
-from agent_kernel.sessions.memory import MemoryStore
-from agent_kernel.settings import Settings
-from tests.net.web import says, served
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn.runtime import Runtime
+from tests.tools.web.net.web import says, served
 from tests.turns import KEY, stored
 
 OWN = "tests.tools.own_functions"

@@ -13,7 +13,7 @@ import pytest
 from tests.test_layers import ROOT
 
 LABEXTENSION = Path("jupyter_ext/labextensions/agent-kernel")
-BUILT = (LABEXTENSION, Path("agent_kernel/panel/static"))
+BUILT = (LABEXTENSION, Path("agent_kernel/notebook/panel/static"))
 LIMIT = 350_000
 START_LIMIT = 30_000
 """Bytes, as they travel. What Lab loads when it starts is a part of its own: the panel comes when Lab is idle."""
@@ -52,7 +52,7 @@ def test_everything_that_lab_is_told_to_load_is_there() -> None:
 
 def test_the_panel_is_small_and_what_lab_waits_for_is_smaller() -> None:
     assert 0 < travelling(f"{LABEXTENSION}/static/panel.*.js") < LIMIT
-    assert 0 < travelling("agent_kernel/panel/static/widget.js") < LIMIT
+    assert 0 < travelling("agent_kernel/notebook/panel/static/widget.js") < LIMIT
     assert 0 < travelling(f"{LABEXTENSION}/static/remoteEntry.*.js") < START_LIMIT
 
 

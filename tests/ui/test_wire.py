@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from agent_kernel.events import TYPES
+from agent_kernel.core.events import TYPES
 from tests.test_layers import ROOT
 
 EVENTS = (ROOT / "ui" / "src" / "wire" / "events.ts").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.exits import is_here
+from agent_kernel.core.egress import is_here
+from agent_kernel.core.errors import InvalidRequest
 
 OURS = frozenset({"messages", "model", "stream", "stream_options", "tools", "tool_choice", "n"})
 SERVER_OWNED = frozenset({"store", "previous_response_id", "conversation"})

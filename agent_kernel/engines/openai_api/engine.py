@@ -10,18 +10,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_kernel.engines.openai_api.answer import Answer, estimated_tokens
-from agent_kernel.engines.openai_api.connection import Connection, Refused
-from agent_kernel.engines.openai_api.dialect import Dialect
-from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.engines.openai_api.keys import key_of, scrub
-from agent_kernel.engines.openai_api.patience import Patience
-from agent_kernel.engines.openai_api.refusal import Refusal, unknown_model
-from agent_kernel.engines.openai_api.request import encode
-from agent_kernel.engines.openai_api.retry import Fault, Retries
-from agent_kernel.errors import AgentKernelError, ContextOverflow, EngineError
-from agent_kernel.messages import Usage
-from agent_kernel.protocols import (
+from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError
+from agent_kernel.core.messages import Usage
+from agent_kernel.core.protocols import (
     CallChunk,
     Chunk,
     EndChunk,
@@ -32,6 +23,15 @@ from agent_kernel.protocols import (
     WaitChunk,
     refuse,
 )
+from agent_kernel.engines.openai_api.api_keys import key_of, scrub
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
+from agent_kernel.engines.openai_api.http import Connection, Refused
+from agent_kernel.engines.openai_api.request import encode
+from agent_kernel.engines.openai_api.response_builder import Answer, estimated_tokens
+from agent_kernel.engines.openai_api.retry import Fault, Retries
+from agent_kernel.engines.openai_api.server_quirks import Dialect
+from agent_kernel.engines.openai_api.timeouts import Patience
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
 """What vLLM and SGLang, LM Studio and OpenRouter, Groq call the context length in their lists of models."""

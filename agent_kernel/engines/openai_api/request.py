@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Media, Message, ToolCall
-from agent_kernel.protocols import EngineRequest, OutputFormat, ToolSpec
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import Media, Message, ToolCall
+from agent_kernel.core.protocols import EngineRequest, OutputFormat, ToolSpec
 
 NAMED_CHOICES = ("auto", "none", "required")
 STRICT_ID = re.compile(r"[A-Za-z0-9]{9}")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent_kernel.errors import AgentKernelError
+from agent_kernel.core.errors import AgentKernelError
 
 AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_PAUSE_S = 0.5

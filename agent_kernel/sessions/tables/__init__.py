@@ -1,0 +1,1 @@
+"""The SQL of the session store, one module for each table or concern."""

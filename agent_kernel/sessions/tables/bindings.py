@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.tables import sessions
 from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
 

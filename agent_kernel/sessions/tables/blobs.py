@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.files import File
-from agent_kernel.messages import Media
-from agent_kernel.sessions.blobs import PART, BlobFiles, Connection, is_whole
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.files import File
+from agent_kernel.core.messages import Media
+from agent_kernel.sessions.blob_files import PART, BlobFiles, Connection, is_whole
 from agent_kernel.sessions.tables.rows import changed_rows
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_kernel.errors import Conflict, InvalidRequest
-from agent_kernel.messages import Message
-from agent_kernel.sessions.model import Item, Session, SessionKey
+from agent_kernel.core.errors import Conflict, InvalidRequest
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session import Item, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, files, items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, pair
 from agent_kernel.sessions.tables.segments import END, Piece

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import Conflict, InvalidRequest
-from agent_kernel.files import File
-from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.errors import Conflict, InvalidRequest
+from agent_kernel.core.files import File
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, sessions
 from agent_kernel.sessions.tables.rows import HERE, pair, sql_limit
 
@@ -100,7 +100,7 @@ def lose(db: sqlite3.Connection, key: SessionKey, id: str) -> None:
 
 def _checked(file: File, body: bytes | Path | None) -> None:
     for text in (file.id, file.name, file.mime, file.format, file.purpose, file.tool, file.preview, file.message):
-        stored.text(text, "file's fact")
+        serialization.text(text, "file's fact")
     if (body is None) != (not file.hash) or bool(file.error) != (body is None):
         raise InvalidRequest("A file has bytes or an error.")
 

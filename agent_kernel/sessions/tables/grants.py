@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent_kernel.messages import Message, Text
-from agent_kernel.sessions import pairs, stored
-from agent_kernel.sessions.grant import UNANSWERED, Grant, Question
-from agent_kernel.sessions.model import SessionKey, Turn
+from agent_kernel.core.messages import Message, Text
+from agent_kernel.core.permission_grant import UNANSWERED, Grant, Question
+from agent_kernel.core.session import SessionKey, Turn
+from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import sessions
 from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
 
@@ -25,7 +25,13 @@ def add(db: sqlite3.Connection, key: SessionKey, grant: Grant) -> None:
     sessions.found(db, key)
     db.execute(
         "INSERT OR REPLACE INTO grants (namespace, session, kind, tool, decision, time) VALUES (?, ?, ?, ?, ?, ?)",
-        (*pair(key), stored.text(grant.kind, "kind"), stored.text(grant.tool, "tool"), grant.decision, grant.time),
+        (
+            *pair(key),
+            serialization.text(grant.kind, "kind"),
+            serialization.text(grant.tool, "tool"),
+            grant.decision,
+            grant.time,
+        ),
     )
 
 
@@ -78,7 +84,7 @@ def closing(db: sqlite3.Connection, turn: Turn, pending: Mapping[str, str], stat
         db.execute(
             f"UPDATE questions SET outcome = '{outcome}' WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here
         )
-    results = pairs.answers(pending, reason)
+    results = call_pairs.answers(pending, reason)
     if state != "interrupted":
         return results
     return [replace(said, parts=(Text(UNANSWERED),)) if said.call_id in asked else said for said in results]

@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.messages import Message
-from agent_kernel.sessions import pairs, stored
-from agent_kernel.sessions.model import Item, SessionKey
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session import Item, SessionKey
+from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, ITEM, item_of, pair
 from agent_kernel.sessions.tables.segments import Piece
@@ -38,9 +38,9 @@ def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], no
     if not messages:
         return []
     here = pair(place.key)
-    carried = stored.media(messages, lambda digest: names(db, place.key, digest))
+    carried = serialization.media(messages, lambda digest: names(db, place.key, digest))
     blobs.keep(db, place.key.namespace, carried.values())
-    numbered = [(seq, said, stored.encode(said)) for seq, said in enumerate(messages, start=place.head + 1)]
+    numbered = [(seq, said, serialization.encode(said)) for seq, said in enumerate(messages, start=place.head + 1)]
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -71,7 +71,7 @@ def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], no
         " WHERE namespace = ? AND id = ?",
         (place.head + len(messages), place.turns, now, now, *here),
     )
-    return [Item(seq, place.turn, stored.kept(said, body), now) for seq, said, body in numbered]
+    return [Item(seq, place.turn, serialization.kept(said, body), now) for seq, said, body in numbered]
 
 
 def latest(
@@ -79,8 +79,8 @@ def latest(
 ) -> list[Item]:
     """A row that does not decode is left out, with the rest of its round, and does not count for the limit."""
     found, broken = _newest(db, key, way, limit, failed=failed)
-    said = pairs.whole(found)
-    return pairs.sound(said) if broken else said
+    said = call_pairs.whole(found)
+    return call_pairs.sound(said) if broken else said
 
 
 def newest(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], count: int) -> list[Item]:

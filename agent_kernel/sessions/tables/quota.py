@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from agent_kernel.errors import QuotaExceeded
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.core.errors import QuotaExceeded
+from agent_kernel.core.session import SessionKey
 
 FRESH_S = 10.0
 """So long what was counted is taken for granted, if it is far from the quota: by more than these, which nobody makes in

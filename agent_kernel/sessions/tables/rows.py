@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import Item, Session, SessionKey, Turn
+from agent_kernel.core.session import Item, Session, SessionKey, Turn
+from agent_kernel.sessions import serialization
 
 SESSION = (
     "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context, imported"
@@ -53,7 +53,7 @@ def session_of(row: Sequence[Any]) -> Session:
 
 def turn_row(turn: Turn) -> tuple[object, ...]:
     words = (turn.ordinal, turn.state, turn.reason, turn.cell, turn.epoch, turn.where, turn.model)
-    texts = [stored.encode_json(said) if said else "{}" for said in (turn.usage, turn.record)]
+    texts = [serialization.encode_json(said) if said else "{}" for said in (turn.usage, turn.record)]
     return (*pair(turn.key), turn.id, *words, turn.opened, turn.closed, *texts, turn.since)
 
 
@@ -65,4 +65,4 @@ def turn_of(row: Sequence[Any]) -> Turn:
 
 def item_of(row: Sequence[Any]) -> Item:
     seq, turn, body, time = row
-    return Item(seq, turn, stored.decode(body), time)
+    return Item(seq, turn, serialization.decode(body), time)

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from agent_kernel.sessions.model import SNIPPETS, Hit, Query, SessionKey, Snippet
-from agent_kernel.sessions.search import snippet, weights, words
+from agent_kernel.core.session import SNIPPETS, Hit, Query, SessionKey, Snippet
+from agent_kernel.sessions.search.search import snippet, weights, words
 from agent_kernel.sessions.tables import bindings, search_index, search_texts, sessions
 from agent_kernel.sessions.tables.search_index import Ids
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from agent_kernel.errors import StoreError
-from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import SessionKey
-from agent_kernel.sessions.search import comparable, said
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions import serialization
+from agent_kernel.sessions.search.search import comparable, said
 from agent_kernel.sessions.tables import search_index
 from agent_kernel.sessions.tables.rows import HERE, pair
 from agent_kernel.sessions.tables.search_index import Ids
@@ -153,7 +153,7 @@ def unfolded(db: sqlite3.Connection, key: SessionKey, after: int, until: int) ->
 def said_in(body: str) -> str:
     """Nothing of what can not be read; ``verify`` tells of that."""
     try:
-        return said(stored.decode(body))
+        return said(serialization.decode(body))
     except _UNREADABLE:
         return ""
 

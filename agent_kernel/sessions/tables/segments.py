@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.errors import BranchNotFound, Conflict, InvalidRequest, TurnNotFound
-from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import Branch, SessionKey
+from agent_kernel.core.errors import BranchNotFound, Conflict, InvalidRequest, TurnNotFound
+from agent_kernel.core.session import Branch, SessionKey
+from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import sessions
 from agent_kernel.sessions.tables.rows import HERE, pair
 
@@ -267,7 +267,7 @@ def _extent(db: sqlite3.Connection, key: SessionKey, pieces: list[Piece]) -> tup
 
 
 def _checked(name: str) -> str:
-    stored.text(name, "name of a branch")
+    serialization.text(name, "name of a branch")
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidRequest(f"A branch has a name of 1 to {MAX_NAME} printable characters.")
     return name

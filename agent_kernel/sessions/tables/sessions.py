@@ -7,9 +7,9 @@ import sqlite3
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from agent_kernel.errors import Conflict, SessionBusy, SessionNotFound
-from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import MAIN, UNLISTED, Described, Session, SessionKey
+from agent_kernel.core.errors import Conflict, SessionBusy, SessionNotFound
+from agent_kernel.core.session import MAIN, UNLISTED, Described, Session, SessionKey
+from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, SESSION, changed_rows, pair, session_of, sql_limit
 
@@ -144,8 +144,8 @@ def describe(db: sqlite3.Connection, key: SessionKey, change: Described, now: fl
     fields = {
         "title": None if chosen_by_another else change.title,
         "tags": json.dumps(change.tags, ensure_ascii=False) if change.tags is not None else None,
-        "metadata": stored.encode_json(change.metadata) if change.metadata is not None else None,
-        "context": stored.encode_value(change.context) if change.context is not None else None,
+        "metadata": serialization.encode_json(change.metadata) if change.metadata is not None else None,
+        "context": serialization.encode_value(change.context) if change.context is not None else None,
     }
     for name, value in fields.items():
         if value is not None:

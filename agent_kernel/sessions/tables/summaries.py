@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent_kernel.errors import Conflict
-from agent_kernel.sessions import stored
-from agent_kernel.sessions.model import SUMMARY_CLAIM_S, Owner, SessionKey, Summary
+from agent_kernel.core.errors import Conflict
+from agent_kernel.core.session import SUMMARY_CLAIM_S, Owner, SessionKey, Summary
+from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import segments, sessions
 from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
 from agent_kernel.sessions.tables.segments import Piece
@@ -64,9 +64,9 @@ def add(db: sqlite3.Connection, summary: Summary, owner: Owner, now: float) -> S
             *pair(key),
             segment,
             summary.last,
-            stored.text(summary.text, "summary"),
+            serialization.text(summary.text, "summary"),
             summary.model,
-            stored.encode_json(summary.usage),
+            serialization.encode_json(summary.usage),
             summary.reason,
             now,
         ),

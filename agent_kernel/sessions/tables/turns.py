@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from agent_kernel.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict, TurnNotFound
-from agent_kernel.events import TurnState
-from agent_kernel.messages import Message
-from agent_kernel.sessions import pairs, stored
-from agent_kernel.sessions.model import Item, Owner, SessionKey, Turn, new_id
+from agent_kernel.core.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict, TurnNotFound
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session import Item, Owner, SessionKey, Turn, new_id
+from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import grants, items, segments, sessions
 from agent_kernel.sessions.tables.rows import HERE, TURN, changed_rows, pair, sql_limit, turn_of, turn_row
 from agent_kernel.sessions.tables.segments import Piece
@@ -113,7 +113,7 @@ def append(
     if lease is None:
         raise LeaseLost("This turn is closed or another process's.", details={"turn": turn.id})
     _expect(lease.place.head, expect_seq)
-    waiting = pairs.unanswered(lease.pending, messages)
+    waiting = call_pairs.unanswered(lease.pending, messages)
     added = items.insert(db, lease.place, messages, now)
     db.execute(
         f"UPDATE turns SET pending = ?, heartbeat = ? WHERE {HERE} AND id = ?",
@@ -157,7 +157,7 @@ def _behind(db: sqlite3.Connection, key: SessionKey, seq: int, now: float) -> in
     their results there."""
     segment = segments.follow(db, key, seq, now)
     said = [item.message for item in items.last_unit(db, key, segments.way(db, key, segment))]
-    if pairs.unanswered({}, said):
+    if call_pairs.unanswered({}, said):
         raise InvalidRequest(f"Item {seq} stands between calls and their results.", details={"behind": seq})
     return segment
 
@@ -197,10 +197,10 @@ def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: Closin
     items.insert(db, lease.place, results, now)
     db.execute(
         "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
-        (closing.state, closing.reason, stored.encode_json(closing.usage), now, *pair(turn.key), turn.id),
+        (closing.state, closing.reason, serialization.encode_json(closing.usage), now, *pair(turn.key), turn.id),
     )
     if closing.record and (kept := found(db, turn.key, turn.id)):
-        record = stored.encode_json({**kept.record, **closing.record})
+        record = serialization.encode_json({**kept.record, **closing.record})
         db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(turn.key), turn.id))
     sessions.changed(db, turn.key, now)
     return True
@@ -305,7 +305,7 @@ def _expect(head: int, expect_seq: int) -> None:
 
 
 def _paired(messages: Sequence[Message]) -> None:
-    waiting = pairs.unanswered({}, messages)
+    waiting = call_pairs.unanswered({}, messages)
     if waiting:
         raise InvalidRequest(f"These calls have no result: {', '.join(waiting)}.", hint="Add one result for each.")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from agent_kernel.errors import InvalidRequest
+from agent_kernel.core.errors import InvalidRequest
 
 BESIDE = ".mcp.json"
 """The configuration beside a notebook."""

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.errors import AgentKernelError
-from agent_kernel.exits import Exits
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.tools.mcp import sdk
 from agent_kernel.tools.mcp.config import Filled, McpServer
 

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agent_kernel.files import Produced, format_of
-from agent_kernel.messages import Media, is_seen
-from agent_kernel.protocols import ToolOutput
+from agent_kernel.core.files import Produced, format_of
+from agent_kernel.core.messages import Media, is_seen
+from agent_kernel.core.protocols import ToolOutput
 
 MAX_STRUCTURED = 256 << 10
 """Bytes of JSON that go into the facts of a result; the model reads at most what any result may say."""

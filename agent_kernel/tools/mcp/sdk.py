@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.threads import in_own_thread
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.thread_offload import in_own_thread
 from agent_kernel.tools.mcp.config import McpServer
 
 if TYPE_CHECKING:

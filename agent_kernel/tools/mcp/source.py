@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.events import Notice
-from agent_kernel.exits import Exits
-from agent_kernel.protocols import Tool
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.events import Notice
+from agent_kernel.core.protocols import Tool
+from agent_kernel.core.trusted_folders import Trust, digest_of
+from agent_kernel.tools.base.tool_source import Occasion, Offered
 from agent_kernel.tools.mcp.config import BESIDE, McpConfig, read
 from agent_kernel.tools.mcp.connection import MAX_TOOLS, Connection
 from agent_kernel.tools.mcp.names import exposed
 from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
-from agent_kernel.tools.source import Occasion, Offered
-from agent_kernel.trust import Trust, digest_of
 
 log = logging.getLogger(__name__)
 GROUP = "mcp"

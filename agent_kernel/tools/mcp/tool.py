@@ -10,8 +10,8 @@ from typing import Any
 
 import jsonschema
 
-from agent_kernel.events import CallOutput
-from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.events import CallOutput
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.mcp.connection import Connection, Gone
 from agent_kernel.tools.mcp.results import output_of, read_output
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.errors import InvalidRequest
+from agent_kernel.core.errors import InvalidRequest
 
 BUDGETS: Mapping[str, int] = MappingProxyType({"low": 4_096, "medium": 8_192, "high": 16_384})
 UNLIMITED = 16_384

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_kernel.errors import FetchFailed, InvalidRequest
-from agent_kernel.exits import Exits
-from agent_kernel.net.fetch import Bounds, Fetcher
-from agent_kernel.net.guard import PORTS, Guard
-from agent_kernel.threads import in_own_thread
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import FetchFailed, InvalidRequest
+from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.tools.web.net.fetch import Bounds, Fetcher
+from agent_kernel.tools.web.net.guard import PORTS, Guard
 
 RESULTS = 10
 SITES = 8

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.errors import AgentKernelError
-from agent_kernel.events import CallOutput
-from agent_kernel.lengths import CHARS_PER_TOKEN
-from agent_kernel.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.events import CallOutput
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.tools.web import ranking
+from agent_kernel.tools.web.fetch_page import SEARCHED, FetchPage
 from agent_kernel.tools.web.options import WebOptions, domain_of
-from agent_kernel.tools.web.page import SEARCHED, FetchPage
 from agent_kernel.tools.web.providers import RESULTS, Found, Query, SearchProvider
 
 PARAMETERS: Mapping[str, Any] = MappingProxyType(

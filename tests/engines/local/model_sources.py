@@ -310,9 +310,9 @@ def environment(hub: Hub | None = None, wheels: Path | None = None) -> dict[str,
 DRIVER = """
 import json, os, sys, time
 from pathlib import Path
-from agent_kernel.engines.local.catalog import read_catalog
-from agent_kernel.engines.local.pull import Pull
-from agent_kernel.errors import AgentKernelError
+from agent_kernel.engines.local.catalog.catalog import read_catalog
+from agent_kernel.engines.local.catalog.pull import Pull
+from agent_kernel.core.errors import AgentKernelError
 catalog, cache, stop_at, go, limit = sys.argv[1:6]
 if limit != "0":
     import resource

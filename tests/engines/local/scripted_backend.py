@@ -8,12 +8,20 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.engines.local.backend import ChatMessage, Decoding, Loaded, LoadOptions, Picture, Piece, Progress
-from agent_kernel.engines.local.chat_template import ChatTemplate
-from agent_kernel.engines.local.completion import Completer
-from agent_kernel.engines.local.decoder import Decoder
-from agent_kernel.engines.local.tool_protocol import ToolProtocol
-from agent_kernel.protocols import Chunk, EngineRequest
+from agent_kernel.core.protocols import Chunk, EngineRequest
+from agent_kernel.engines.local.decoding.backend import (
+    ChatMessage,
+    Decoding,
+    Loaded,
+    LoadOptions,
+    Picture,
+    Piece,
+    Progress,
+)
+from agent_kernel.engines.local.decoding.completion import Completer
+from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
+from agent_kernel.engines.local.tool_calling.protocol import ToolProtocol
 
 BLOCK = 4
 SPECIAL = 0x200000

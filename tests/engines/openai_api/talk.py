@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.engines.openai_api.engine import OpenAIEngine
-from agent_kernel.errors import EngineError
-from agent_kernel.messages import Message, ToolCall, user
-from agent_kernel.protocols import (
+from agent_kernel.core.errors import EngineError
+from agent_kernel.core.messages import Message, ToolCall, user
+from agent_kernel.core.protocols import (
     CallChunk,
     Chunk,
     EndChunk,
@@ -22,6 +20,8 @@ from agent_kernel.protocols import (
     ToolSpec,
     WaitChunk,
 )
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.wire_server import Reply, WireServer
 
 SCHEMA = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}

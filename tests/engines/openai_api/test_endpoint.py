@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.errors import InvalidRequest
 
 
 @pytest.mark.parametrize(

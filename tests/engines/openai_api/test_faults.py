@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.core.errors import ContextOverflow, EngineError, EngineUnreachable, InvalidRequest, UnknownModel
+from agent_kernel.core.messages import user
+from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling, TextChunk
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
-from agent_kernel.errors import ContextOverflow, EngineError, EngineUnreachable, InvalidRequest, UnknownModel
-from agent_kernel.messages import user
-from agent_kernel.protocols import EngineRequest, OutputFormat, Sampling, TextChunk
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of, waits_of
 from tests.engines.openai_api.wire_server import (
     HELLO,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.engines.openai_api import connection, events
+from agent_kernel.core.errors import EngineError
+from agent_kernel.engines.openai_api import http, sse_decoder
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
-from agent_kernel.errors import EngineError
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of
 from tests.engines.openai_api.wire_server import HELLO, WireServer, call, delta, raw_stream, sse, status, usage
 
@@ -49,7 +49,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events.EventDecoder.__init__, "__defaults__", (1000, 20_000))
+    monkeypatch.setattr(sse_decoder.EventDecoder.__init__, "__defaults__", (1000, 20_000))
     async with WireServer([sse(*[delta(content="word ")] * 2000)]) as server:
         with pytest.raises(EngineError, match="not read on"):
             await asked_of(server)
@@ -63,7 +63,7 @@ async def test_calls_without_an_end_are_given_up() -> None:
 
 
 async def test_a_refusal_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "REFUSAL_S", 0.2)
+    monkeypatch.setattr(http, "REFUSAL_S", 0.2)
     error = await error_of(status(400, b"x" * 10_000_000))
     assert len(error.message) < 1000
     error = await error_of(status(400, b"no\x1b[31m\x00\nway", Content_Length="100"))

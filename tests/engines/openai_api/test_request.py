@@ -9,10 +9,10 @@ import pytest
 from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
 
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import Media, Message, ToolCall, assistant, system, tool_result, user
+from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling
 from agent_kernel.engines.openai_api.request import encode, wire_id
-from agent_kernel.errors import InvalidRequest
-from agent_kernel.messages import Media, Message, ToolCall, assistant, system, tool_result, user
-from agent_kernel.protocols import EngineRequest, OutputFormat, Sampling
 from tests.engines.openai_api.talk import PYTHON, SCHEMA
 
 PICTURE = Media.of("image/png", b"png")

@@ -14,13 +14,13 @@ from contextlib import aclosing
 import pytest
 import pytest_asyncio
 
-from agent_kernel.engines.local.catalog import resolve
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.messages import ToolCall, assistant, system, tool_result, user
+from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling, TextChunk
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog.catalog import resolve
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
-from agent_kernel.errors import AgentKernelError
-from agent_kernel.messages import ToolCall, assistant, system, tool_result, user
-from agent_kernel.protocols import EngineRequest, OutputFormat, Sampling, TextChunk
-from agent_kernel.settings import Settings
 from tests.engines.openai_api.model_servers import ModelServer, llama_server
 from tests.engines.openai_api.talk import PYTHON, ask, calls_of, end_of, text_of, waits_of
 

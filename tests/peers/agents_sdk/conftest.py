@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from agents import set_tracing_disabled
 
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 
 set_tracing_disabled(True)
 

@@ -32,7 +32,7 @@ from agents.run_internal.session_persistence import (
 from agents.testing import ModelStep, assistant_message
 from openai.types.responses import ResponseReasoningItem
 
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 from tests.peers.agents_sdk.scripts import STREAMED, THREE, agent, calling, guarded, one, run, said, short, stored, tool
 
 # ------------------------------------------------------------------------------------------------------ guardrails

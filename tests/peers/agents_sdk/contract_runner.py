@@ -17,7 +17,7 @@ from agents import (
 )
 from agents.memory import SessionSettings
 
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 from tests.peers.agents_sdk.scripts import STREAMED, THREE, agent, calling, one, run, said, short, stored, tool
 
 # -------------------------------------------------------------------------------------------------- what a run keeps

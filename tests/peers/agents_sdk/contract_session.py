@@ -13,7 +13,7 @@ from agents import SQLiteSession
 from agents.memory import Session, SessionSettings
 from agents.memory.session import _session_accepts_wrapper
 
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 from tests.peers.agents_sdk.scripts import short, stored
 
 SIX: list[Any] = [

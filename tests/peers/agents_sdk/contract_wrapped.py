@@ -14,10 +14,10 @@ from agents import RunConfig, Runner
 from agents.extensions.memory import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession, SessionSettings
 
-from agent_kernel.messages import ToolCall, assistant, tool_result, user
-from agent_kernel.peers.openai_agents import AgentsSession
-from agent_kernel.sessions.model import MAIN, Owner, SessionKey, Turn
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.core.messages import ToolCall, assistant, tool_result, user
+from agent_kernel.core.session import MAIN, Owner, SessionKey, Turn
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
+from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.peers.agents_sdk.scripts import agent, said, short
 
 KEY = SessionKey("local", "s")

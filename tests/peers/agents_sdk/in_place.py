@@ -10,7 +10,7 @@ import agents
 import agents.memory
 import pytest
 
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 from tests.peers.private_parts import expect_failures
 
 TABLES = "reads or changes the tables of SQLiteSession"

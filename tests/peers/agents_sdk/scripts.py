@@ -8,7 +8,7 @@ import pytest
 from agents import Agent, Runner, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from agent_kernel.peers.openai_agents import AgentsSession
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["run", "streamed"])
 """Of every run."""

@@ -16,8 +16,8 @@ from selectools.tools import Tool
 from selectools.types import ContentPart, Message, Role, ToolCall
 from selectools.usage import UsageStats
 
-from agent_kernel.peers.selectools import SelectoolsStore
-from agent_kernel.sessions.sqlite import SqliteStore
+from agent_kernel.sessions.adapters.selectools import SelectoolsStore
+from agent_kernel.sessions.store.sqlite import SqliteStore
 
 
 class Clock:

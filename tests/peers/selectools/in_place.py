@@ -10,7 +10,7 @@ import os
 import pytest
 import selectools.sessions
 
-from agent_kernel.peers.selectools import SelectoolsStore
+from agent_kernel.sessions.adapters.selectools import SelectoolsStore
 from tests.peers.private_parts import expect_failures
 
 FILES = "reads or changes the JSON files of JsonFileSessionStore"

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.events import Body, Notice
-from agent_kernel.exits import Exits
-from agent_kernel.messages import ToolCall
-from agent_kernel.protocols import Tool, ToolContext, ToolOutput
-from agent_kernel.request import TurnRequest
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.tools.base.tool_source import Occasion
 from agent_kernel.tools.mcp import sdk
 from agent_kernel.tools.mcp.source import McpTools
-from agent_kernel.tools.source import Occasion
-from agent_kernel.trust import Trust
 from tests.turns import KEY
 
 SERVERS = Path(__file__).parent / "servers"

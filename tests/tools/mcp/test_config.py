@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.errors import InvalidRequest
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.mcp.config import McpServer, parse, read
 
 FULL = {

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.events import CallOutput
-from agent_kernel.messages import ToolCall
+from agent_kernel.core.events import CallOutput
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext
+from agent_kernel.core.trusted_folders import Trust
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import ToolContext
-from agent_kernel.toolbox import Place, Toolbox
-from agent_kernel.trust import Trust
+from agent_kernel.turn.toolbox import Place, Toolbox
 from tests.tools.mcp.conftest import Made, until
 from tests.turns import KEY
 

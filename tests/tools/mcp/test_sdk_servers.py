@@ -116,11 +116,11 @@ async def test_whatever_a_server_started_ends_with_this_process(made: Made, tmp_
     config = tmp_path / "mcp.json"
     code = f"""
 import asyncio, json, sys
-from agent_kernel.exits import Exits
-from agent_kernel.request import TurnRequest
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.request import TurnRequest
 from agent_kernel.tools.mcp.source import McpTools
-from agent_kernel.tools.source import Occasion
-from agent_kernel.sessions.model import SessionKey
+from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.core.session import SessionKey
 
 async def main():
     source = McpTools({str(config)!r}, Exits())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.errors import InvalidRequest
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.web.options import WebOptions, domain_of
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from ddgs.engines import ENGINES
 
-from agent_kernel.errors import FetchFailed, InvalidRequest, LocalOnly
-from agent_kernel.exits import Exits
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.tools.web import providers
 from agent_kernel.tools.web.providers import CallbackSearch, DuckDuckGo, Found, Query, SearXNG, provider_of
-from tests.net.web import moved, says, says_nothing, served
+from tests.tools.web.net.web import moved, says, says_nothing, served
 
 BIRDS = Query("house sparrow", {"country": "GB", "city": "London"}, ("birds.example", "wiki.example"))
 RESULT = """<div class="result results_links"><div class="links_main result__body">

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent_kernel.agent import Agent
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest
+from agent_kernel.core.events import Body, CallFinished, CallOutput, Notice
+from agent_kernel.core.protocols import ToolOutput
+from agent_kernel.core.request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.errors import FetchFailed, Forbidden, InvalidRequest
-from agent_kernel.events import Body, CallFinished, CallOutput, Notice
-from agent_kernel.exits import Exits
-from agent_kernel.net.fetch import Fetcher
-from agent_kernel.net.guard import Guard
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.protocols import ToolOutput
-from agent_kernel.request import TurnRequest
-from agent_kernel.sessions.memory import MemoryStore
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.tools.web.article_text import Reader
+from agent_kernel.tools.web.fetch_page import FetchPage
+from agent_kernel.tools.web.net.fetch import Fetcher
+from agent_kernel.tools.web.net.guard import Guard
 from agent_kernel.tools.web.options import WebOptions
-from agent_kernel.tools.web.page import FetchPage
 from agent_kernel.tools.web.providers import Found, Query
-from agent_kernel.tools.web.readable import Reader
 from agent_kernel.tools.web.search import WebSearch
-from agent_kernel.tools.web.source import WebTools
-from tests.net.web import Web, html, moved, says, says_nothing, served
+from agent_kernel.tools.web.web_tools import WebTools
+from agent_kernel.turn.agent import Agent
 from tests.tools.asking import context, occasion
+from tests.tools.web.net.web import Web, html, moved, says, says_nothing, served
 from tests.turns import stored
 
 FILLER = " ".join(f"Filler sentence number {n} about trains and their stations." for n in range(12))

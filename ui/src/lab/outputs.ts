@@ -22,7 +22,7 @@ export function words(outputs: readonly IOutput[]): string {
 }
 
 /** Raised when a person stops a cell, and by the agent's own magics: nothing that could be fixed in a cell. The kernel
- * leaves out the same (`agent_kernel/notebook/executions.py`). */
+ * leaves out the same (`agent_kernel/notebook/turn/execution_history.py`). */
 const NO_FAILURES = new Set(["KeyboardInterrupt", "AgentInterrupted", "AgentError"]);
 
 export function hasError(outputs: readonly IOutput[]): boolean {

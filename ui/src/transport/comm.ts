@@ -17,7 +17,7 @@ export interface CommModel {
   off(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
 }
 
-/** What the kernel says (`agent_kernel/panel/relay.py`); `to` is the view that asked, `number` that of its question. */
+/** What the kernel says (`agent_kernel/notebook/panel/relay.py`); `to` is the view that asked, `number` that of its question. */
 type Heard = { to: string } & (
   | { id: number; body: unknown }
   | { id: number; error: ErrorBody }

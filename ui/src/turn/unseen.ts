@@ -1,5 +1,5 @@
 /** Characters that draw nothing, and those that draw others in another order: what is shown with them is not what is
- * there. The server marks them in every question (agent_kernel/unseen.py); this is the same set for all other texts, but for halves of characters: a
+ * there. The server marks them in every question (agent_kernel/core/invisible_characters.py); this is the same set for all other texts, but for halves of characters: a
  * text that streams may end with one. */
 
 const SIGN =

@@ -1,4 +1,4 @@
-/** Bodies about models and engines, as `jupyter_ext/handlers/models.py` writes them. */
+/** Bodies about models and engines, as `jupyter_ext/api/native/models.py` writes them. */
 import type { ErrorBody } from "./events";
 
 /** What a session talks to. `context_length` in tokens, 0: unknown. */

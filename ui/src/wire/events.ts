@@ -1,4 +1,4 @@
-/** What a turn announces, as `agent_kernel/events.py` sends it. */
+/** What a turn announces, as `agent_kernel/core/events.py` sends it. */
 
 export type TurnState = "open" | "committed" | "cancelled" | "failed" | "interrupted";
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };

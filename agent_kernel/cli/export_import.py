@@ -1,0 +1,153 @@
+"""``agent-kernel sessions export`` and ``import``: sessions as documents."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+
+from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.command import Command, settings_of
+from agent_kernel.cli.output import facts
+from agent_kernel.cli.store import as_json, namespace_of, opened
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.export.import_export import (
+    FORMATS,
+    IMPORTED,
+    MAX_BYTES,
+    Preview,
+    export_session,
+    import_session,
+    preview,
+)
+from agent_kernel.sessions.export.transcript import Exported
+from agent_kernel.sessions.redaction.redaction import Redactor
+
+MAX_FILES = 1_000
+"""Media beside a document that come in."""
+
+
+def export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="agent-kernel")
+    parser.add_argument("--branch", help="of formats that hold one: another than the current")
+    parser.add_argument("-o", "--output", type=Path, help="a file instead of stdout; large media go beside it")
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    cli_store.arguments(parser)
+
+
+def sessions_export(args: argparse.Namespace) -> int:
+    async def exported() -> Exported:
+        async with opened(args) as store:
+            return await export_session(store, SessionKey(namespace_of(args), args.id), args.format, branch=args.branch)
+
+    made = asyncio.run(exported())
+    if args.output is None:
+        if made.files:
+            raise InvalidRequest(f"{len(made.files)} media are files beside the document.", hint="Use -o FILE.")
+        sys.stdout.buffer.write(made.document)
+        return 0
+    try:
+        _write(args.output, made, force=args.force)
+    except OSError as error:
+        raise InvalidRequest(f"{args.output} can not be written: {error.strerror}.") from error
+    if as_json(args):
+        where = {"path": str(args.output), "files": sorted(made.files), "left_out": dict(made.left_out)}
+        print(json.dumps(where, indent=2))
+        return 0
+    print(args.output)
+    for what, count in made.left_out.items():
+        print(f"left out, as {args.format} has no place for it: {count} {what}", file=sys.stderr)
+    return 0
+
+
+def _write(output: Path, made: Exported, *, force: bool) -> None:
+    """The media first: a document never names a file that is not there."""
+    if output.exists() and not force:
+        raise InvalidRequest(f"{output} is there already.", hint="Add --force to write over it.")
+    for name, data in made.files.items():
+        path = output.parent / name if "/" in name else beside(output) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(made.document)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def beside(document: Path) -> Path:
+    """The directory with the media of a document: NAME for NAME.json."""
+    return document.with_suffix("")
+
+
+def import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="a document of 'sessions export', OpenAI messages, or mistral.rs's")
+    parser.add_argument("--id", help="of the new session (default: a new one); never one that is there")
+    parser.add_argument("--format", choices=IMPORTED, help="found out if not given")
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would come in")
+    cli_store.arguments(parser)
+
+
+def sessions_import(args: argparse.Namespace) -> int:
+    try:
+        document, files = read_document(args.file)
+    except OSError as error:
+        raise InvalidRequest(f"{args.file} can not be read: {error.strerror}.") from error
+    if args.dry_run:
+        return _tell(args, asyncio.run(preview(document, format=args.format, files=files)), "")
+
+    async def imported() -> tuple[str, Preview]:
+        async with opened(args) as store:
+            made = await import_session(
+                store,
+                namespace_of(args),
+                document,
+                id=args.id,
+                format=args.format,
+                files=files,
+                redactor=Redactor.of(settings_of(args)),
+            )
+            return made.session.key.id, made.preview
+
+    id, found = asyncio.run(imported())
+    return _tell(args, found, id)
+
+
+def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
+    """With the media beside it, by name. Raises InvalidRequest for too much, OSError."""
+    if path.stat().st_size > MAX_BYTES:
+        raise InvalidRequest(f"{path} has more than {MAX_BYTES} bytes.")
+    files: dict[str, bytes] = {}
+    left = MAX_BYTES
+    found = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
+    for medium in found:
+        if not medium.is_file():
+            continue
+        left -= medium.stat().st_size
+        if left < 0:
+            raise InvalidRequest(f"The media beside {path} have more than {MAX_BYTES} bytes.")
+        files[medium.name] = medium.read_bytes()
+    return path.read_bytes(), files
+
+
+def _tell(args: argparse.Namespace, found: Preview, id: str) -> int:
+    told = dataclasses.asdict(found) | {"left_out": dict(found.left_out)}
+    if as_json(args):
+        print(json.dumps({"session": id or None} | told, indent=2))
+        return 0
+    left_out = ", ".join(f"{count} {what}" for what, count in found.left_out.items())
+    facts({"session": id or "(not made: --dry-run)"} | told | {"left_out": left_out or "nothing"}, as_json=False)
+    return 0
+
+
+EXCHANGE_COMMANDS = (
+    Command("export", "one as a document", export_arguments, sessions_export),
+    Command("import", "a document as a new session", import_arguments, sessions_import),
+)

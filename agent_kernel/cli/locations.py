@@ -1,0 +1,56 @@
+"""``agent-kernel where``: every place that holds something of agent-kernel, with its size."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.command import Command, cache_argument, settings_of
+from agent_kernel.cli.output import Column, show, size
+from agent_kernel.cli.store import as_json, every_namespace, opened
+from agent_kernel.core.session import Bound
+from agent_kernel.core.storage_locations import Place, places
+
+UNKNOWN = "agent-kernel does not know about exports, copies of notebooks, backups, and outputs saved in notebooks."
+
+
+def where_arguments(parser: argparse.ArgumentParser) -> None:
+    cli_store.arguments(parser, namespace="default: all")
+    cache_argument(parser)
+
+
+def where(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    found = places(settings, asyncio.run(_bound(args)))
+    rows = [_row(place) for place in found]
+    columns = {
+        "kind": Column("KIND"),
+        "bytes": Column("SIZE", size, right=True),
+        "path": Column("PATH"),
+        "holds": Column("HOLDS"),
+    }
+    show(rows, columns, as_json=as_json(args), empty="Nothing is kept on this machine.")
+    if not as_json(args):
+        print(f"\n{size(sum(row['bytes'] for row in rows))} in all. {UNKNOWN}")
+    return 0
+
+
+def _row(place: Place) -> dict[str, Any]:
+    told = {"kind": place.kind, "path": str(place.path), "bytes": place.bytes}
+    return told | {"holds": place.holds, "private": place.private}
+
+
+async def _bound(args: argparse.Namespace) -> Sequence[Bound]:
+    """Without making a store where there is none."""
+    settings = settings_of(args)
+    file = {"sqlite": "sessions.db", "files": "sessions"}.get(settings.store, "")
+    if settings.store == "memory" or not (settings.data_dir / file).exists():
+        return []
+    async with opened(args) as store:
+        return await store.bindings(every_namespace(args))
+
+
+WHERE = Command("where", "every place that holds something of agent-kernel, and its size", where_arguments, where)

@@ -1,0 +1,1 @@
+"""Runs stored turns again and compares the answers."""

@@ -1,0 +1,100 @@
+"""The turns of a document as they were: what was asked, what the model said, what tools gave back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agent_kernel.core.messages import Media, Message, Part, Text, ToolCall
+from agent_kernel.core.session import Turn
+from agent_kernel.core.session_tree import Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """``earlier`` are the messages of the turns before it; ``messages`` its own, in order."""
+
+    turn: Turn
+    number: int
+    earlier: tuple[Message, ...]
+    messages: tuple[Message, ...]
+
+    @property
+    def prompt(self) -> str:
+        return next((message.text for message in self._asked), "")
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        return next((message.media for message in self._asked), ())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(message.text for message in self.messages if message.role == "user" and message.hidden)
+
+    @property
+    def replies(self) -> tuple[Message, ...]:
+        """What the model said, round by round."""
+        return tuple(message for message in self.messages if message.role == "assistant")
+
+    @property
+    def answer(self) -> str:
+        return self.replies[-1].text if self.replies else ""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(call for reply in self.replies for call in reply.calls)
+
+    @property
+    def results(self) -> dict[str, Message]:
+        """By call."""
+        return {message.call_id or "": message for message in self.messages if message.role == "tool"}
+
+    @property
+    def _asked(self) -> tuple[Message, ...]:
+        return tuple(message for message in self.messages if message.role == "user" and not message.hidden)
+
+
+def recorded(document: Transcript) -> list[RecordedTurn]:
+    """Those of the current branch that were answered, in order."""
+    turns, items = document.shown()
+    found: list[RecordedTurn] = []
+    earlier: list[Message] = []
+    for turn in turns:
+        own = [_filled(item.message, document) for item in items if item.turn == turn.id]
+        if turn.state == "committed":
+            found.append(RecordedTurn(turn, len(found) + 1, tuple(earlier), tuple(own)))
+        earlier += own
+    return found
+
+
+def same_call(one: ToolCall, other: ToolCall) -> bool:
+    """White space at the ends of lines does not count."""
+    return one.name == other.name and _plain(one.arguments) == _plain(other.arguments)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str):
+        return "\n".join(line.rstrip() for line in value.strip().splitlines())
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {name: _plain(one) for name, one in dict(value).items()}  # type: ignore[call-overload]  # a mapping
+    return value
+
+
+def _filled(message: Message, document: Transcript) -> Message:
+    """With the data of its media; a note where the document has none."""
+    if not message.media:
+        return message
+
+    def filled(part: Part) -> Part:
+        if not isinstance(part, Media):
+            return part
+        data = document.blobs.get(part.hash)
+        return Text(f"[{part.mime} that did not come along]") if data is None else replace(part, data=data)
+
+    return replace(message, parts=tuple(filled(part) for part in message.parts))
+
+
+def names_of_tools(turns: Sequence[RecordedTurn]) -> list[str]:
+    return list(dict.fromkeys(call.name for turn in turns for call in turn.calls))

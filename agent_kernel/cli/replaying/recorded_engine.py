@@ -1,0 +1,32 @@
+"""A model that says what was recorded: its tools may run live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineInfo, EngineRequest, TextChunk
+
+
+class RecordedEngine:
+    """Plays ``replies``, one for each model call. Without tools (they failed too often) only the last is left."""
+
+    def __init__(self, replies: Sequence[Message]) -> None:
+        self._replies = list(replies)
+
+    def info(self) -> EngineInfo:
+        return EngineInfo("recorded", True, 0, vision=True, state="ready")
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        if not request.tools:
+            self._replies = self._replies[-1:]
+        reply = self._replies.pop(0) if self._replies else Message("assistant")
+        if reply.text:
+            yield TextChunk(reply.text)
+        calls = reply.calls if request.tools else ()
+        for call in calls:
+            yield CallChunk(call)
+        yield EndChunk("calls" if calls else "stop", Usage())
+
+    async def aclose(self) -> None:
+        """Nothing is held."""

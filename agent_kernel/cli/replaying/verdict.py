@@ -1,0 +1,158 @@
+"""Does an answer still hold? A pure comparison of a recorded turn with what came of it now.
+
+Other words are information. Other numbers, or code that fails now, are a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from agent_kernel.cli.replaying.recorded import RecordedTurn, same_call
+from agent_kernel.core.messages import Message, ToolCall
+from agent_kernel.turn.number_check.check import Number, Text, check, check_turn, claims
+
+Result: TypeAlias = Literal[
+    "not run again", "holds", "text drifted", "tool calls differ", "numbers changed", "could not run"
+]
+FAILURES = ("numbers changed", "could not run")
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,16}")
+NO_FILE = re.compile(r"No such file or directory: ['\"]([^'\"\n]{1,400})['\"]")
+MAX_WHY = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What came of a turn now: ``messages`` of its own, ``earlier`` those before it. ``error`` is why it failed."""
+
+    messages: tuple[Message, ...]
+    earlier: tuple[Message, ...] = ()
+    error: str = ""
+
+    @property
+    def answer(self) -> str:
+        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(call for message in self.messages for call in message.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``numbers`` of the recorded answer do not hold any more, ``instead`` are those that the new one says; ``open``
+    were never computed. ``outputs`` counts results that are not the same. ``files`` are not here."""
+
+    turn: str
+    number: int
+    prompt: str
+    result: Result
+    why: str = ""
+    numbers: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    outputs: int = 0
+    files: tuple[str, ...] = ()
+    answer: str = field(default="", repr=False)
+
+    @property
+    def failed(self) -> bool:
+        return self.result in FAILURES
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("turn", "number", "prompt", "result", "why", "outputs", "answer")
+        lists = ("numbers", "instead", "open", "files")
+        plain = {name: getattr(self, name) for name in names}
+        return plain | {name: list(getattr(self, name)) for name in lists} | {"failed": self.failed}
+
+
+def verdict(before: RecordedTurn, now: Now, *, model: bool, tools: bool) -> Verdict:
+    """``model``, ``tools``: which of them were live; what was recorded is the same by itself. With neither, nothing is
+    known but what the record says."""
+    said = check_turn(before.answer, before.earlier, before.messages) or ()
+    told = {"turn": before.turn.id, "number": before.number, "prompt": before.prompt}
+    changed = _changed(before, now) if tools else 0
+    facts: dict[str, Any] = {
+        **told,
+        "open": tuple(one.text for one in said if one.status == "open"),
+        "outputs": changed,
+        "answer": now.answer if model else "",
+    }
+    if not (model or tools):
+        return Verdict(**facts, result="not run again")
+    if now.error:
+        return Verdict(**facts, result="could not run", why=now.error[:MAX_WHY])
+    if tools and not model and (failed := _failed(before, now)) is not None:
+        files = tuple(dict.fromkeys(NO_FILE.findall(failed)))
+        return Verdict(**facts, result="could not run", why=_last_line(failed), files=files)
+    gone = _not_computed(said, before, now) if tools else []
+    instead: list[str] = []
+    if model:
+        missing, instead = _other_numbers(before.answer, said, now)
+        gone = list(dict.fromkeys([*gone, *missing]))
+    if gone:
+        return Verdict(**facts, result="numbers changed", numbers=tuple(gone), instead=tuple(instead))
+    if model and not _same_calls(before.calls, now.calls):
+        return Verdict(**facts, result="tool calls differ", why=_calls(now.calls))
+    drifted = model and " ".join(now.answer.split()) != " ".join(before.answer.split())
+    return Verdict(**facts, result="text drifted" if drifted else "holds")
+
+
+def _not_computed(said: Sequence[Number], before: RecordedTurn, now: Now) -> list[str]:
+    """Numbers of the recorded answer that outputs had then, and have no more."""
+    again = check_turn(before.answer, now.earlier, now.messages) or ()
+    there = {(one.start, one.end) for one in again if one.status == "computed"}
+    return [one.text for one in said if one.status == "computed" and (one.start, one.end) not in there]
+
+
+def _other_numbers(answer: str, said: Sequence[Number], now: Now) -> tuple[list[str], list[str]]:
+    """(numbers that are not said any more, those that are said instead). An answer that says fewer of them and nothing
+    else has only drifted, unless it says none."""
+    before = claims(said)
+    again = {(one.start, one.end) for one in check(answer, [Text(now.answer)]) if one.status == "computed"}
+    missing = [one.text for one in before if (one.start, one.end) not in again]
+    new = check(now.answer, [Text(answer)])
+    instead = [one.text for one in new if one.status == "open"]
+    if missing and (instead or len(missing) == len(before)):
+        return missing, instead
+    return [], instead
+
+
+def _same_calls(before: Sequence[ToolCall], now: Sequence[ToolCall]) -> bool:
+    return len(before) == len(now) and all(same_call(one, other) for one, other in zip(before, now, strict=True))
+
+
+def _calls(calls: Sequence[ToolCall]) -> str:
+    return f"now {len(calls)} call(s): {', '.join(call.name for call in calls)}"[:MAX_WHY] if calls else "now none"
+
+
+def _failed(before: RecordedTurn, now: Now) -> str | None:
+    """The text of the first call that worked then and does not now."""
+    then = before.results
+    for message in now.messages:
+        if message.role == "tool" and message.status != "success":
+            known = then.get(message.call_id or "")
+            if known is None or known.status == "success":
+                return message.text or f"it ended as {message.status}"
+    return None
+
+
+def _changed(before: RecordedTurn, now: Now) -> int:
+    then = before.results
+    return sum(
+        message.role == "tool"
+        and (message.call_id or "") in then
+        and _plain(message.text) != _plain(then[message.call_id or ""].text)
+        for message in now.messages
+    )
+
+
+def _plain(text: str) -> str:
+    return ADDRESS.sub("0x", "\n".join(line.rstrip() for line in text.strip().splitlines()))
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return (lines[-1] if lines else "it failed")[:MAX_WHY]

@@ -1,0 +1,141 @@
+"""``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats``, ``expire``: care of the store."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_kernel.cli import store as cli_store
+from agent_kernel.cli.command import Command, settings_of
+from agent_kernel.cli.output import Column, facts, moment, show, size
+from agent_kernel.cli.store import as_json, confirmed, every_namespace, opened
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.session import Fault
+from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.retention.retention import Going, Retention
+
+ALL = "default: all"
+FAULT = {
+    "namespace": Column("NAMESPACE"),
+    "session": Column("SESSION"),
+    "kind": Column("KIND"),
+    "detail": Column("WHAT"),
+    "mended": Column("MENDED"),
+}
+
+
+def care_arguments(parser: argparse.ArgumentParser) -> None:
+    cli_store.arguments(parser, namespace=ALL)
+
+
+def sessions_verify(args: argparse.Namespace) -> int:
+    """1 when something is not as it should be."""
+
+    async def found() -> list[Fault]:
+        async with opened(args) as store:
+            return await store.verify(every_namespace(args))
+
+    return _tell(args, asyncio.run(found()), "Nothing is wrong.")
+
+
+def sessions_repair(args: argparse.Namespace) -> int:
+    """1 when something could not be mended."""
+
+    async def found() -> list[Fault]:
+        async with opened(args) as store:
+            return await store.repair(every_namespace(args))
+
+    return _tell(args, asyncio.run(found()), "Nothing was wrong.")
+
+
+def _tell(args: argparse.Namespace, faults: Sequence[Fault], fine: str) -> int:
+    columns = {key: column for key, column in FAULT.items() if key != "mended" or any(fault.mended for fault in faults)}
+    show([dataclasses.asdict(fault) for fault in faults], columns, as_json=as_json(args), empty=fine)
+    return 1 if any(not fault.mended for fault in faults) else 0
+
+
+def sessions_stats(args: argparse.Namespace) -> int:
+    async def found() -> Mapping[str, Any]:
+        async with opened(args) as store:
+            return await store.stats(every_namespace(args))
+
+    values = dict(asyncio.run(found()))
+    if not as_json(args):
+        values |= {name: size(value) for name, value in values.items() if name.endswith("bytes")}
+        values |= {name: moment(values[name]) if values[name] else "never" for name in ("first_made", "last_used")}
+    facts(values, as_json=as_json(args))
+    return 0
+
+
+def sessions_vacuum(args: argparse.Namespace) -> int:
+    async def freed() -> int:
+        async with opened(args) as store:
+            return await store.vacuum()
+
+    count = asyncio.run(freed())
+    print(json.dumps({"freed_bytes": count}) if as_json(args) else f"{size(count)} given back; deleted text is gone.")
+    return 0
+
+
+def expire_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limits", help="keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)")
+    parser.add_argument("--ttl", help="sessions not used for so long, like 24h or 30d (default: AGENT_KERNEL_TTL)")
+    parser.add_argument("--max-sessions", type=int, help="of a namespace; beyond it those used longest ago")
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would go, and why")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    care_arguments(parser)
+
+
+def sessions_expire(args: argparse.Namespace) -> int:
+    """What a server does by itself where these limits are set; its observers are not told by this command."""
+    limits = Limits.of(settings_of(args))
+    if not (limits.ttl or limits.max_sessions):
+        raise InvalidRequest("Nothing is to go: there is no limit.", hint="Give --ttl, --max-sessions or --limits.")
+
+    async def gone() -> list[Going]:
+        async with opened(args) as store:
+            retention = Retention(store, limits)
+            due = [going for going in await retention.due() if _asked_for(args, going)]
+            if args.dry_run or not due:
+                return due
+            if not confirmed(args, f"Remove {len(due)} session(s)?"):
+                return []
+            return [going for going in due if await retention.remove(going.session)]
+
+    rows = [_going(going) for going in asyncio.run(gone())]
+    columns = {
+        "namespace": Column("NAMESPACE"),
+        "id": Column("ID"),
+        "accessed": Column("USED", moment),
+        "why": Column("WHY"),
+        "title": Column("TITLE"),
+    }
+    show(rows, columns, as_json=as_json(args), empty="No session is to go.")
+    if rows and not as_json(args):
+        print("would go" if args.dry_run else "removed", file=sys.stderr)
+    return 0
+
+
+def _asked_for(args: argparse.Namespace, going: Going) -> bool:
+    return every_namespace(args) in (None, going.session.key.namespace)
+
+
+def _going(going: Going) -> dict[str, Any]:
+    session = going.session
+    names = ("title", "turns", "accessed")
+    facts_of = {name: getattr(session, name) for name in names}
+    return {"namespace": session.key.namespace, "id": session.key.id, "why": going.why} | facts_of
+
+
+CARE_COMMANDS = (
+    Command("verify", "look for what should not be; 1 if there is something", care_arguments, sessions_verify),
+    Command("repair", "mend what verify finds; what can not be mended is set aside", care_arguments, sessions_repair),
+    Command("vacuum", "give unused space back; deleted text is gone then", care_arguments, sessions_vacuum),
+    Command("stats", "how much there is", care_arguments, sessions_stats),
+    Command("expire", "remove what was not used for long, or is too much", expire_arguments, sessions_expire),
+)

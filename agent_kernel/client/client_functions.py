@@ -1,0 +1,170 @@
+"""Functions of this process that a model calls: offered by the turn, claimed, run here, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agent_kernel.client.file import File
+from agent_kernel.client.http import PAUSES_S, Connection, json_of
+from agent_kernel.client.input_file import InputFile
+from agent_kernel.client.upload import Form
+from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, NotFound, ServerUnreachable
+from agent_kernel.core.events import Body, CallOffered, CallOutput, Event
+from agent_kernel.core.files import Produced
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
+from agent_kernel.core.session import SessionKey
+from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.tools.base.functions import as_tool
+
+log = logging.getLogger(__name__)
+EFFECTS = "function.effects"
+
+
+class OwnFunctions:
+    """By name. ``client`` is what this process is called where its calls are shown."""
+
+    def __init__(self, given: Sequence[Tool | Callable[..., Any]], client: str) -> None:
+        tools = [as_tool(each) for each in given]
+        self._tools = {tool.spec.name: tool for tool in tools}
+        self._client = client
+        if len(self._tools) < len(tools):
+            raise InvalidRequest("Two functions have one name.")
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """As ``functions`` of a turn. What runs here shares nothing with the server, so calls of one round may run at
+        the same time."""
+        return [
+            {
+                "name": tool.spec.name,
+                "description": tool.spec.description,
+                "parameters": tool.spec.schema,
+                "effects": tool.spec.kind == EFFECTS,
+                "parallel": True,
+            }
+            for tool in self._tools.values()
+        ]
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
+
+    async def run(self, connection: Connection, event: Event, offered: CallOffered) -> None:
+        """Claims the call, runs it, answers it: a failure is an answer. Who comes too late does nothing."""
+        turn = f"turns/{quoted(event.turn)}/claims"
+        try:
+            claim = await connection.call("POST", turn, {"call": offered.call, "client": self._client})
+        except (NotFound, Conflict):
+            return
+        except AgentKernelError as error:
+            log.warning("a call was not claimed: %s", error)
+            return
+        held = Held(connection, f"{turn}/{quoted(offered.call)}", str(claim["token"]), event.session)
+        beat = asyncio.create_task(held.renew(float(claim["renew_s"])))
+        try:
+            await held.finish(await self._output(event, offered, held))
+        finally:
+            beat.cancel()
+
+    async def _output(self, event: Event, offered: CallOffered, held: Held) -> ToolOutput:
+        loop = asyncio.get_running_loop()
+
+        def emit(body: Body) -> None:
+            if isinstance(body, CallOutput):
+                loop.call_soon_threadsafe(held.say, body)
+
+        call = ToolCall(offered.call, offered.name, offered.arguments)
+        context = ToolContext(SessionKey("client", event.session or "-"), event.turn, event.round, call, emit)
+        try:
+            return await self._tools[offered.name].call(offered.arguments, context)
+        except Exception as error:  # noqa: BLE001  a failure is a result, for the model to read
+            return ToolOutput(f"{type(error).__name__}: {error}", "error")
+
+
+class Held:
+    """One call that this client holds: renewed, what it prints, and its end."""
+
+    def __init__(self, connection: Connection, path: str, token: str, session: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._token = token
+        self._session = session
+        self._said: asyncio.Queue[CallOutput] = asyncio.Queue()
+        self._telling: asyncio.Task[None] | None = None
+
+    def say(self, output: CallOutput) -> None:
+        self._said.put_nowait(output)
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell())
+
+    async def renew(self, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            with contextlib.suppress(AgentKernelError):
+                await self._post({"action": "renew"})
+
+    async def finish(self, output: ToolOutput) -> None:
+        """Tried again when the connection was lost: the server takes one answer."""
+        if self._telling is not None:
+            await self._telling
+        body = await self._body(output)
+        for pause in (*PAUSES_S, None):
+            try:
+                await self._post(body)
+            except ServerUnreachable as error:
+                if pause is None:
+                    log.warning("the result of a call could not be told: %s", error)
+                    return
+                await asyncio.sleep(pause)
+            except (NotFound, Conflict):
+                return  # the turn was stopped, or it has the answer
+            except AgentKernelError as error:
+                if "media" not in body and body["status"] == "error":
+                    log.warning("the result of a call was not taken: %s", error)
+                    return
+                body = {"action": "finish", "status": "error", "text": f"Its result was not taken: {error}"}
+            else:
+                return
+
+    async def _body(self, output: ToolOutput) -> dict[str, Any]:
+        media = [
+            {"mime": medium.mime, "data": base64.b64encode(medium.data).decode("ascii")}
+            for medium in output.media
+            if medium.data
+        ]
+        lines = [output.text, *[await self._kept(file) for file in output.files]]
+        body: dict[str, Any] = {"action": "finish", "status": output.status, "text": "\n".join(lines)}
+        body |= {"details": dict(output.details)} if output.details else {}
+        return body | ({"media": media} if media else {})
+
+    async def _kept(self, produced: Produced) -> str:
+        """A file of the session from now on; what the model is told of it."""
+        given = InputFile(produced.name, produced.data)
+        try:
+            file = await sent(self._connection, given, self._session, "agent_output")
+        except (AgentKernelError, OSError) as error:
+            return f"- {produced.name}: not kept: {error}"
+        return f"- {file.name} ({file.mime_type}, {file.size} bytes, id {file.id})"
+
+    async def _tell(self) -> None:
+        while not self._said.empty():
+            output = self._said.get_nowait()
+            with contextlib.suppress(AgentKernelError):
+                await self._post({"action": "output", "stream": output.stream, "text": output.text})
+
+    async def _post(self, body: Mapping[str, Any]) -> None:
+        await self._connection.call("POST", self._path, {**body, "token": self._token})
+
+
+async def sent(connection: Connection, file: InputFile, session: str, purpose: str) -> File:
+    """Uploads it. Raises FileTooLarge, QuotaExceeded, OSError for what can not be read."""
+    fields = {"purpose": purpose, **({"session": session} if session else {})}
+    form = Form(fields, file)
+    headers = await asyncio.to_thread(lambda: form.headers)
+    response = await connection.send("POST", "files", form.pieces(), headers=headers)
+    return dataclasses.replace(File.from_json(json_of(response)), connection=connection)

@@ -1,0 +1,117 @@
+"""Where a server is, and who asks it: said by the caller, by the environment, or by a server of this user that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest, ServerUnreachable
+from agent_kernel.notebook.turn.server_client import LOOPBACK, server_of_this_kernel
+
+URL, TOKEN, KERNEL = "AGENT_KERNEL_URL", "AGENT_KERNEL_TOKEN", "AGENT_KERNEL_ID"
+NO_SERVER = ServerUnreachable(
+    "No server of agent-kernel was named, and none of this user runs here.",
+    hint=f'Client("http://127.0.0.1:8888/", token="..."), or set {URL} and {TOKEN}, or start Jupyter.',
+)
+SUFFIX = "agent/v1/"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``url`` ends in ``agent/v1/``. ``headers`` prove who asks; ``kernel``: it is a kernel's own credential."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kernel: bool = False
+
+    @classmethod
+    def of(cls, url: str, token: str) -> Place:
+        """Of a person's token. ``url`` is that of the server, with its base URL, or of ``agent/v1``. Raises
+        InvalidRequest for what is no URL, and for one with a password or a token in it, which logs would show."""
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidRequest(f"{url[:80]!r} is not the URL of a server.", hint="http://127.0.0.1:8888/")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise InvalidRequest("The URL of a server holds no token and no password.", hint="Client(url, token=...)")
+        return cls(_routes(url), {"Authorization": f"token {token}"} if token else {})
+
+    @property
+    def secure(self) -> bool:
+        return self.url.startswith("https:")
+
+    @property
+    def here(self) -> bool:
+        """On this machine."""
+        return (urllib.parse.urlsplit(self.url).hostname or "") in LOOPBACK
+
+
+def find(url: str | None, token: str | None) -> Place:
+    """As named; else as the environment says (in a kernel: its own credential); else a Jupyter server of this user that
+    runs here, the one started last. Raises ServerUnreachable, InvalidRequest."""
+    if url is not None:
+        return Place.of(url, _token_for(url) if token is None else token)
+    if os.environ.get(KERNEL) and token is None and (server := server_of_this_kernel()) is not None:
+        return Place(_routes(server.url), {"X-Agent-Kernel-Token": server.token}, kernel=True)
+    if named := os.environ.get(URL):
+        return Place.of(named, _token_for(named) if token is None else token)
+    running = next(_running(), None)
+    if running is None:
+        raise NO_SERVER
+    return Place.of(str(running["url"]), str(running.get("token", "")) if token is None else token)
+
+
+def _token_for(url: str) -> str:
+    """That of the environment, unless it belongs to another server there; else what the server itself has written for
+    programs of its user, where it runs here."""
+    named, given = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
+    if given and (not named or _routes(named) == _routes(url)):
+        return given
+    return next((str(told.get("token", "")) for told in _running() if _routes(str(told["url"])) == _routes(url)), "")
+
+
+def _routes(url: str) -> str:
+    """Of the server, of ``agent/v1``, or of the ``v1`` that ``agent-kernel serve`` has for clients of other houses."""
+    whole = url.rstrip("/") + "/"
+    for known in (SUFFIX, "v1/"):
+        if whole.endswith("/" + known):
+            return whole.removesuffix(known) + SUFFIX
+    return whole + SUFFIX
+
+
+def _running() -> Iterator[dict[str, Any]]:
+    """What servers of this user that live wrote of themselves, the newest first; only their owner can read it."""
+    import jupyter_core.paths
+
+    folder = Path(jupyter_core.paths.jupyter_runtime_dir())
+    for file in sorted(folder.glob("jpserver-*.json"), key=_changed, reverse=True):
+        try:
+            told = json.loads(file.read_text(encoding="utf-8"))
+            lives = _lives(int(told["pid"])) and bool(told["url"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if lives:
+            yield dict(told)
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _lives(pid: int) -> bool:
+    if os.name == "nt":
+        return True  # there a signal 0 would end it; a server that is gone does not answer
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,247 @@
+"""HTTP to one server: who asks, what is tried again, and errors as the classes of ``errors.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.client.discovery import Place
+from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, from_json
+
+if TYPE_CHECKING:
+    import httpx
+
+TIMEOUT_S = 60.0
+STREAM_S = 35.0
+"""The server sends a comment each 10 s; three missed ones mean that the connection is lost."""
+CONNECT_S = 10.0
+PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+"""Before each try after the first."""
+PATIENCE_S = 30.0
+"""A server that asks for a longer pause is not waited for."""
+GATEWAY = frozenset({502, 503, 504})
+"""A proxy's word for a server that is being restarted."""
+Query = Mapping[str, str | int | float | None]
+
+
+class Connection:
+    """To be used in one event loop. ``retries`` counts tries after the first: of what only reads or is known when it
+    is repeated, and of what did certainly not begin (no connection was made, or the server said so: 429, or 503 with a
+    time)."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retries: int = len(PAUSES_S),
+        verify: ssl.SSLContext | bool | None = None,
+    ) -> None:
+        self.place = place
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._verify = verify
+        self._http: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        kept: bool = False,
+    ) -> dict[str, Any]:
+        """The JSON answer. ``kept``: the server answers a repetition with what the first try did, so that it may be
+        made again whatever became of that. Raises the error that the server names, or ServerUnreachable."""
+        said = None if body is None else json.dumps(body, allow_nan=False).encode()
+        kind = {} if said is None else {"Content-Type": "application/json"}
+        response = await self.send(method, path, said, query=query, headers={**kind, **(headers or {})}, kept=kept)
+        return json_of(response) if response.content else {}
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | AsyncIterator[bytes] | None = None,
+        *,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        kept: bool = False,
+    ) -> httpx.Response:
+        """The whole answer. A body that comes in pieces is sent once. Raises as ``call``."""
+        again = isinstance(content, bytes) or content is None
+        for attempt in range(self._retries + 1):
+            last = attempt == self._retries or not again
+            try:
+                async with self._opened(method, path, content, query, headers) as response:
+                    await response.aread()
+                    return response
+            except Refused as refusal:
+                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=method == "GET" or kept)
+                if last or pause is None:
+                    raise refusal.error from None
+            except ServerUnreachable as error:
+                begun = error.details.get("begun", True)
+                if last or (begun and method != "GET" and not kept):
+                    raise
+                pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
+            await asyncio.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        idle_s: float = STREAM_S,
+    ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
+        """(headers, pieces of the body as they come), once: a caller knows how to go on. Raises as ``call``, in the
+        body of the ``async with`` too."""
+        try:
+            async with self._opened(method, path, None, query, headers, idle_s=idle_s) as response:
+                yield response.headers, response.aiter_bytes()
+        except Refused as refusal:
+            raise refusal.error from None
+
+    async def aclose(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    @asynccontextmanager
+    async def _opened(
+        self,
+        method: str,
+        path: str,
+        content: bytes | AsyncIterator[bytes] | None,
+        query: Query | None,
+        headers: Mapping[str, str] | None,
+        *,
+        idle_s: float | None = None,
+    ) -> AsyncIterator[httpx.Response]:
+        import httpx
+
+        timeout = httpx.Timeout(idle_s or self._timeout_s, connect=CONNECT_S)
+        params = {name: value for name, value in (query or {}).items() if value is not None}
+        async with AsyncExitStack() as open_response:
+            try:
+                http = await self._client()
+                response = await open_response.enter_async_context(
+                    http.stream(method, path, content=content, params=params, headers=headers, timeout=timeout)
+                )
+                if response.status_code >= 300:  # a redirection leads to a page for people
+                    await response.aread()
+                    raise Refused(response)
+                yield response
+            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+                raise _unreachable(error, begun=False) from error
+            except (httpx.TransportError, httpx.StreamError) as error:
+                raise _unreachable(error, begun=True) from error
+
+    async def _client(self) -> httpx.AsyncClient:
+        """Made at its first use: to load the library and the certificates takes a while, so a thread does it."""
+        async with self._opening:
+            if self._http is None:
+                self._http = await asyncio.to_thread(self._made)
+            return self._http
+
+    def _made(self) -> httpx.AsyncClient:
+        import httpx
+
+        place = self.place
+        return httpx.AsyncClient(
+            base_url=place.url,
+            headers={**place.headers, "Accept": "application/json", "User-Agent": "agent-kernel-client"},
+            verify=_tls(place) if self._verify is None else self._verify,
+            trust_env=not place.here,  # no proxy stands between a program and its own machine
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+        )
+
+
+class Refused(Exception):
+    """An answer of 300 or more; ``error`` is what the caller hears."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__(response.status_code)
+        self.error = _refusal(response)
+        self._status = response.status_code
+        self._wait = response.headers.get("Retry-After", "")
+
+    def pause(self, usual: float, *, again: bool) -> float | None:
+        """Before it is tried again; None: it is not. ``again``: it may be, whatever became of it."""
+        asked = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
+        if asked is not None and self._status in (429, 503):
+            return max(asked, usual) if asked <= PATIENCE_S else None
+        if self._status in GATEWAY and again and isinstance(self.error, ServerUnreachable):
+            return usual
+        return None
+
+
+def json_of(response: httpx.Response) -> dict[str, Any]:
+    """The JSON object that it has. Raises AgentKernelError for anything else, such as a page for people."""
+    try:
+        return dict(response.json())
+    except (ValueError, TypeError) as error:
+        raise _strange(response.status_code) from error
+
+
+def _tls(place: Place) -> ssl.SSLContext | bool:
+    """A Jupyter server commonly has a self-signed certificate, which need not be verified on loopback, where packets
+    never leave this machine; it is everywhere else."""
+    if not place.secure:
+        return False  # nothing is verified, so no certificates are loaded
+    context = ssl.create_default_context()
+    if place.here:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _refusal(response: httpx.Response) -> AgentKernelError:
+    status, id = response.status_code, response.headers.get("X-Request-ID", "")
+    error = _named(response)
+    if error is None and status in (401, 403):
+        error = Forbidden("The server does not know this token (any more).", hint="Client(url, token=...)")
+    elif error is None and status == 404:
+        error = NotFound(
+            "The server has no agent-kernel extension, or an older one.", hint="See: jupyter server extension list"
+        )
+    elif error is None and status < 400:
+        error = Forbidden("The server wants a person to log in.", hint="Client(url, token=...)")
+    elif error is None and status in GATEWAY:
+        error = ServerUnreachable(f"The server does not answer (a proxy says {status}).")
+    error = error or AgentKernelError(f"The server answered {status}.", hint="Its log has more.")
+    error.request_id = error.request_id or id
+    return error
+
+
+def _named(response: httpx.Response) -> AgentKernelError | None:
+    """As the server says it, if it is ours."""
+    try:
+        body = response.json()["error"]
+        error = from_json(body)
+        error.request_id = str(body.get("request_id", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return error
+
+
+def _strange(status: int) -> AgentKernelError:
+    return AgentKernelError(f"The server answered {status} with something else than JSON.", hint="Is the URL right?")
+
+
+def _unreachable(error: Exception, *, begun: bool) -> ServerUnreachable:
+    hint = "What was asked may have been done: look before you ask again." if begun else "Does it run there?"
+    said = str(error) or type(error).__name__
+    return ServerUnreachable(f"The server does not answer ({said}).", hint=hint, details={"begun": begun})

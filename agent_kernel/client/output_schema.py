@@ -1,0 +1,56 @@
+"""What an answer shall look like: a type, a JSON schema, a choice or a pattern; and the answer as that type."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest, OutputInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """``wire`` is what the server is told; ``read`` makes a value of the text."""
+
+    wire: Mapping[str, Any]
+    read: Callable[[str], Any] = field(repr=False)
+
+    def value(self, text: str) -> Any:
+        """Raises OutputInvalid for a text that does not fit."""
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise OutputInvalid(
+                "The answer does not fit the format that was asked for.", details={"text": text, "reason": str(error)}
+            ) from error
+
+
+def shape_of(output: Any) -> Shape:
+    """A pydantic model or any type that pydantic can check, a JSON schema (a dict), ``"json"``, a list of whole
+    answers, or a compiled pattern. Raises InvalidRequest."""
+    if isinstance(output, Shape):
+        return output
+    if output in ("json", "json_object"):
+        return Shape({"kind": "json_object"}, json.loads)
+    if isinstance(output, re.Pattern):
+        return Shape({"kind": "regex", "regex": output.pattern}, str)
+    if isinstance(output, Mapping):
+        return Shape({"kind": "json_schema", "json_schema": dict(output)}, json.loads)
+    if isinstance(output, Sequence) and not isinstance(output, str) and all(isinstance(one, str) for one in output):
+        return Shape({"kind": "choice", "choice": list(output)}, str)
+    return _typed(output)
+
+
+def _typed(kind: Any) -> Shape:
+    import pydantic
+
+    try:
+        adapter = pydantic.TypeAdapter(kind)
+        schema = adapter.json_schema()
+    except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
+        raise InvalidRequest(f"No answer can be a {kind!r}: {str(error).splitlines()[0]}") from error
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(kind, "__name__", "answer"))[:64]
+    return Shape({"kind": "json_schema", "json_schema": schema, "name": name}, adapter.validate_json)

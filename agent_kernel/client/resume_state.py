@@ -1,0 +1,58 @@
+"""What of a turn has been received, so that the rest can be told from its stored items when its live log is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from agent_kernel.core.events import (
+    Body,
+    CallFinished,
+    CallReturned,
+    CallStarted,
+    FileProduced,
+    ReasoningDelta,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+    TurnVersion,
+)
+
+ONCE = (TurnStarted, TurnVersion)
+
+
+class Received:
+    """Stored items have texts in one piece and numbers of their own, so the two tellings of a turn are matched by what
+    they say: texts by their length, calls and files by their ids."""
+
+    def __init__(self) -> None:
+        self._length = {TextDelta: 0, ReasoningDelta: 0}
+        self._marks: set[tuple[str, str]] = set()
+
+    def add(self, body: Body) -> None:
+        if isinstance(body, TextDelta | ReasoningDelta):
+            self._length[type(body)] += len(body.text)
+        elif mark := _mark(body):
+            self._marks.add(mark)
+
+    def rest(self, stored: Iterable[Body]) -> Iterator[Body]:
+        """Of a turn told from its beginning what was not received."""
+        skip = dict(self._length)
+        for body in stored:
+            if isinstance(body, TextDelta | ReasoningDelta):
+                kind, known = type(body), min(skip[type(body)], len(body.text))
+                skip[kind] -= known
+                if known < len(body.text):
+                    yield replace(body, text=body.text[known:])
+            elif _mark(body) not in self._marks:
+                yield body
+
+
+def _mark(body: Body) -> tuple[str, str] | None:
+    if isinstance(body, ONCE):
+        return body.type, ""
+    if isinstance(body, CallStarted | CallReturned | CallFinished):
+        return body.type, body.call
+    if isinstance(body, FileProduced):
+        return body.type, str(body.file.get("id", ""))
+    return (body.type, "") if isinstance(body, TurnFinished) else None

@@ -1,0 +1,154 @@
+"""What may be said of one turn beside its prompt, and the request that this comes to."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from agent_kernel.client.approval import Approve
+from agent_kernel.client.file import File
+from agent_kernel.client.input_file import Given, input_file
+from agent_kernel.client.output_schema import shape_of
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.files import Wanted
+from agent_kernel.core.messages import Message
+from agent_kernel.core.protocols import Tool
+
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_tokens", "logprobs"),
+    *("top_logprobs", "presence_penalty", "frequency_penalty", "logit_bias", "reasoning_effort"),
+)
+AS_IT_IS = (
+    *("model", "permission", "max_tool_rounds", "tool_choice", "parallel_calls", "history", "history_limit"),
+    *("where", "web", "replaces", "remembered"),
+)
+LISTS = ("skills", "denied")
+
+
+class TurnOptions(TypedDict, total=False):
+    """All of them may also be given to the client, for all its turns.
+
+    ``session``: whose turn it is; without one a new session is begun, whose id the result has. ``private``: a new one
+    is kept in the server's memory only. ``model`` names the engine. ``busy``: what to do when another turn of the
+    session runs: ``wait`` in line, or ``raise`` SessionBusy. ``leave_running``: who stops listening does not stop the
+    turn.
+
+    ``functions`` are typed functions of this process, sync or async, for the model to call. ``tools`` are names or
+    groups of the server's tools (None: all that it offers; empty: none). ``approve`` is asked about calls that need a
+    person; without it they are denied, unless ``answers`` says that the reader of the stream decides.
+
+    ``files`` are given to the turn, ``outputs`` are asked of it by name, ``media`` are pictures and videos to look at.
+    ``output`` is the format of the answer (``shape.py``), ``context`` are hidden notes by their titles, ``messages`` a
+    conversation to begin with. The others are as in ``TurnRequest`` and ``Sampling``.
+    """
+
+    session: str
+    private: bool
+    model: str
+    busy: Literal["wait", "raise"]
+    leave_running: bool
+    functions: Sequence[Tool | Callable[..., Any]]
+    tools: Sequence[str] | None
+    approve: Approve | None
+    answers: bool
+    files: Sequence[Given | File]
+    outputs: Sequence[str | Wanted]
+    media: Sequence[Given]
+    output: Any
+    context: Mapping[str, str]
+    messages: Sequence[Message | Mapping[str, Any]]
+    history: Literal["auto", "append", "replay"]
+    history_limit: int
+    permission: Literal["auto", "ask", "deny"]
+    denied: Sequence[str]
+    remembered: bool
+    max_tool_rounds: int
+    tool_choice: str
+    parallel_calls: bool
+    skills: Sequence[str]
+    web: Mapping[str, Any]
+    where: Literal["sandbox", "live", "draft"]
+    replaces: str
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    seed: int
+    max_tokens: int
+    stop: Sequence[str]
+    logprobs: bool
+    top_logprobs: int
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float]
+    reasoning_effort: str
+
+
+def checked(options: Mapping[str, Any]) -> None:
+    """Raises TypeError for a name that is none, as Python itself does."""
+    if unknown := sorted(set(options) - set(TurnOptions.__annotations__)):
+        raise TypeError(f"a turn has no option {unknown[0]!r}")
+
+
+def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The body of ``turns``, but for files, whose ids are known when they are there. ``functions`` as the server is
+    told of them. Blocking where media are paths."""
+    said: Mapping[str, Any] = options
+    body: dict[str, Any] = {"prompt": prompt, "queue": said.get("busy", "wait") == "wait"}
+    body |= {name: said[name] for name in AS_IT_IS if said.get(name) is not None}
+    body |= {name: list(said[name]) for name in LISTS if said.get(name)}
+    sampling = {name: said[name] for name in SAMPLING if said.get(name) is not None}
+    if stop := said.get("stop"):
+        sampling["stop"] = [stop] if isinstance(stop, str) else list(stop)
+    answers = said.get("answers")
+    body |= {
+        "sampling": sampling,
+        "answers": ["*"] if (answers if answers is not None else said.get("approve") is not None) else [],
+        "context": [{"title": title, "text": text} for title, text in (said.get("context") or {}).items()],
+        "messages": [_message(one) for one in said.get("messages") or ()],
+        "media": [_medium(one) for one in said.get("media") or ()],
+        "outputs": [dataclasses.asdict(_wanted(one)) for one in said.get("outputs") or ()],
+        "output": dict(shape_of(said["output"]).wire) if said.get("output") is not None else None,
+    }
+    names = [str(function["name"]) for function in functions]
+    if functions:
+        body |= {"functions": [dict(function) for function in functions], "client_tools": names}
+    body = {name: value for name, value in body.items() if value not in (None, [], {})}
+    narrowed = said.get("tools")
+    return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
+
+
+def _wanted(given: str | Wanted) -> Wanted:
+    return Wanted(given) if isinstance(given, str) else given
+
+
+def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
+    return given.to_json() if isinstance(given, Message) else dict(given)
+
+
+def _medium(given: Given) -> dict[str, str]:
+    """Raises InvalidRequest for what is no picture or video by its name or its first bytes."""
+    file = input_file(given)
+    source = file.open()
+    try:
+        data = source.read()
+    finally:
+        if not file.borrowed:
+            source.close()
+    mime = file.mime or _drawn(data) or file.mime_type
+    if not mime.startswith(("image/", "video/")):
+        raise InvalidRequest(
+            f"{os.fspath(file.name)!r} is no picture and no video.", hint="files=[...] takes any file."
+        )
+    return {"mime": mime, "data": base64.b64encode(data).decode("ascii")}
+
+
+def _drawn(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    known = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+    return next((mime for beginning, mime in known.items() if data.startswith(beginning)), "")

@@ -1,0 +1,199 @@
+"""Lasting tokens: what a program shows to a server of this person instead of a login. Made and revoked at the command
+line; each has scopes, a day on which it ends, and a namespace.
+
+One small file for each, named by the public part of the token, with a hash of the secret part. Revoking removes the
+file: that needs no space on the disk, and counts in every server at once. Of when it was used last the file's own time
+of change tells the day, so that nothing is written for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest, NotFound, StoreError, StoreFull, TokenInvalid
+from agent_kernel.core.session import valid_id
+
+SCOPES: Mapping[str, str] = MappingProxyType(
+    {
+        "turns": "ask models and the agent, in conversations of its own, and answer what these ask",
+        "sessions": "read and change all conversations of the user",
+        "files": "bring, read and remove files",
+        "skills": "bring, read and remove skills",
+        "metrics": "read the figures of the server",
+        "all": "whatever the user may do with the agent, notebooks and kernels included",
+    }
+)
+DAYS = 30
+MOST_DAYS = 366
+OWN = "/tokens/"
+"""Between a user and a token in the name of a namespace that only that token has; in no user's name."""
+DAY_S = 86_400.0
+MAX_BYTES = 1 << 16
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+_ID = re.compile(r"[0-9a-f]{12}")
+_BEGINS = re.compile(r"ak_[0-9a-f]{12}_")
+_TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``user`` is the namespace that it was made for; empty: that of the server. Times are seconds since the epoch;
+    ``used`` is right to the day, 0: never."""
+
+    id: str
+    name: str
+    scopes: frozenset[str]
+    user: str
+    created: float
+    expires: float
+    used: float = 0.0
+
+    @property
+    def expired(self) -> bool:
+        return time.time() >= self.expires
+
+    @property
+    def everything(self) -> bool:
+        return "all" in self.scopes
+
+    def opens(self, scopes: Collection[str]) -> bool:
+        """Whether one of these scopes is enough and here."""
+        return self.everything or not self.scopes.isdisjoint(scopes)
+
+    def namespace(self, server: str) -> str:
+        """Without the scope ``sessions`` a namespace of its own: then nothing in it is of anybody else, and nothing of
+        it is in anybody's list. Tokens of the same user and name share it, so that one can follow another."""
+        user = self.user or server
+        return user if self.opens(("sessions",)) else f"{user}{OWN}{self.name}"
+
+
+def is_token(text: str) -> bool:
+    """Whether it is meant to be one of ours, valid or not."""
+    return bool(_BEGINS.match(text))
+
+
+class Tokens:
+    """``directory`` is made with the first token."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def new(self, scopes: Collection[str], *, days: int = DAYS, name: str = "", user: str = "") -> tuple[Token, str]:
+        """The token and its text, which is nowhere after this. Raises InvalidRequest, StoreFull, StoreError."""
+        id, secret = secrets.token_hex(6), secrets.token_hex(32)
+        now = time.time()
+        token = Token(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
+        _check(token, days)
+        facts = {"name": token.name, "scopes": sorted(scopes), "user": user, "created": now, "expires": token.expires}
+        try:
+            self._write(id, {"version": 1, **facts, "sha256": _hash(secret)})
+        except OSError as error:
+            kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
+            raise kind(f"The token could not be kept: {error.strerror or error}.") from error
+        return token, f"ak_{id}_{secret}"
+
+    def listed(self) -> list[Token]:
+        """The oldest first; a file that can not be read is none."""
+        found = [self._read(path)[0] for path in self._files()]
+        return sorted((token for token in found if token), key=lambda token: (token.created, token.id))
+
+    def revoke(self, id: str) -> Token | None:
+        """Who it was, where that could still be read. Raises NotFound, StoreError."""
+        path = self._path(id)
+        token = self._read(path)[0]
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            raise NotFound(f"There is no token {id[:80]!r}.", hint="agent-kernel token list") from None
+        except OSError as error:
+            raise StoreError(f"The token could not be revoked: {error.strerror or error}.") from error
+        return token
+
+    def holder(self, text: str) -> Token:
+        """Of a token that counts now. Blocking: reads one small file. Raises TokenInvalid."""
+        parts = _TEXT.fullmatch(text)
+        if parts is None:
+            raise TokenInvalid("This is not a whole token.", hint="agent-kernel token new makes one.")
+        path = self._path(parts[1])
+        token, digest = self._read(path)
+        if not hmac.compare_digest(_hash(parts[2]), digest) or token is None:
+            raise TokenInvalid("This token is not valid (any more).", hint="agent-kernel token new makes another.")
+        if token.expired:
+            ended = time.strftime("%Y-%m-%d", time.gmtime(token.expires))
+            raise TokenInvalid(f"This token ended on {ended}.", hint="agent-kernel token new makes another.")
+        if time.time() // DAY_S != token.used // DAY_S:
+            with contextlib.suppress(OSError):  # a directory that can not be written keeps nobody out
+                os.utime(path)
+        return token
+
+    def counts(self, token: Token) -> bool:
+        """Whether a token that was valid still is. Blocking, as ``holder``."""
+        return not token.expired and self._path(token.id).exists()
+
+    def _path(self, id: str) -> Path:
+        return self._directory / f"{id if _ID.fullmatch(id) else 'none'}.json"
+
+    def _files(self) -> Iterator[Path]:
+        try:
+            names = sorted(os.listdir(self._directory))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(f"{self._directory} can not be read: {error.strerror or error}.") from error
+        yield from (self._directory / name for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5]))
+
+    def _read(self, path: Path) -> tuple[Token | None, str]:
+        """With the hash of its secret part."""
+        try:
+            with path.open("rb") as file:
+                body, used = json.loads(file.read(MAX_BYTES)), os.fstat(file.fileno()).st_mtime
+            scopes = frozenset(map(str, body["scopes"])) & SCOPES.keys()
+            who = str(body["name"]), scopes, str(body["user"])
+            return Token(path.stem, *who, float(body["created"]), float(body["expires"]), used), str(body["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None, ""
+
+    def _write(self, id: str, body: Mapping[str, Any]) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self._directory / f"{id}.new"
+        try:
+            with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+                json.dump(body, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.utime(fresh, (0, 0))
+            fresh.replace(self._directory / f"{id}.json")
+        except OSError:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            raise
+
+
+def _check(token: Token, days: int) -> None:
+    if not token.scopes or not token.scopes <= SCOPES.keys():
+        raise InvalidRequest(f"The scopes of a token are {', '.join(SCOPES)}; one at least.")
+    if not 1 <= days <= MOST_DAYS:
+        raise InvalidRequest(f"A token lasts 1 to {MOST_DAYS} days.")
+    if not _NAME.fullmatch(token.name):
+        raise InvalidRequest("The name of a token has 1 to 64 letters, digits, dots, hyphens and underlines.")
+    if token.user:
+        valid_id(token.user, "namespace")
+        if OWN in token.user:
+            raise InvalidRequest(f"The name of a user has no {OWN} in it.")
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

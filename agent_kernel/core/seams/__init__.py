@@ -1,0 +1,3 @@
+"""The interfaces of the stores: sessions, files of a session, permission grants. Implementations are in
+``sessions.store``.
+"""

@@ -1,0 +1,111 @@
+"""Directories whose skills and MCP servers a person lets turns use. Kept outside of them, by their real path, with the
+hash of each ``.mcp.json`` as it was then: one that changes is not trusted any more, what it says being commands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from agent_kernel.core.errors import InvalidRequest
+
+WATCHED = (".mcp.json",)
+"""Files of a directory that are trusted by their content."""
+MAX_WATCHED = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedFolder:
+    """``files``: SHA-256 by name, of what was there when it was trusted (``since``, seconds since the epoch)."""
+
+    path: Path
+    since: float
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+class Trust:
+    """``path`` is the file that holds them all; it is made when the first is added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def folders(self) -> list[TrustedFolder]:
+        """By path. A file that can not be read holds none."""
+        found = []
+        for name, entry in self._read().items():
+            files = {str(file): str(digest) for file, digest in dict(entry.get("files", {})).items()}
+            found.append(TrustedFolder(Path(name), float(entry.get("since", 0.0)), files))
+        return sorted(found, key=lambda folder: folder.path)
+
+    def trusts(self, folder: Path | None) -> bool:
+        """The folder, or one above it. Blocking: looks at the disk."""
+        if folder is None:
+            return False
+        real = Path(os.path.realpath(folder))
+        return any(real == known.path or known.path in real.parents for known in self.folders())
+
+    def vouched(self, folder: Path, name: str, digest: str) -> bool:
+        """Whether the file ``name`` of exactly this folder was trusted as it is now. Blocking."""
+        real = Path(os.path.realpath(folder))
+        return any(known.path == real and known.files.get(name) == digest for known in self.folders())
+
+    def add(self, folder: Path) -> TrustedFolder:
+        """As it is now. Raises InvalidRequest for what is no directory, or would be everything."""
+        real = Path(os.path.realpath(folder))
+        if not real.is_dir():
+            raise InvalidRequest(f"{folder} is not a directory.")
+        if real == Path(real.anchor):
+            raise InvalidRequest("Trust a directory of your own, not the whole machine.")
+        made = TrustedFolder(
+            real, time.time(), {name: digest for name in WATCHED if (digest := digest_of(real / name))}
+        )
+        with self._locked():
+            body = self._read()
+            body[str(real)] = {"since": made.since, "files": dict(made.files)}
+            self._write(body)
+        return made
+
+    def remove(self, folder: Path) -> bool:
+        """Whether it was trusted, by itself and not by one above it."""
+        with self._locked():
+            body = self._read()
+            found = {str(folder), os.path.realpath(folder)} & set(body)
+            for name in found:
+                del body[name]
+            if found:
+                self._write(body)
+        return bool(found)
+
+    def _locked(self) -> FileLock:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return FileLock(f"{self._path}.lock")
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        try:
+            body = json.loads(self._path.read_text("utf-8"))["folders"]
+            return {str(name): dict(entry) for name, entry in body.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def _write(self, body: Mapping[str, Any]) -> None:
+        fresh = self._path.with_suffix(f".{os.getpid()}.new")
+        with os.fdopen(os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            json.dump({"version": 1, "folders": body}, file, indent=1, sort_keys=True)
+        fresh.replace(self._path)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file; empty where there is none that can be read, or one that is too large for what it should be."""
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_WATCHED:
+            return ""
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

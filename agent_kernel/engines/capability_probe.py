@@ -1,0 +1,226 @@
+"""What an engine can do, found out by asking it: a handful of short requests, no guesses from its name."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import struct
+import zlib
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.messages import Media, ToolCall, user
+from agent_kernel.core.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineRequest,
+    OutputFormat,
+    Sampling,
+    TextChunk,
+    ToolSpec,
+    WaitChunk,
+)
+
+State: TypeAlias = Literal["ok", "lacks", "unsure"]
+NEEDED = frozenset({"answers", "streaming", "tools"})
+"""Without these there is no agent; what else is lacking costs comfort."""
+ADD = ToolSpec(
+    "add",
+    "Adds two whole numbers. The only way to add.",
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    },
+    kind="probe",
+)
+SUM = "What is 1234 + 8765? Use the tool."
+STRIPES = "Name the colours of the three stripes of this picture, from left to right. Only the colours."
+COLOURS = {
+    "black": b"\0\0\0",
+    "blue": b"\0\0\xff",
+    "green": b"\0\xa0\0",
+    "red": b"\xff\0\0",
+    "white": b"\xff\xff\xff",
+    "yellow": b"\xff\xff\0",
+}
+"""Three of them in a row are guessed once in 120 times; one colour is guessed often."""
+PLANET = OutputFormat(
+    "json_schema",
+    {
+        "type": "object",
+        "properties": {"zq_planet": {"type": "string", "maxLength": 20}},
+        "required": ["zq_planet"],
+        "additionalProperties": False,
+    },
+    name="planet",
+)
+"""A key that nobody writes by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``unsure``: the server took the request, and the model did not do what would show it."""
+
+    feature: str
+    state: State
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Said:
+    """All that came of one request; ``error`` is how it failed."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks if isinstance(chunk, TextChunk))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [chunk.call for chunk in self.chunks if isinstance(chunk, CallChunk)]
+
+    @property
+    def pieces(self) -> int:
+        return sum(not isinstance(chunk, EndChunk | WaitChunk) for chunk in self.chunks)
+
+
+class Probe:
+    """Asks ``engine``, and about pictures ``seeing``, which is the same and is sent them. Each request is greedy and at
+    most 128 tokens long."""
+
+    def __init__(self, engine: Engine, seeing: Engine | None = None) -> None:
+        self._engine = engine
+        self._seeing = seeing or engine
+
+    async def findings(self) -> list[Finding]:
+        """Ends after the first request when that brings no answer at all."""
+        counted = await self._ask("Count from 1 to 20, with commas between.")
+        if counted.error:
+            return [Finding("answers", "lacks", counted.error)]
+        found = [
+            Finding("answers", "ok", f"{self._engine.info().model}: {_short(counted.text)}"),
+            _streaming(counted),
+            _usage(counted),
+            await self._tools(),
+            await self._tool_choice(),
+            await self._response_format(),
+            await self._images(),
+        ]
+        not_sent = self._engine.info().details.get("not_sent")
+        return [*found, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
+
+    async def _tools(self) -> Finding:
+        """A model may answer in words what it could have called for, so then the call is asked for by name."""
+        said = await self._ask(SUM, tools=(ADD,))
+        if said.calls:
+            return Finding("tools", "ok", _told(said.calls[0]))
+        named = Said() if said.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
+        if named.calls:
+            return Finding("tools", "unsure", f"{_told(named.calls[0])}, but only when asked for by name")
+        why = f"no call came, but text: {_short(said.text)}. Does the server parse the calls of this model?"
+        return Finding("tools", "lacks", said.error or why)
+
+    async def _tool_choice(self) -> Finding:
+        said = await self._ask("Say hello.", tools=(ADD,), tool_choice="required")
+        if said.error:
+            return Finding("tool_choice", "lacks", said.error)
+        called = bool(said.calls)
+        return Finding("tool_choice", "ok" if called else "lacks", "" if called else "required was ignored")
+
+    async def _response_format(self) -> Finding:
+        said = await self._ask("Name a planet.", output=PLANET)
+        if said.error:
+            return Finding("response_format", "lacks", said.error)
+        try:
+            kept = set(json.loads(said.text)) == {"zq_planet"}
+        except (ValueError, TypeError):
+            kept = False
+        return Finding("response_format", "ok" if kept else "lacks", "" if kept else f"ignored: {_short(said.text)}")
+
+    async def _images(self) -> Finding:
+        if not self._seeing.info().vision:
+            return Finding("images", "lacks", "this model reads text only")
+        colours = random.sample(sorted(COLOURS), 3)
+        said = await self._ask(STRIPES, media=[stripes(*(COLOURS[colour] for colour in colours))])
+        if said.error:
+            return Finding("images", "lacks", said.error)
+        seen = [word for word in re.findall(r"[a-z]+", said.text.lower()) if word in COLOURS][:3] == colours
+        told = f"stripes in {', '.join(colours)} are: {_short(said.text)}"
+        off = "" if self._engine.info().vision or not seen else "; set vision of this engine to true"
+        return Finding("images", "ok" if seen else "unsure", told + off)
+
+    async def _ask(
+        self,
+        prompt: str,
+        media: Sequence[Media] = (),
+        *,
+        tools: tuple[ToolSpec, ...] = (),
+        tool_choice: str = "auto",
+        output: OutputFormat | None = None,
+    ) -> Said:
+        sampling = Sampling(temperature=0, max_tokens=128)
+        request = EngineRequest(
+            (user(prompt, media),), tools, sampling, session="probe", tool_choice=tool_choice, output=output
+        )
+        said, engine = Said(), self._seeing if media else self._engine
+        try:
+            async with aclosing(engine.stream(request)) as chunks:
+                async for chunk in chunks:
+                    said.chunks.append(chunk)
+        except AgentKernelError as error:
+            said.error = str(error)
+        return said
+
+
+def missing(findings: Sequence[Finding]) -> list[str]:
+    """What this product can not do without."""
+    return [finding.feature for finding in findings if finding.feature in NEEDED and finding.state == "lacks"]
+
+
+def _streaming(said: Said) -> Finding:
+    if said.pieces > 1:
+        return Finding("streaming", "ok", f"{said.pieces} pieces")
+    return Finding("streaming", "lacks", "the answer came in one piece")
+
+
+def _usage(said: Said) -> Finding:
+    end = said.chunks[-1]
+    assert isinstance(end, EndChunk)
+    usage = end.usage
+    if usage.estimated:
+        return Finding("usage", "lacks", "tokens are not counted; what is shown is estimated")
+    reused = f", {usage.reused_tokens} reused" if usage.reused_tokens else ""
+    return Finding("usage", "ok", f"{usage.prompt_tokens} tokens read{reused}, {usage.completion_tokens} written")
+
+
+def _told(call: ToolCall) -> str:
+    right = (call.name, call.arguments) == (ADD.name, {"a": 1234, "b": 8765})
+    return f"{call.name}({json.dumps(dict(call.arguments))})" + ("" if right else ", which is not right")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 60 else line[:60] + " ...")
+
+
+def stripes(*colours: bytes, width: int = 48) -> Media:
+    """A PNG of vertical stripes, written by hand: there is no library for it in the base."""
+    row = b"\0" + b"".join(colour * width for colour in colours)
+    side = width * len(colours)
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(row * side)), _chunk(b"IEND", b""))
+    return Media.of("image/png", b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,0 +1,3 @@
+"""Which models and worker environments exist, how they are downloaded, verified and converted, and where they are
+stored.
+"""

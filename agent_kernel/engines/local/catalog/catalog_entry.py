@@ -1,0 +1,182 @@
+"""A model that can be fetched: what it is, and from where."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+from agent_kernel.engines.local.catalog.installed_model import LocalModel, Protocol, models_dir, read_model
+
+KINDS = ("hub", "wheels")
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One GGUF file of a model hub. ``sha256`` is empty when only the hub can tell it; ``size`` 0 = unknown."""
+
+    kind: ClassVar[str] = "hub"
+    repo: str
+    file: str
+    revision: str
+    size: int
+    sha256: str
+    publisher: str
+    vouched: bool
+    why: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.repo}/{self.file} at {self.revision[:12]}"
+
+    @property
+    def download(self) -> int:
+        return self.size
+
+    @property
+    def key(self) -> str:
+        return (self.sha256 or hashlib.sha256(self.label.encode()).hexdigest())[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """One file of a snapshot. ``digest`` is what the hub says of its content: a SHA-256, or the SHA-1 that git has for
+    a small file."""
+
+    path: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class HubSnapshot:
+    """The files of one revision of a hub's repository that make a model directory; ``revision`` is its commit."""
+
+    kind: ClassVar[str] = "hub"
+    sha256: ClassVar[str] = ""
+    repo: str
+    revision: str
+    files: tuple[SnapshotFile, ...]
+    publisher: str
+    vouched: bool
+    why: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.repo} at {self.revision[:12]}, {len(self.files)} files"
+
+    @property
+    def download(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def key(self) -> str:
+        return self.revision[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A Python package that carries the GGUF file or a part of it as ``member``; ``size`` and ``sha256`` of the
+    wheel."""
+
+    package: str
+    version: str
+    member: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """Packages whose members, joined in order, are one GGUF file of ``size`` bytes with hash ``sha256``."""
+
+    kind: ClassVar[str] = "wheels"
+    parts: tuple[Part, ...]
+    size: int
+    sha256: str
+    publisher: str
+    vouched: bool
+    why: str
+
+    @property
+    def label(self) -> str:
+        first, last = self.parts[0], self.parts[-1]
+        return f"{first.package} {first.version}" if first == last else f"{first.package} .. {last.package}"
+
+    @property
+    def download(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def key(self) -> str:
+        return self.sha256[:12]
+
+
+Source: TypeAlias = HubFile | HubSnapshot | Wheels
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``installed`` is the size in bytes of what stays on the disk. ``sources`` in the order they are tried. ``slug``
+    names its folders where ``name`` can not."""
+
+    name: str
+    title: str
+    description: str
+    licence: str
+    licence_from: str
+    protocol: Protocol
+    context_length: int
+    installed: int
+    sources: tuple[Source, ...]
+    slug: str = ""
+
+    @property
+    def folder(self) -> str:
+        return self.slug or self.name
+
+    def directory(self, source: Source, cache_dir: Path) -> Path:
+        return models_dir(cache_dir) / f"{self.folder}-{source.key}"
+
+    def installed_model(self, cache_dir: Path) -> LocalModel | None:
+        """From whichever source it came; None when it was not pulled yet. Raises ModelBroken."""
+        here = (read_model(self.directory(source, cache_dir)) for source in self.sources)
+        return next((model for model in here if model is not None), None)
+
+    def offer(self) -> dict[str, Any]:
+        """What a person is told before a download."""
+        first = self.sources[0]
+        return {
+            "name": self.name,
+            "title": self.title,
+            "licence": self.licence,
+            "licence_from": self.licence_from,
+            "publisher": first.publisher,
+            "source": first.label,
+            "download_bytes": first.download,
+            "disk_bytes": self.installed,
+            "sources": [source_to_json(source) for source in self.sources],
+        }
+
+
+def source_to_json(source: Source) -> dict[str, Any]:
+    return {
+        "kind": source.kind,
+        "label": source.label,
+        "publisher": source.publisher,
+        "vouched": source.vouched,
+        "why": source.why,
+        "sha256": source.sha256,
+        "download_bytes": source.download,
+    }
+
+
+def pulled(slug: str, cache_dir: Path) -> Iterator[Path]:
+    """The folders of a model whose sources are not known beforehand, the newest first; of ``hub``, of all models of
+    hubs."""
+    name = re.compile(re.escape(slug) + ("--.+" if slug == "hub" else "") + "-[0-9a-f]{12}")
+    found = [path for path in models_dir(cache_dir).glob(f"{slug}-*") if name.fullmatch(path.name)]
+    yield from sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)

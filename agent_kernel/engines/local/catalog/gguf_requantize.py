@@ -1,0 +1,137 @@
+"""Rewrites a GGUF file of any quantisation as Q8_0, which openvino-genai reads exactly.
+
+Its reader takes Q4_1 inexactly and Q5_0 not at all (measured with 2026.4). Metadata, tokenizer and chat template are
+kept. Needs the ``gguf`` library (numpy), imported at the first use.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.core.errors import ModelBroken
+from agent_kernel.engines.local.catalog.gguf_header import Header, read_header
+from agent_kernel.engines.local.catalog.requantize_progress import Progress
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader, GGUFWriter, ReaderTensor
+
+DIRECT = frozenset({"F32", "F16", "Q8_0"})
+"""Tensor types that are read exactly as they are."""
+ROWS_AT_ONCE = 1 << 22
+"""Weights that are unpacked to 32 bit floats at one time (16 MiB), however large the tensor is."""
+CHUNK = 1 << 22
+
+
+def needs_rewrite(header: Header) -> bool:
+    return not header.types <= DIRECT
+
+
+def rewrite(source: Path, target: Path) -> Iterator[Progress]:
+    """Writes ``target`` (flushed to the disk) and yields progress in bytes of ``source``. Raises ModelBroken, and
+    OSError when the disk is full; ``target`` is then incomplete and the caller's to remove."""
+    gguf = _gguf()
+    total = source.stat().st_size
+    yield Progress("rewrite", 0, total)
+    try:
+        reader = gguf.GGUFReader(source)
+        writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())
+        _copy_metadata(gguf, reader, writer)
+        plan = [(tensor, _stored_as(gguf, tensor)) for tensor in reader.tensors]
+    except (ValueError, KeyError, IndexError) as error:
+        raise ModelBroken(f"{source} can not be rewritten: {error}.", hint="Download it again.") from error
+    try:
+        for tensor, kind in plan:
+            _announce(gguf, writer, tensor, kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        done = int(reader.data_offset)
+        for tensor, kind in plan:
+            writer.write_tensor_data(_converted(gguf, tensor, kind))
+            done += int(tensor.n_bytes)
+            yield Progress("rewrite", min(done, total), total)
+    except NotImplementedError as error:
+        raise ModelBroken(f"{source} can not be rewritten: {error}.", hint="Use a Q8_0 or F16 file.") from error
+    except OSError as error:
+        if error.errno is None:  # numpy's short write
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
+        raise
+    finally:
+        writer.close()
+    with target.open("rb+") as file:
+        os.fsync(file.fileno())
+    if needs_rewrite(read_header(target)):
+        raise ModelBroken(f"{source} could not be rewritten as Q8_0.", hint="Use a Q8_0 or F16 file.")
+
+
+def file_hash(path: Path) -> Generator[Progress, None, str]:
+    """Yields progress; the generator's return value is the SHA-256 in hex."""
+    digest, done, total = hashlib.sha256(), 0, path.stat().st_size
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            done += len(chunk)
+            yield Progress("verify", done, total)
+    return digest.hexdigest()
+
+
+def _gguf() -> Any:
+    try:
+        import gguf
+    except ImportError as error:
+        raise ModelBroken("The gguf library is needed to rewrite this file.", hint="pip install gguf") from error
+    return gguf
+
+
+def _copy_metadata(gguf: Any, reader: GGUFReader, writer: GGUFWriter) -> None:
+    """All keys but those the writer makes itself; empty arrays are left out because the writer can not store them."""
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        value = field.contents()
+        if key == "general.file_type":
+            value = int(gguf.LlamaFileType.MOSTLY_Q8_0)
+        if key == "general.alignment":
+            writer.data_alignment = value
+        if value != []:
+            writer.add_key_value(key, value, field.types[0], sub_type=field.types[-1] if len(field.types) > 1 else None)
+
+
+def _stored_as(gguf: Any, tensor: ReaderTensor) -> Any:
+    """Q8_0, or F16 where a row is not a whole number of Q8_0 blocks; what is read exactly stays as it is."""
+    if tensor.tensor_type.name in DIRECT:
+        return tensor.tensor_type
+    kinds = gguf.GGMLQuantizationType
+    return kinds.Q8_0 if int(tensor.shape[0]) % gguf.GGML_QUANT_SIZES[kinds.Q8_0][0] == 0 else kinds.F16
+
+
+def _shape(gguf: Any, tensor: ReaderTensor, kind: Any) -> tuple[int, ...]:
+    """Shape of the stored array, rows first; in bytes a row when quantised."""
+    shape = tuple(int(size) for size in reversed(tensor.shape.tolist()))
+    return shape if kind.name in ("F32", "F16") else tuple(gguf.quants.quant_shape_to_byte_shape(shape, kind))
+
+
+def _announce(gguf: Any, writer: GGUFWriter, tensor: ReaderTensor, kind: Any) -> None:
+    numpy = gguf.quants.np
+    dtype = numpy.dtype({"F32": numpy.float32, "F16": numpy.float16}.get(kind.name, numpy.uint8))
+    shape = _shape(gguf, tensor, kind)
+    writer.add_tensor_info(tensor.name, shape, dtype, int(numpy.prod(shape)) * dtype.itemsize, raw_dtype=kind)
+
+
+def _converted(gguf: Any, tensor: ReaderTensor, kind: Any) -> Any:
+    """The tensor as ``kind``, unpacked a few rows at a time."""
+    if tensor.tensor_type == kind:
+        return tensor.data
+    numpy = gguf.quants.np
+    rows = tensor.data.reshape(-1, tensor.data.shape[-1])
+    step = max(1, ROWS_AT_ONCE // int(tensor.shape[0]))
+    pieces = [
+        gguf.quants.quantize(gguf.quants.dequantize(rows[at : at + step], tensor.tensor_type), kind)
+        for at in range(0, len(rows), step)
+    ]
+    return numpy.concatenate(pieces).reshape(_shape(gguf, tensor, kind))

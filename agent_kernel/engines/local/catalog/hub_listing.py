@@ -1,0 +1,237 @@
+"""What a repository of a hub holds, and which of its files a backend needs. Asks the hub; downloads nothing.
+
+Only data is ever chosen: GGUF, safetensors, OpenVINO graphs, JSON, text. Pickled weights and code are not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_kernel.core.errors import ModelUnsupported, PullFailed, UnknownModel
+from agent_kernel.engines.local.catalog.catalog_entry import Entry, HubFile, HubSnapshot, SnapshotFile
+from agent_kernel.engines.local.catalog.hub_id import HubId
+from agent_kernel.engines.local.catalog.installed_model import ASSUMED
+
+ENDPOINT = "https://huggingface.co"
+TIMEOUT_S = 10.0
+SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
+KIND = re.compile(r"[-._](I?Q\d\w*|BF16|F16|F32)\.gguf$", re.IGNORECASE)
+"""How converters name a file after its quantisation."""
+NO_MODELS = ("mmproj", "imatrix", "adapter", "lora")
+GGUF_ORDER = (
+    "Q8_0",
+    "F16",
+    "BF16",
+    "F32",
+    "Q6_K",
+    "Q5_K_M",
+    "Q5_K_S",
+    "Q5_1",
+    "Q5_0",
+    "Q4_K_M",
+    "Q4_K_S",
+    "Q4_1",
+    "Q4_0",
+)
+"""What is read exactly comes first; of what must be rewritten, what kept most of the weights."""
+BITS: Mapping[str, float] = {"F32": 32, "F16": 16, "BF16": 16, "Q8": 8.5, "Q6": 6.6, "Q5": 5.7, "Q4": 4.8, "Q3": 3.9}
+"""Bits a weight, about; with those of Q8_0 it tells how large a rewritten file will be."""
+SMALL = (".json", ".txt", ".model", ".jinja")
+GRAPH = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
+WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
+NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
+"""Files at the top of a repository only; nothing that could be a path."""
+WHY = "You named it; nobody here has looked at it."
+
+
+def hub_entry(
+    wanted: HubId, backend: str = "", env: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
+) -> Entry:
+    """The model as an entry with one source, of the revision that ``wanted`` names or the newest.
+
+    ``backend`` openvino takes a GGUF file or an export, transformers safetensors; without one, the first of GGUF,
+    export, safetensors. Blocking. Raises UnknownModel (no such repository, revision or file), ModelUnsupported (nothing
+    in it can be used, with the reason) or PullFailed (gated, no network, refused token).
+    """
+    found = _ask(wanted, env, timeout_s)
+    files = [file for file in (_file(sibling) for sibling in found.siblings or ()) if file is not None]
+    revision, licence = str(found.sha), _licence(found)
+    named = [file for file in files if file.path == wanted.file]
+    if wanted.file and not named:
+        raise UnknownModel(
+            f"{wanted.repo} has no file {wanted.file} at {revision[:12]}.",
+            hint=_known(files),
+            details={"model": str(wanted)},
+        )
+    single = named[0] if named else _gguf(wanted, files) if backend != "transformers" else None
+    publisher = f"{wanted.publisher}, on the hub"
+    source: HubFile | HubSnapshot
+    if single is not None:
+        sha256 = single.digest if len(single.digest) == 64 else ""
+        source = HubFile(wanted.repo, single.path, revision, single.size, sha256, publisher, False, WHY)
+        installed = int(single.size * max(1.0, 8.5 / _bits(single.path)))
+    else:
+        chosen = _snapshot(wanted, files, backend)
+        source = HubSnapshot(wanted.repo, revision, chosen, publisher, False, WHY)
+        installed = source.download
+    words = f"From the hub, {source.label}."
+    return Entry(
+        str(wanted), wanted.repo, words, licence, "the model card", ASSUMED, 0, installed, (source,), wanted.slug
+    )
+
+
+def endpoint_of(env: Mapping[str, str]) -> str:
+    return env.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT
+
+
+def token_of(env: Mapping[str, str]) -> str:
+    """HF_TOKEN, or what the hub's own command stored at a login. Never logged, never part of a message."""
+    if env is not os.environ or env.get("HF_TOKEN"):
+        return env.get("HF_TOKEN", "")
+    from huggingface_hub import get_token
+
+    return get_token() or ""
+
+
+def is_offline(env: Mapping[str, str]) -> bool:
+    return env.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _ask(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
+    """The hub's own description, with sizes and hashes."""
+    if is_offline(env):
+        raise PullFailed(
+            f"The hub was not asked for {wanted}: HF_HUB_OFFLINE is set.", hint="Unset it, or name a file."
+        )
+    # Half a second, and only for who names a repository; it brings the hub's own errors, proxies and token store.
+    from huggingface_hub import HfApi, errors
+
+    token = token_of(env)
+    api = HfApi(endpoint=endpoint_of(env), token=token or False)
+    try:
+        return api.model_info(wanted.repo, revision=wanted.revision or None, files_metadata=True, timeout=timeout_s)
+    except errors.GatedRepoError as error:
+        raise gated(wanted.repo, env) from error
+    except errors.RevisionNotFoundError as error:
+        raise UnknownModel(
+            f"{wanted.repo} has no revision {wanted.revision!r}.", hint="Leave it out for the newest."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise _nothing(wanted, token) from error
+    except errors.HfHubHTTPError as error:
+        raise _refused(wanted, error, token) from error
+    except Exception as error:  # the library lets those of its HTTP library through, whichever that is
+        raise PullFailed(
+            f"The hub ({endpoint_of(env)}) can not be asked for {wanted}: {_first(error)}.",
+            hint="Check the network, HF_ENDPOINT and the proxy variables, or name a file of this machine.",
+        ) from error
+
+
+def _refused(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownModel:
+    status = getattr(error.response, "status_code", 0)
+    if status == 401 and token:
+        return bad_token(f"{wanted}")
+    if status in (401, 403, 404):
+        return _nothing(wanted, token)
+    return PullFailed(f"The hub answered HTTP {status} for {wanted}.", hint="Try again later.")
+
+
+def _nothing(wanted: HubId, token: str) -> UnknownModel:
+    """The hub tells a stranger the same of what is private and of what is not there."""
+    rights = "Does the token in HF_TOKEN have the right to read it?" if token else "If it is private, set HF_TOKEN."
+    return UnknownModel(
+        f"The hub has no model {wanted.repo}, or does not show it to you.",
+        hint=f"Check the spelling; catalog names have no slash, paths begin with ./ or /. {rights}",
+        details={"model": str(wanted)},
+    )
+
+
+def bad_token(what: str) -> PullFailed:
+    return PullFailed(
+        f"The hub refused the token for {what} (HTTP 401): it is wrong, expired or was revoked.",
+        hint="Make a new one on the hub and set HF_TOKEN to it, or unset HF_TOKEN for a public model.",
+    )
+
+
+def gated(repo: str, env: Mapping[str, str]) -> PullFailed:
+    return PullFailed(
+        f"{repo} is gated: its publisher wants its terms accepted first.",
+        hint=f"Accept them at {endpoint_of(env)}/{repo}, and set HF_TOKEN to a token of that account.",
+        details={"model": repo, "gated": True},
+    )
+
+
+def _file(sibling: Any) -> SnapshotFile | None:
+    """None for a file the hub says too little of to check it."""
+    digest = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+    if sibling.size is None or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", digest or ""):
+        return None
+    return SnapshotFile(sibling.rfilename, int(sibling.size), digest)
+
+
+def _licence(found: Any) -> str:
+    tags = [tag.partition(":")[2] for tag in found.tags or () if tag.startswith("license:")]
+    card = found.card_data.get("license") if found.card_data else None
+    return str(card or (tags[0] if tags else "not stated"))
+
+
+def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
+    """The best whole file, None where there is none. Raises ModelUnsupported when every one is in pieces."""
+    models = [file for file in files if file.path.endswith(".gguf") and not _is_no_model(file.path)]
+    whole = [file for file in models if not SPLIT.search(file.path)]
+    if models and not whole:
+        raise ModelUnsupported(
+            f"{wanted.repo} holds its model in {len(models)} GGUF pieces; only a whole file can be read.",
+            hint="Choose a repository with one file, or join them with llama-gguf-split --merge and give its path.",
+        )
+    return min(whole, key=lambda file: (_rank(file.path), len(file.path), file.path), default=None)
+
+
+def _is_no_model(path: str) -> bool:
+    return any(mark in path.lower() for mark in NO_MODELS)
+
+
+def _rank(path: str) -> int:
+    kind = KIND.search(path)
+    name = kind[1].upper() if kind else ""
+    return GGUF_ORDER.index(name) if name in GGUF_ORDER else len(GGUF_ORDER)
+
+
+def _bits(path: str) -> float:
+    kind = KIND.search(path)
+    name = kind[1].upper() if kind else ""
+    return next((bits for start, bits in BITS.items() if name.startswith(start)), 3.0 if name else 8.5)
+
+
+def _snapshot(wanted: HubId, files: Sequence[SnapshotFile], backend: str) -> tuple[SnapshotFile, ...]:
+    top = {file.path: file for file in files if NAME.fullmatch(file.path)}
+    small = [file for path, file in top.items() if path.endswith(SMALL)]
+    graph = [top[f"{part}{end}"] for part in GRAPH for end in (".xml", ".bin") if f"{part}{end}" in top]
+    if "openvino_model.xml" in top and "openvino_model.bin" in top and backend != "transformers":
+        return (*small, *graph)
+    weights = [file for path, file in top.items() if WEIGHTS.fullmatch(path)]
+    if not weights or "config.json" not in top:
+        raise ModelUnsupported(_useless(wanted, top, files), hint=_known(files))
+    return (*small, *weights)
+
+
+def _useless(wanted: HubId, top: Mapping[str, SnapshotFile], files: Sequence[SnapshotFile]) -> str:
+    if "adapter_config.json" in top:
+        return f"{wanted.repo} is an adapter for another model, not a model."
+    if any(file.path.endswith((".bin", ".pt", ".pth", ".ckpt")) for file in files):
+        return f"{wanted.repo} has pickled weights only, which can run code when they are loaded: they are not fetched."
+    if any(file.path.endswith(".gguf") for file in files):
+        return f"{wanted.repo} has GGUF files only, and the transformers backend was asked for."
+    return f"{wanted.repo} holds no model that can be used here: no GGUF file, no safetensors, no OpenVINO export."
+
+
+def _known(files: Sequence[SnapshotFile]) -> str:
+    names = [file.path for file in files if file.path.endswith((".gguf", ".safetensors"))]
+    return f"It has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}." if names else "Choose another model."
+
+
+def _first(error: Exception) -> str:
+    return (str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")

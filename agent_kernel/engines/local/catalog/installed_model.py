@@ -1,0 +1,111 @@
+"""A model on this disk, and the record that lies beside it in the cache.
+
+A folder of the cache holds ``model.gguf``, or the directory ``snapshot``, and ``model.json``; it appears complete, by
+one rename, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from agent_kernel.core.errors import ModelBroken
+from agent_kernel.engines.local.catalog.gguf_header import read_header
+from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+
+Protocol: TypeAlias = Literal["fence", "native", "auto"]
+PROTOCOLS: tuple[Protocol, ...] = ("fence", "native", "auto")
+ASSUMED: Protocol = "auto"
+"""Of a model that no catalog knows."""
+MODEL_FILE = "model.gguf"
+SNAPSHOT = "snapshot"
+RECORD_FILE = "model.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model that can be loaded: a GGUF file, or a directory as its library saves it. ``revision`` names its content
+    (of a file: its SHA-256), ``context_length`` is in tokens (0 = unknown), ``source`` says where it came from."""
+
+    name: str
+    path: Path
+    revision: str
+    protocol: Protocol
+    context_length: int
+    licence: str
+    source: str
+
+
+def models_dir(cache_dir: Path) -> Path:
+    return cache_dir / "models"
+
+
+def protocol(value: str) -> Protocol:
+    """Raises ValueError for a tool protocol that does not exist."""
+    if value not in PROTOCOLS:
+        raise ValueError(f"protocol is one of {', '.join(PROTOCOLS)}, not {value!r}")
+    return value
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a model's file, or of all files of its directory."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+    return path.stat().st_size
+
+
+def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
+    """Writes and flushes ``model.json`` beside the model. ``facts`` are kept for people."""
+    record = {
+        "name": model.name,
+        "sha256": model.revision,
+        "size": size_of(directory / model.path.name),
+        "protocol": model.protocol,
+        "context_length": model.context_length,
+        "licence": model.licence,
+        "source": model.source,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **facts,
+    }
+    with (directory / RECORD_FILE).open("w", encoding="utf-8") as file:
+        json.dump(record, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_model(directory: Path) -> LocalModel | None:
+    """The model in a cache directory, None where there is no such directory. Raises ModelBroken when it is not what
+    was put there: record missing, other size, no model. The hash was checked when it was written."""
+    if not directory.is_dir():
+        return None
+    path = directory / (SNAPSHOT if (directory / SNAPSHOT).is_dir() else MODEL_FILE)
+    try:
+        record: Mapping[str, Any] = json.loads((directory / RECORD_FILE).read_text(encoding="utf-8"))
+        size, expected = size_of(path), int(record["size"])
+        model = LocalModel(
+            name=str(record["name"]),
+            path=path,
+            revision=str(record["sha256"]),
+            protocol=protocol(record["protocol"]),
+            context_length=int(record["context_length"]),
+            licence=str(record["licence"]),
+            source=str(record["source"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelBroken(f"{directory} is damaged: {error!r}.", hint=_again(directory)) from error
+    if size != expected:
+        raise ModelBroken(f"{path} has {size} of {expected} bytes.", hint=_again(directory))
+    if path.is_dir():
+        read_snapshot(path)
+    else:
+        read_header(path)
+    return model
+
+
+def _again(directory: Path) -> str:
+    return f"Remove {directory} and pull the model again."

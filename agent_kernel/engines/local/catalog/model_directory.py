@@ -1,0 +1,155 @@
+"""A directory that holds a model as its library saves it: safetensors (``save_pretrained``) or an OpenVINO export.
+
+Looks at names, sizes and headers only; standard library. Pickled weights are no model here: loading them runs code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+from agent_kernel.core.errors import ModelBroken
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+GRAPH = "openvino_model.xml"
+GRAPH_WEIGHTS = "openvino_model.bin"
+GRAPH_TOKENIZER = "openvino_tokenizer.xml"
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+MAX_HEADER = 100 << 20
+"""Bytes; the limit of the safetensors library itself."""
+MAX_JSON = 64 << 20
+SAVE = "save_pretrained(..., safe_serialization=True) writes one that can."
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """``weights`` in bytes as stored, ``parameters`` 0 = not counted; ``context_length`` in tokens, 0 = not told."""
+
+    kind: Literal["safetensors", "openvino"]
+    architecture: str
+    context_length: int
+    weights: int
+    parameters: int
+    licence: str = ""
+
+
+def read_snapshot(directory: Path) -> Snapshot:
+    """Raises ModelBroken when something is missing, cut off, or can not be loaded without running code."""
+    try:
+        config = _json(directory / CONFIG)
+        if (directory / GRAPH).is_file():
+            weights, parameters = _graph(directory), 0
+        else:
+            shards = _shards(directory)
+            weights = sum(path.stat().st_size for path in shards)
+            parameters = sum(_parameters(path) for path in shards)
+    except OSError as error:
+        raise ModelBroken(f"{directory} can not be read: {error}.") from error
+    text = config.get("text_config")
+    facts = {**config, **text} if isinstance(text, dict) else config
+    return Snapshot(
+        "openvino" if (directory / GRAPH).is_file() else "safetensors",
+        str(config.get("model_type", "")),
+        _number(facts.get("max_position_embeddings")),
+        weights,
+        parameters,
+    )
+
+
+def identity(directory: Path) -> str:
+    """Names the directory's content without reading all of it: names, sizes and times of change, as a SHA-256."""
+    told = [
+        f"{path.name}|{facts.st_size}|{facts.st_mtime_ns}"
+        for path in sorted(directory.iterdir())
+        if path.is_file() and (facts := path.stat())
+    ]
+    return hashlib.sha256("\n".join([str(directory.resolve()), *told]).encode()).hexdigest()
+
+
+def _graph(directory: Path) -> int:
+    for name in (GRAPH_WEIGHTS, GRAPH_TOKENIZER):
+        if not (directory / name).is_file():
+            raise ModelBroken(
+                f"{directory} is no complete OpenVINO export: {name} is missing.", hint="Export the model again."
+            )
+    size = (directory / GRAPH_WEIGHTS).stat().st_size
+    if size == 0:
+        raise ModelBroken(f"{directory / GRAPH_WEIGHTS} is empty.", hint="Export the model again.")
+    return size
+
+
+def _shards(directory: Path) -> list[Path]:
+    """The files with the weights, all there."""
+    if (directory / INDEX).is_file():
+        named = _json(directory / INDEX).get("weight_map")
+        if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+            raise ModelBroken(f"{directory / INDEX} is damaged.", hint="Get the model's files again.")
+        shards = [directory / Path(name).name for name in sorted(set(named.values()))]
+    else:
+        shards = sorted(directory.glob("*.safetensors"))
+    missing = [path.name for path in shards if not path.is_file()]
+    if missing:
+        raise ModelBroken(
+            f"{directory} lacks {len(missing)} of {len(shards)} weight files, {missing[0]} first.",
+            hint="Get the model's files again.",
+        )
+    if not shards:
+        raise _no_weights(directory)
+    return shards
+
+
+def _no_weights(directory: Path) -> ModelBroken:
+    if any(directory.glob("*.gguf")):
+        return ModelBroken(f"{directory} holds GGUF files.", hint="Give the path of one of them.")
+    if any(path for pattern in PICKLED for path in directory.glob(pattern)):
+        return ModelBroken(
+            f"{directory} has pickled weights only, which can run code when they are loaded.",
+            hint=f"Not loaded; {SAVE}",
+        )
+    return ModelBroken(f"{directory} has no safetensors weights.", hint=SAVE)
+
+
+def _parameters(path: Path) -> int:
+    """Elements of all tensors of a safetensors file, whose end is where its header says.
+
+    Format: 8 bytes little-endian length of a JSON header, then the data; offsets count from the data's beginning.
+    """
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > MAX_HEADER or 8 + length > size:
+                raise ValueError("its header reaches beyond its end")
+            tensors = [body for name, body in json.loads(file.read(length)).items() if name != "__metadata__"]
+        end = 8 + length + max((int(body["data_offsets"][1]) for body in tensors), default=0)
+        if end > size:
+            raise ValueError(f"it ends after {size} of {end} bytes")
+        return sum(prod(int(count) for count in body["shape"]) for body in tensors)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error, RecursionError) as error:
+        raise ModelBroken(f"{path} is no whole safetensors file: {error}.", hint="Get the file again.") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        if any(path.parent.glob("*.gguf")) or not any(path.parent.glob("*.safetensors")):
+            raise _no_weights(path.parent)
+        raise ModelBroken(f"{path.parent} has no {path.name}.", hint=f"It is no model directory; {SAVE}")
+    try:
+        if path.stat().st_size > MAX_JSON:
+            raise ValueError("too large")
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelBroken(f"{path} is damaged: {error}.", hint="Get the model's files again.") from error
+    if not isinstance(body, dict):
+        raise ModelBroken(f"{path} is no JSON object.", hint="Get the model's files again.")
+    return body
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

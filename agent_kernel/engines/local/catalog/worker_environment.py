@@ -1,0 +1,164 @@
+"""A private environment for the model worker, so that its pinned libraries never touch the notebook's packages.
+
+``agent-kernel model setup cpu|gpu`` makes one under the data directory; from then on the worker runs in it unless
+``worker_python`` names another interpreter. The environment counts only when its record stands, which is written last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import filelock
+
+from agent_kernel.core.errors import EngineError, InvalidRequest
+
+Kind: TypeAlias = Literal["cpu", "gpu"]
+CPU = (
+    "openvino-genai>=2026.4,<2026.5",
+    "gguf>=0.17",
+    "numpy>=1.26",
+    "jinja2>=3.1",
+    "jsonschema>=4.18",
+    "transformers>=5.22,<5.24",
+)
+GPU = (
+    # One release, because the batching manager's inner parts that the grammar hook uses are not public.
+    "torch==2.13.0",
+    "accelerate>=1.2,<2",
+    "bitsandbytes>=0.45; sys_platform != 'darwin'",
+    "xgrammar>=0.2.8,<0.3",
+    "pillow>=11",
+    "av>=14",
+)
+REQUIREMENTS: Mapping[Kind, tuple[str, ...]] = MappingProxyType({"cpu": CPU, "gpu": (*CPU, *GPU)})
+DISK: Mapping[Kind, int] = MappingProxyType({"cpu": 1_000_000_000, "gpu": 8_000_000_000})
+"""Bytes that must be free: what pip unpacks on Linux, with CUDA in the second, and its copies while it does."""
+RECORD = "environment.json"
+CHECK = """
+import json, sys
+found = {"python": sys.version.split()[0]}
+import openvino_genai, transformers
+found |= {"openvino_genai": openvino_genai.__version__, "transformers": transformers.__version__}
+if "gpu" in sys.argv[1:]:
+    import accelerate, torch, xgrammar
+    found |= {"torch": torch.__version__, "accelerate": accelerate.__version__}
+    found["devices"] = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
+print(json.dumps(found))
+"""
+"""Run by the new interpreter: it must import what the worker will, and tells which devices it sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """``facts``: the versions and devices that its own check found."""
+
+    kind: Kind
+    directory: Path
+    facts: Mapping[str, Any]
+
+    @property
+    def python(self) -> Path:
+        return _python(self.directory)
+
+
+def environments(data_dir: Path) -> list[Environment]:
+    """The finished ones, the one with more libraries first."""
+    kinds: tuple[Kind, ...] = ("gpu", "cpu")
+    return [found for kind in kinds if (found := read(kind, _directory(data_dir, kind))) is not None]
+
+
+def read(kind: Kind, directory: Path) -> Environment | None:
+    """None where there is none, or one that was not finished."""
+    try:
+        facts = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return Environment(kind, directory, facts) if _python(directory).exists() else None
+
+
+def interpreter(worker_python: str, data_dir: Path) -> str:
+    """The interpreter of the worker: the one that is named, else that of a private environment, else this one.
+    Raises InvalidRequest when the named one is not there."""
+    if worker_python:
+        found = shutil.which(os.path.expanduser(worker_python))
+        if found is None:
+            raise InvalidRequest(
+                f"worker_python is {worker_python!r}, which is no program here.",
+                hint="Make an environment with: agent-kernel model setup cpu (or gpu), and leave worker_python empty.",
+            )
+        return found
+    return next((str(found.python) for found in environments(data_dir)), sys.executable)
+
+
+def setup(kind: Kind, data_dir: Path, say: Callable[[str], None], *, python: str = sys.executable) -> Environment:
+    """Makes the environment, or makes it again; ``say`` gets pip's lines. What stood there before is removed first: a
+    worker that runs in it ends with its libraries gone, so the caller asks. Blocking, minutes.
+
+    Raises EngineError: no space, pip failed, the new interpreter does not import what it must.
+    """
+    directory = _directory(data_dir, kind)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(f"{directory}.lock"):
+        remove(kind, data_dir)
+        free = shutil.disk_usage(directory.parent).free
+        if free < DISK[kind]:
+            raise EngineError(
+                f"The environment needs {DISK[kind] / 1e9:.0f} GB in {directory.parent}; {free / 1e9:.1f} are free."
+            )
+        _run([python, "-m", "venv", str(directory)], say, "The environment could not be made")
+        install = [str(_python(directory)), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+        _run([*install, *REQUIREMENTS[kind]], say, "pip could not install the libraries")
+        facts = _checked(kind, directory)
+        (directory / RECORD).write_text(json.dumps(facts, indent=2), encoding="utf-8")
+    return Environment(kind, directory, facts)
+
+
+def remove(kind: Kind, data_dir: Path) -> bool:
+    """The record first: a removal that is interrupted leaves an environment that does not count."""
+    directory = _directory(data_dir, kind)
+    (directory / RECORD).unlink(missing_ok=True)
+    there = directory.exists()
+    shutil.rmtree(directory, ignore_errors=True)
+    return there
+
+
+def _checked(kind: Kind, directory: Path) -> dict[str, Any]:
+    command = [str(_python(directory)), "-I", "-c", CHECK, kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise EngineError(f"The new environment does not import what the worker needs: {reason}")
+    facts: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return facts
+
+
+def _run(command: list[str], say: Callable[[str], None], failure: str) -> None:
+    last = ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                last = line.strip() or last
+                say(last)
+        except BaseException:  # Ctrl-C, or whoever listens has gone: nothing goes on in the background
+            process.terminate()
+            raise
+    if process.returncode:
+        raise EngineError(f"{failure}: {last}", hint="What pip said is above. Run the same command again.")
+
+
+def _directory(data_dir: Path, kind: Kind) -> Path:
+    return data_dir / "environments" / kind
+
+
+def _python(directory: Path) -> Path:
+    return directory / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

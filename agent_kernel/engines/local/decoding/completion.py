@@ -1,0 +1,302 @@
+"""Text in, text out: prompts become token ids with as long a known prefix as there is, and tokens become text."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, InvalidRequest
+from agent_kernel.core.messages import Usage
+from agent_kernel.core.protocols import Sampling, TextChunk
+from agent_kernel.engines.local.decoding.backend import Backend, ChatMessage, Decoding, Grammar, Loaded, Picture, Piece
+from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.decoding.logprobs import Logprobs
+from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks, Chains
+from agent_kernel.engines.local.decoding.text_stream import TextStream
+from agent_kernel.engines.local.media.prompt_media import in_parts
+from agent_kernel.engines.local.worker.request_queue import Admission, Tell
+
+Decode: TypeAlias = Callable[[Sequence[int]], str]
+MAX_TOKENS = 1024
+"""Of an answer for which nobody named a limit."""
+SMALLEST = 1e-6
+RANGES = (
+    ("temperature", 0.0, 100.0),
+    ("top_p", 0.0, 1.0),
+    ("top_k", 0, 2**31 - 1),
+    ("min_p", 0.0, 1.0),
+    ("repetition_penalty", 0.01, 100.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("max_tokens", 1, 2**31 - 1),
+)
+
+
+@dataclass(slots=True)
+class Completion:
+    """One decode, in progress and when done. ``pictures`` fill the places that ``prompt`` has for them, in order; those
+    of a prompt that was rendered from marked messages are found by themselves.
+    ``finish``: stop or length; ``logprobs`` are those of ``ids``, if they were asked for."""
+
+    prompt: str
+    pictures: Sequence[Picture] = ()
+    started: float = field(default_factory=time.monotonic)
+    ids: list[int] = field(default_factory=list)
+    text: str = ""
+    finish: str = ""
+    stopped: str = ""
+    logprobs: list[float] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+
+    def stopped_by(self, stops: Sequence[str]) -> str:
+        """The one of these that it ended before; empty: none of them."""
+        return self.stopped if self.stopped in stops else ""
+
+
+class Completer:
+    """Decodes prompts on one loaded model and remembers their ids. ``context_length`` 0: no limit is known."""
+
+    def __init__(self, decoder: Decoder, backend: Backend, loaded: Loaded, context_length: int) -> None:
+        self._decoder = decoder
+        self._backend = backend
+        self._context_length = context_length
+        self._chains = Chains()
+        self._marks: dict[str, int | None] = {}
+        self._block = loaded.block
+        self._blocks = CachedBlocks(loaded.block, loaded.blocks)
+        self._cache_tokens = loaded.cache_tokens or loaded.block * loaded.blocks
+        self._room = Admission(self._cache_tokens // max(1, loaded.block) or sys.maxsize)
+        self._session = ""
+        self._tell: Tell = _nobody
+        self._known: Mapping[str, Picture] = {}
+        self._rendered: dict[str, tuple[Picture, ...]] = {}
+
+    def showing(self, pictures: Mapping[str, Picture]) -> Completer:
+        """This completer for one request, whose messages name ``pictures`` by marks (``shown_media``)."""
+        own = copy.copy(self)
+        own._known, own._rendered = pictures, {}
+        return own
+
+    def telling(self, session: str, tell: Tell) -> Completer:
+        """This completer for one request, which hears where it stands while it waits for room in the cache."""
+        own = copy.copy(self)
+        own._session, own._tell = session, tell
+        return own
+
+    async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """Raises EngineError when the chat template refuses the conversation."""
+        try:
+            chat, pictures = in_parts(messages, self._known)
+            prompt = await self._decoder.call(lambda: self._backend.render(chat, tools))
+        except AgentKernelError:
+            raise
+        except Exception as error:  # templates are programs of strangers: they raise what they like
+            raise EngineError(f"The model's chat template refuses this conversation: {error}") from error
+        if pictures:
+            self._rendered[prompt] = pictures
+        return prompt
+
+    async def stream(
+        self,
+        completion: Completion,
+        decoding: Decoding,
+        *,
+        forced: str = "",
+        stop: Sequence[str] = (),
+        keep_stop: bool = False,
+        closing: str = "",
+        marks: Sequence[str] = (),
+    ) -> AsyncGenerator[TextChunk, None]:
+        """Text deltas; ``completion`` tells the rest. ``forced`` is the beginning of the answer, given to the model.
+        ``keep_stop``: the stop string will stand in the history after the text; so will ``closing`` after an answer
+        that ended by itself. ``marks`` are read even where they are special tokens. Raises ContextOverflow."""
+        prompt = completion.prompt
+        completion.pictures = completion.pictures or self._pictures_in(prompt)
+        decode = await self._decoding_with(marks)
+        ids = await self._decoder.call(lambda: self._prompt_ids(completion) + self._backend.encode(forced))
+        decoding = replace(decoding, max_tokens=self._limited(len(ids), decoding.max_tokens))
+        text = TextStream(decode, stop)
+        completion.usage = Usage(prompt_tokens=len(ids))
+        room = self._room.place(self._session, self._tell, self._size(len(ids) + decoding.max_tokens))
+        try:
+            async with room, aclosing(self._decoded(ids, decoding, completion, text)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            seconds = time.monotonic() - completion.started
+            first = completion.usage.first_token_s
+            completion.usage = replace(completion.usage, seconds=seconds, decode_s=seconds - first if first else 0.0)
+            after = completion.stopped if keep_stop else closing if completion.finish == "stop" else ""
+            self._remember(prompt + forced, ids, completion, after, decode)
+
+    async def _decoded(
+        self, ids: Sequence[int], decoding: Decoding, completion: Completion, text: TextStream
+    ) -> AsyncGenerator[TextChunk, None]:
+        logprobs = Logprobs()
+        completion.usage = replace(completion.usage, reused_tokens=self._blocks.reused(ids))
+        try:
+            async with aclosing(self._decoder.generate(ids, decoding, completion.pictures)) as pieces:
+                async for piece in pieces:
+                    self._count(completion, piece)
+                    delta = _pushed(piece, text, logprobs)
+                    completion.text, completion.stopped = text.text, text.stopped
+                    told = logprobs.due(len(text.text)) if delta or piece.finish or text.stopped else ()
+                    if delta or told:
+                        yield TextChunk(delta, told)
+                    if text.stopped:
+                        completion.finish = "stop"
+                        return
+        finally:
+            if completion.ids:
+                # The last token was sampled but never run, so it is in no block.
+                self._blocks.add([*ids, *completion.ids[:-1]])
+
+    async def usage(self) -> Mapping[str, float]:
+        """What the backend tells of its cache now; ``cache_tokens`` fit into it, ``kept_chains`` are the conversations
+        whose ids are known, and ``waiting`` requests wait for room in it."""
+        own = {"cache_tokens": self._cache_tokens, "kept_chains": len(self._chains), "waiting": self._room.waiting}
+        return {**await self._decoder.call(self._backend.usage), **own}
+
+    async def first_token(self, prompt: str, regex: str | None = None) -> Completion:
+        """One greedy token and its log probability before ``regex`` masked anything."""
+        completion = Completion(prompt)
+        grammar = Grammar("regex", regex) if regex is not None else None
+        decoding = Decoding(max_tokens=1, grammar=grammar, logprob=True)
+        async with aclosing(self.stream(completion, decoding)) as deltas:
+            async for _ in deltas:
+                pass
+        return completion
+
+    def _pictures_in(self, prompt: str) -> Sequence[Picture]:
+        """Those of the longest rendered text that ``prompt`` begins with."""
+        known = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
+        return self._rendered.get(known, ())
+
+    def _prompt_ids(self, completion: Completion) -> list[int]:
+        if completion.pictures:
+            return self._backend.encode_pictures(completion.prompt, completion.pictures)
+        return self._encode(completion.prompt)
+
+    def _encode(self, text: str) -> list[int]:
+        known, ids = self._chains.longest(text)
+        rest = self._backend.encode(text[len(known) :])
+        # A text that goes on without a special token in between may be one token with what was before it.
+        if known and rest and self._backend.decode(rest[:1]):
+            return self._backend.encode(text)
+        return ids + rest
+
+    def _limited(self, prompt: int, wanted: int) -> int:
+        """Tokens of the answer, so that it fits the model's context and the whole cache."""
+        context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
+        if prompt + 1 > context:
+            raise ContextOverflow(
+                # The tokenizer cuts at the model's length, so it may be more.
+                f"The conversation has {prompt} tokens or more; this model holds {context} with the answer.",
+                hint="Start another session, or choose a model with a longer context.",
+                details={"prompt_tokens": prompt, "context_length": context},
+            )
+        if prompt + 1 > cache:
+            raise ContextOverflow(
+                f"The conversation has {prompt} tokens; the model's cache holds {cache} with the answer.",
+                hint="Start another session, or give the model a larger cache (cache_gb).",
+                details={"prompt_tokens": prompt, "cache_tokens": cache},
+            )
+        return min(wanted, context - prompt, cache - prompt)
+
+    def _size(self, tokens: int) -> int:
+        """Blocks that a request may come to hold; one more, for a shared last block is copied before it is written."""
+        return min(self._room.capacity, math.ceil(tokens / self._block) + 1)
+
+    def _count(self, completion: Completion, piece: Piece) -> None:
+        if piece.error:
+            raise InvalidRequest(piece.error)
+        if piece.finish == "refused":
+            raise EngineError(
+                "The model's cache is full: the running requests leave no room for this one.",
+                hint="Wait for the others, or shorten the conversation.",
+            )
+        if not completion.ids:
+            first = time.monotonic() - completion.started
+            reused = completion.usage.reused_tokens if piece.reused is None else piece.reused
+            completion.usage = replace(completion.usage, first_token_s=first, reused_tokens=reused)
+        completion.ids.extend(piece.ids)
+        completion.logprobs.extend(piece.logprobs)
+        completion.finish = piece.finish
+        completion.usage = replace(completion.usage, completion_tokens=len(completion.ids))
+
+    def _remember(self, prompt: str, ids: Sequence[int], completion: Completion, after: str, decode: Decode) -> None:
+        """The chain ends where the answer's text ends; a token that carries more than that is encoded again."""
+        wanted = completion.text + after
+        if not wanted or not completion.finish or completion.pictures:
+            return
+        kept = list(completion.ids)
+        while kept and not wanted.startswith(decode(kept)):
+            kept.pop()
+        rest = self._backend.encode(wanted[len(decode(kept)) :])
+        self._chains.add(prompt + wanted, [*ids, *kept, *rest])
+
+    async def _decoding_with(self, marks: Sequence[str]) -> Decode:
+        """The backend's ``decode``, in which those of ``marks`` that are special tokens stand as text."""
+        if unknown := [mark for mark in marks if mark not in self._marks]:
+            self._marks |= await self._decoder.call(lambda: {mark: self._special(mark) for mark in unknown})
+        special = {token: mark for mark in marks if (token := self._marks[mark]) is not None}
+        return functools.partial(_spelled, self._backend.decode, special) if special else self._backend.decode
+
+    def _special(self, mark: str) -> int | None:
+        ids = self._backend.encode(mark)
+        return ids[0] if len(ids) == 1 and not self._backend.decode(ids) else None
+
+
+def _nobody(position: int) -> None:
+    """A request outside any queue's sight."""
+
+
+def _pushed(piece: Piece, text: TextStream, logprobs: Logprobs) -> str:
+    delta = ""
+    for at, token in enumerate(piece.ids):
+        before = len(text.seen)
+        delta += text.push([token])
+        if text.stopped:
+            return delta
+        if piece.logprobs:
+            logprobs.add(text.seen[before:], len(text.seen), piece.logprobs[at])
+    return delta + (text.finish() if piece.finish else "")
+
+
+def _spelled(decode: Decode, special: Mapping[int, str], ids: Sequence[int]) -> str:
+    text, start = "", 0
+    for at, token in enumerate(ids):
+        if token in special:
+            text += decode(ids[start:at]) + special[token]
+            start = at + 1
+    return text + decode(ids[start:])
+
+
+def decoding_of(sampling: Sampling) -> Decoding:
+    """Greedy unless the request says otherwise: small models write their best code so. Raises InvalidRequest for values
+    that mean nothing."""
+    for name, low, high in RANGES:
+        value = getattr(sampling, name)
+        if value is not None and not low <= value <= high:
+            raise InvalidRequest(f"{name} must be between {low:g} and {high:g}, not {value!r}.")
+    return Decoding(
+        max_tokens=sampling.max_tokens or MAX_TOKENS,
+        temperature=sampling.temperature or 0.0,
+        # Of these two, one end of the range would leave no token at all.
+        top_p=1.0 if sampling.top_p is None else max(sampling.top_p, SMALLEST),
+        top_k=sampling.top_k or 0,
+        min_p=min(sampling.min_p or 0.0, 1.0 - SMALLEST),
+        repetition_penalty=sampling.repetition_penalty or 1.0,
+        presence_penalty=sampling.presence_penalty or 0.0,
+        frequency_penalty=sampling.frequency_penalty or 0.0,
+        logit_bias=sampling.logit_bias,
+        seed=sampling.seed,
+        logprob=sampling.logprobs,
+    )

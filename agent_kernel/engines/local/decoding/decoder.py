@@ -1,0 +1,123 @@
+"""The one thread that drives the backend: requests join and leave its batch between steps, never during one.
+
+One thread also means one job for the machine's cores at a time: encoding waits for the step that runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, TypeVar
+
+from agent_kernel.engines.local.decoding.backend import Backend, Decoding, Picture, Piece
+
+Result = TypeVar("Result")
+
+
+class Decoder:
+    """Made and used in a running event loop. ``failed`` is called, in the loop, when a step raised: the state of the
+    library is unknown then and the process should end."""
+
+    def __init__(self, backend: Backend, failed: Callable[[BaseException], None]) -> None:
+        self._backend = backend
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._pieces: dict[int, asyncio.Queue[Piece]] = {}
+        self._busy_since = 0.0
+        threading.Thread(target=self._run, name="decoder", daemon=True).start()
+
+    @property
+    def running(self) -> int:
+        """Requests in the batch."""
+        return len(self._pieces)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that the job or step that runs now has taken so far, 0 when idle."""
+        since = self._busy_since
+        return time.monotonic() - since if since else 0.0
+
+    async def call(self, job: Callable[[], Result]) -> Result:
+        """Runs ``job`` in the decoder's thread, between two steps."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                result = job()
+            except BaseException as error:  # noqa: BLE001  it belongs to whoever asked
+                self._loop.call_soon_threadsafe(_settle, future, None, error)
+            else:
+                self._loop.call_soon_threadsafe(_settle, future, result, None)
+
+        self._jobs.put(run)
+        return await future
+
+    async def generate(
+        self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()
+    ) -> AsyncGenerator[Piece, None]:
+        """Pieces until one has a finish; closing the generator takes the request out of the batch."""
+        pieces: asyncio.Queue[Piece] = asyncio.Queue()
+        # The thread fills the key in, so that a request which is cancelled while it is submitted is still withdrawn.
+        keys: list[int] = []
+
+        def submit() -> None:
+            keys.append(self._backend.submit(ids, decoding, pictures))
+            self._pieces[keys[0]] = pieces
+
+        try:
+            await self.call(submit)
+            while True:
+                piece = await pieces.get()
+                yield piece
+                if piece.finish:
+                    return
+        finally:
+            self._jobs.put(lambda: self._withdraw(keys))
+
+    def _withdraw(self, keys: list[int]) -> None:
+        for key in keys:
+            if self._pieces.pop(key, None) is not None:
+                self._backend.cancel(key)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._run_jobs()
+                if self._backend.running():
+                    self._timed(self._step)
+                    # The step held Python's lock: give the pipe's thread its turn.
+                    time.sleep(0)
+        except BaseException as error:  # noqa: BLE001  reported to the process's owner, which ends it
+            self._loop.call_soon_threadsafe(self._failed, error)
+
+    def _run_jobs(self) -> None:
+        """All waiting jobs; with nothing to decode, waits for one."""
+        idle = not self._backend.running()
+        while idle or not self._jobs.empty():
+            self._timed(self._jobs.get())
+            idle = False
+
+    def _timed(self, work: Callable[[], Any]) -> None:
+        self._busy_since = time.monotonic()
+        work()
+        self._busy_since = 0.0
+
+    def _step(self) -> None:
+        for key, piece in self._backend.step():
+            # Forgotten first: whoever reads the last piece finds the request out of the batch.
+            pieces = self._pieces.pop(key, None) if piece.finish else self._pieces.get(key)
+            if pieces is not None:
+                self._loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,0 +1,126 @@
+"""What an answer in text must look like: a grammar while it is written, and a check when it is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agent_kernel.core.errors import InvalidRequest, OutputInvalid
+from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, OutputFormat
+from agent_kernel.engines.local.decoding.backend import ChatMessage, Grammar
+from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
+from agent_kernel.engines.local.grammar.ebnf import Rules, choice
+from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar, written
+from agent_kernel.engines.local.grammar.regex import pattern
+
+MAX_CHOICES = 1_000
+SHOWN_SCHEMA = 2_000
+"""Characters of a schema that a model is shown; a longer one it meets through the grammar only."""
+ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+
+
+def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> Grammar:
+    """Raises InvalidRequest for a format that is none, or that is too large to be enforced."""
+    rules = Rules()
+    match output.kind:
+        case "regex":
+            return rules.grammar(rules.rule(pattern(output.regex, rules)))
+        case "choice":
+            if not output.choice or "" in output.choice or len(output.choice) > MAX_CHOICES:
+                raise InvalidRequest(f"A choice has 1 to {MAX_CHOICES} texts, none of them empty.")
+            return rules.grammar(choice(output.choice))
+        case "grammar":
+            raise InvalidRequest("grammar: grammars of others are not compiled here.", details={"param": "grammar"})
+    schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
+    for regex in _regexes(schema):
+        pattern(regex, Rules())  # it will be matched against what a model wrote: only those that take no time
+    grammar, _ = json_grammar(schema, bounds_within(max_tokens or MAX_TOKENS))
+    return grammar
+
+
+def check(output: OutputFormat, text: str) -> None:
+    """Raises OutputInvalid when a whole answer does not fit: by what no grammar enforces, if it was decoded by one."""
+    problem = ""
+    match output.kind:
+        case "choice":
+            problem = "" if text in output.choice else "it is none of the choices"
+        case "regex":
+            problem = "" if re.fullmatch(output.regex, text) else "it does not match"
+        case _:
+            schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
+            problem = _misfit(schema, text)
+    if problem:
+        raise OutputInvalid(
+            f"The answer does not fit the format that was asked for: {problem}.",
+            hint="Ask again, or ask for less.",
+            details={"text": text, "reason": problem},
+        )
+
+
+def told(chat: Sequence[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
+    """The conversation with the format said at its end: a model that is only held to it fills it with anything."""
+    said = ""
+    if output.kind == "json_object":
+        said = "Answer with a JSON object."
+    elif output.kind == "json_schema":
+        schema = written(dict(output.json_schema))
+        said = "Answer with JSON" + (f" that fits this schema: {schema}" if len(schema) <= SHOWN_SCHEMA else ".")
+    elif output.kind == "choice":
+        said = "Answer with one of: " + ", ".join(output.choice)
+    return with_words(chat, said) if 0 < len(said) <= 2 * SHOWN_SCHEMA else list(chat)
+
+
+def with_words(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage]:
+    """Said by the user at the end: many templates take no two messages of one role after each other."""
+    last = chat[-1] if chat else {}
+    if last.get("role") != "user" or not isinstance(last["content"], str):
+        return [*chat, {"role": "user", "content": said}]
+    return [*chat[:-1], {**last, "content": f"{last['content']}\n\n{said}"}]
+
+
+async def formatted(prompt: str, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+    """An answer in text that ``request.output`` binds: its deltas, then its end.
+
+    Raises InvalidRequest before the first delta, and OutputInvalid instead of the end when the whole text does not fit.
+    An answer that the limit of tokens cut is not judged; its end says ``length``. Stop strings do not apply: the format
+    says where the answer ends.
+    """
+    assert request.output is not None
+    grammar = grammar_of(request.output, request.sampling.max_tokens)
+    completion = Completion(prompt)
+    decoding = replace(decoding_of(request.sampling), grammar=grammar)
+    async with aclosing(completer.stream(completion, decoding)) as deltas:
+        async for delta in deltas:
+            yield delta
+    if completion.finish != "length":
+        check(request.output, completion.text)
+    yield EndChunk(completion.finish, completion.usage)
+
+
+def _misfit(schema: Mapping[str, Any], text: str) -> str:
+    try:
+        value = json.loads(text)
+        error = best_match(Draft202012Validator(dict(schema), registry=Registry()).iter_errors(value))
+    except (ValueError, RecursionError, Unresolvable) as error_:
+        return f"{type(error_).__name__}: {error_}"
+    return str(error.message) if error is not None else ""
+
+
+def _regexes(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"]
+        if isinstance(schema.get("patternProperties"), Mapping):
+            yield from schema["patternProperties"]
+    children = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
+    for child in children:
+        yield from _regexes(child)

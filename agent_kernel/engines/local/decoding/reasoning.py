@@ -1,0 +1,123 @@
+"""What a model thinks before it answers, kept apart from the answer; pure.
+
+A block counts where thinking belongs: at the beginning of an answer, also right after another block, or from the first
+token on when the prompt itself opened it. Tags anywhere else are text about tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from types import MappingProxyType
+
+from agent_kernel.core.protocols import ReasoningChunk, TextChunk, TokenLogprob
+from agent_kernel.engines.local.decoding.text_stream import overlap
+
+BLOCKS: Mapping[str, str] = MappingProxyType(
+    {
+        "<think>": "</think>",
+        "<thinking>": "</thinking>",
+        "[THINK]": "[/THINK]",
+        "<seed:think>": "</seed:think>",
+        "<|channel>thought\n": "<channel|>",
+    }
+)
+"""Opening and closing tag: Qwen, DeepSeek, SmolLM and most others; prompts for thinking; Magistral; Seed; Gemma."""
+TAGS = (*BLOCKS, *BLOCKS.values())
+
+
+def opened(prompt: str) -> str:
+    """The tag of a block that the prompt leaves open for the model, or empty."""
+    end = prompt.rstrip()
+    return next((tag for tag in BLOCKS if end.endswith(tag.rstrip())), "")
+
+
+def closed(prompt: str) -> str:
+    """The prompt with its open block shut: for an answer that must begin at once, such as a forced call."""
+    tag = opened(prompt)
+    return f"{prompt.rstrip()}\n{BLOCKS[tag]}\n\n" if tag else prompt
+
+
+def without_thinking(prompt: str, template: str) -> str:
+    """The prompt of a model whose ``template`` knows thinking, with an empty block: the next token is the answer's."""
+    if opened(prompt):
+        return closed(prompt)
+    tag = next((tag for tag in BLOCKS if tag in template), "")
+    return prompt if not tag or prompt.rstrip().endswith(BLOCKS[tag]) else f"{prompt}{tag}\n\n{BLOCKS[tag]}\n\n"
+
+
+class Reasoning:
+    """``push`` an answer as it comes; a block that never closes is reasoning to its end."""
+
+    def __init__(self, prompt: str = "") -> None:
+        self._held = ""
+        self._tag = opened(prompt)
+        self._began = bool(self._tag)
+        self._answering = False
+
+    def push(self, text: str) -> list[TextChunk | ReasoningChunk]:
+        return self._parted(text, last=False)
+
+    def finish(self) -> list[TextChunk | ReasoningChunk]:
+        """What was held back because it could have become a tag."""
+        return self._parted("", last=True)
+
+    def _parted(self, text: str, *, last: bool) -> list[TextChunk | ReasoningChunk]:
+        parts: list[TextChunk | ReasoningChunk] = []
+        self._held += text
+        while self._held and not self._answering:
+            if not (self._think(parts, last=last) if self._tag else self._begin(last=last)):
+                return parts
+        if self._held:
+            parts.append(TextChunk(self._held))
+            self._held = ""
+        return parts
+
+    def _think(self, parts: list[TextChunk | ReasoningChunk], *, last: bool) -> bool:
+        """False when more text is needed to go on; so below."""
+        close = BLOCKS[self._tag]
+        thought, found, rest = self._held.partition(close)
+        if found:
+            self._tag, self._held = "", rest
+        else:
+            keep = 0 if last else overlap(thought, close)
+            thought, self._held = thought[: len(thought) - keep], thought[len(thought) - keep :]
+        if thought:
+            parts.append(ReasoningChunk(thought))
+        return bool(found)
+
+    def _begin(self, *, last: bool) -> bool:
+        """Whether what comes now is a block or the answer. White space around blocks belongs to neither."""
+        start = self._held.lstrip()
+        tag = next((tag for tag in BLOCKS if start.startswith(tag)), "")
+        if tag:
+            self._tag, self._held, self._began = tag, start.removeprefix(tag), True
+        elif start and (last or not any(tag.startswith(start) for tag in BLOCKS)):
+            self._held = start if self._began else self._held
+            self._answering = True
+        elif last:
+            self._held = "" if self._began else self._held
+            self._answering = True
+        else:
+            return False
+        return True
+
+
+async def apart(
+    deltas: AsyncGenerator[TextChunk, None], prompt: str = ""
+) -> AsyncGenerator[TextChunk | ReasoningChunk, None]:
+    """A whole stream with its thinking told apart; log probabilities of the answer's tokens stay with its text."""
+    reasoning = Reasoning(prompt)
+    logprobs: list[TokenLogprob] = []
+    async with aclosing(deltas):
+        async for delta in deltas:
+            logprobs.extend(delta.logprobs)
+            for part in reasoning.push(delta.text):
+                yield replace(part, logprobs=tuple(logprobs)) if isinstance(part, TextChunk) else part
+                logprobs.clear()
+    for part in reasoning.finish():
+        yield replace(part, logprobs=tuple(logprobs)) if isinstance(part, TextChunk) else part
+        logprobs.clear()
+    if logprobs:
+        yield TextChunk("", tuple(logprobs))

@@ -1,0 +1,95 @@
+"""Whether openvino-genai takes a grammar, asked before a request with it joins the batch.
+
+The library compiles a grammar inside the batch's step, and one that does not compile breaks that step for good: every
+request after it fails. So the same compiler is asked first, over a model of one multiplication with the same
+vocabulary, in a thread of its own; the batch goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from agent_kernel.engines.local.decoding.backend import Grammar
+
+MAX_GRAMMAR = 64 * 1024
+"""Characters of a grammar; tool schemas make some hundred."""
+COMPILE_S = 20.0
+"""Of the clock: so long the batch would stand still, once, when it compiles the grammar again. Those of ordinary tools
+take well under a second; the rest is room for a busy machine."""
+WAIT_S = 60.0
+"""Grammars are compiled one after the other: for so long a request waits for its own and those before it."""
+KEPT = 1024
+
+
+class GrammarCheck:
+    """Made with the libraries and the model's tokenizer; the little model is built when the first grammar comes."""
+
+    def __init__(self, openvino: Any, genai: Any, numpy: Any, tokenizer: Any) -> None:
+        self._ov, self._genai, self._numpy, self._tokenizer = openvino, genai, numpy, tokenizer
+        self._thread = ThreadPoolExecutor(1, "grammar check")
+        self._pipeline: Any = None
+        self._known: OrderedDict[Grammar, Future[str]] = OrderedDict()
+
+    def verdict(self, grammar: Grammar) -> Future[str]:
+        """Empty when it compiles, else why not. Called in one thread."""
+        known = self._known.pop(grammar, None)
+        if known is None:
+            known = self._judged(grammar)
+        self._known[grammar] = known
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return known
+
+    def _judged(self, grammar: Grammar) -> Future[str]:
+        if len(grammar.text) <= MAX_GRAMMAR:
+            return self._thread.submit(self._compile, grammar)
+        refused: Future[str] = Future()
+        refused.set_result(f"it has {len(grammar.text)} characters; the limit is {MAX_GRAMMAR}")
+        return refused
+
+    def _compile(self, grammar: Grammar) -> str:
+        try:
+            if self._pipeline is None:
+                self._pipeline = self._built()
+            started = time.monotonic()
+            config = self._genai.GenerationConfig(
+                max_new_tokens=1, structured_output_config=constraint(self._genai, grammar)
+            )
+            self._pipeline.generate(self._ov.Tensor(self._numpy.zeros((1, 1), dtype=self._numpy.int64)), config)
+        except Exception as error:  # noqa: BLE001  whatever it is, the batch must not meet it
+            return str(error).strip().splitlines()[-1].rpartition(".cc:")[2]
+        seconds = time.monotonic() - started
+        return "" if seconds <= COMPILE_S else f"it took {seconds:.0f} s to compile; the limit is {COMPILE_S:.0f} s"
+
+    def _built(self) -> Any:
+        """A language model as the library wants one: ids in, a state that it can reorder, logits out; all of them 0."""
+        numpy, op = self._numpy, self._ov.opset13
+        ids = op.parameter([-1, -1], numpy.int64, name="input_ids")
+        mask = op.parameter([-1, -1], numpy.int64, name="attention_mask")
+        beams = op.parameter([-1], numpy.int32, name="beam_idx")
+        for parameter in (ids, mask, beams):
+            parameter.output(0).set_names({parameter.get_friendly_name()})
+        hidden = op.unsqueeze(op.convert(ids, "f32"), op.constant(2, numpy.int32))
+        batch = op.gather(op.shape_of(ids), op.constant(numpy.array([0])), op.constant(0))
+        shape = op.concat([batch, op.constant([1, 1, 1], dtype=numpy.int64)], 0)
+        first = op.broadcast(op.constant(0.0, numpy.float32), shape)
+        state = op.read_value(first, "past.0.key", self._ov.Type.f32, self._ov.PartialShape([-1, 1, -1, 1]))
+        kept = op.assign(op.gather(state, beams, op.constant(0)), "past.0.key")
+        size = len(self._tokenizer.get_vocab())
+        zeros = op.constant(numpy.zeros((1, size), dtype=numpy.float32))
+        logits = op.matmul(op.multiply(hidden, op.constant(0.0, numpy.float32)), zeros, False, False)
+        logits.output(0).set_names({"logits"})
+        model = self._ov.Model([op.result(logits, name="logits")], [kept], [ids, mask, beams], "grammar check")
+        with TemporaryDirectory() as directory:
+            self._ov.save_model(model, str(Path(directory) / "openvino_model.xml"), compress_to_fp16=False)
+            return self._genai.LLMPipeline(directory, self._tokenizer, "CPU", ATTENTION_BACKEND="SDPA")
+
+
+def constraint(genai: Any, grammar: Grammar) -> Any:
+    given = {"regex": grammar.text} if grammar.kind == "regex" else {"grammar": grammar.text}
+    return genai.StructuredOutputConfig(**given)

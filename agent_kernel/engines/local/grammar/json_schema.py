@@ -1,0 +1,371 @@
+"""JSON schemas (the part of Draft 2020-12 that tools use) as grammars that a small model comes to the end of; pure.
+
+The text is JSON as ``json.dumps(value, ensure_ascii=False)`` writes it, so there is no white space to loop on. Where a
+schema sets no bound the grammar does: on strings, lists, digits, depth. Our own compiler because no library fits: the
+xgrammar inside openvino-genai allows any white space and any length and is not exposed, the xgrammar wheel needs
+torch, and outlines_core knows no ranges, drops keywords silently and writes recursion out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil, floor
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import too_deep
+from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.grammar import number_range
+from agent_kernel.engines.local.grammar.ebnf import CHUNK, NOTHING, Rules, choice, either, literal, optional, sequence
+from agent_kernel.engines.local.grammar.regex import ANY, characters, pattern
+from agent_kernel.engines.local.grammar.schema_merge import comes_back, merged, resolved
+from agent_kernel.engines.local.grammar.string_format import FORMATS
+
+MAX_SCHEMA_CHARS = 50_000
+MAX_DEPTH = 40
+MAX_STEPS = 3_000
+"""Schemas met while compiling, each as often as it stands for something else."""
+MAX_BOUND = 1e18
+MAX_LENGTH = 10_000
+"""Of a ``maxLength`` or ``maxItems`` that is enforced; beyond it is checked afterwards."""
+BOUNDS = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"}
+)
+TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+SHAPES = frozenset({"pattern", "properties", "required", "items", "prefixItems", "additionalProperties"})
+CHECKED = frozenset(
+    {
+        "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "uniqueItems", "multipleOf", "contains",
+        "minContains", "maxContains", "propertyNames", "patternProperties", "minProperties", "maxProperties",
+        "unevaluatedItems", "unevaluatedProperties", "dependencies", "$dynamicRef",
+    }
+)  # fmt: skip
+"""Keywords that the grammar does not enforce."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where the schema has none: characters of a string and of a name, items of a list, how often a schema may stand
+    inside itself, and levels of a value of which nothing is known."""
+
+    string: int = 511
+    name: int = 32
+    items: int = 8
+    recursion: int = 3
+    levels: int = 2
+
+
+def bounds_within(tokens: int) -> Bounds:
+    """For an answer of at most ``tokens``: a string that goes on for ever ends before they do."""
+    string = max(8, min(tokens, MAX_LENGTH) // CHUNK) * CHUNK - 1
+    return Bounds(string=string, items=max(4, min(32, tokens // 64)))
+
+
+def json_grammar(schema: Mapping[str, Any], bounds: Bounds | None = None) -> tuple[Grammar, tuple[str, ...]]:
+    """The grammar, and the keywords of the schema that it does not enforce.
+
+    Everything it lets through fits the schema but for those keywords; not everything that fits is let through: only
+    declared properties in their order (others where ``additionalProperties`` names a schema), numbers without exponent,
+    lengths within ``bounds``. Raises InvalidRequest for a schema that is none, that nothing fits, or that is too large.
+    """
+    try:
+        text = "" if too_deep(schema, MAX_DEPTH) else json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"This schema is no JSON: {error}") from error
+    if not text or len(text) > MAX_SCHEMA_CHARS:
+        raise InvalidRequest(f"A schema has at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
+    _check(schema)
+    compiler = _Compiler(schema, bounds or Bounds())
+    root = compiler.value(schema, compiler.bounds.recursion)
+    if root is None:
+        raise InvalidRequest("No value fits this schema.")
+    return compiler.rules.grammar(root), tuple(sorted(compiler.loose))
+
+
+class _Compiler:
+    """A schema becomes an expression, or None when nothing fits; ``left`` is how often it may yet stand in itself."""
+
+    def __init__(self, root: Mapping[str, Any], bounds: Bounds) -> None:
+        self.root = root
+        self.bounds = bounds
+        self.rules = Rules()
+        self.loose: set[str] = set()
+        self._done: dict[tuple[str, int], str | None] = {}
+        self._recursive: dict[str, bool] = {}
+        self._steps = 0
+
+    def value(self, schema: Any, left: int) -> str | None:
+        key = (json.dumps(schema), left)
+        if key not in self._done:
+            self._steps += 1
+            if self._steps > MAX_STEPS:
+                raise InvalidRequest("This schema stands for too many others.", hint="Make it smaller.")
+            made = self._value(schema, left)
+            self._done[key] = made if made is None else self.rules.rule(made)
+        return self._done[key]
+
+    def _value(self, schema: Any, left: int) -> str | None:
+        if schema is True or schema == {}:
+            return self._anything(self.bounds.levels)
+        if schema is False:
+            return None
+        if not isinstance(schema, Mapping):
+            raise InvalidRequest("A schema is an object, true or false.")
+        self.loose |= CHECKED & schema.keys()
+        if "$ref" in schema:
+            return self._reference(schema, left)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            if keyword in schema:
+                return self._combined(schema, keyword, left)
+        if "const" in schema or "enum" in schema:
+            return self._listed(schema)
+        kinds = schema.get("type", _implied(schema))
+        kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+        return self._one_of([self._typed(kind, schema, left) for kind in kinds])
+
+    def _one_of(self, alternatives: list[str | None]) -> str | None:
+        fitting = [made for made in alternatives if made is not None]
+        return either(*fitting) if fitting else None
+
+    def _reference(self, schema: Mapping[str, Any], left: int) -> str | None:
+        pointer = schema["$ref"]
+        target = resolved(self.root, pointer)
+        if pointer not in self._recursive:
+            self._recursive[pointer] = comes_back(self.root, pointer)
+        rest = _without(schema, "$ref", "$defs", "definitions")
+        left -= self._recursive[pointer]
+        return None if left < 0 else self.value(self._merged(target, rest), left)
+
+    def _combined(self, schema: Mapping[str, Any], keyword: str, left: int) -> str | None:
+        base = _without(schema, keyword)
+        branches = schema[keyword]
+        if not isinstance(branches, list) or not branches:
+            raise InvalidRequest(f"{keyword} is a list of schemas.")
+        if keyword == "allOf":
+            for branch in branches:
+                base = self._merged(base, branch)
+            return self.value(base, left)
+        if keyword == "oneOf":
+            self.loose.add("oneOf")  # that no other one fits too
+        return self._one_of([self.value(self._merged(base, branch), left) for branch in branches])
+
+    def _merged(self, some: Any, others: Any) -> Any:
+        for one, other in ((some, others), (others, some)):
+            if one is True or one == {}:
+                return other
+            if isinstance(one, Mapping) and "$ref" in one and other:
+                return self._merged(self._followed(one), other)
+        if some is False or others is False:
+            return False
+        if not isinstance(some, Mapping) or not isinstance(others, Mapping):
+            raise InvalidRequest("A schema is an object, true or false.")
+        result, unmerged = merged(some, others)
+        self.loose |= unmerged
+        return result
+
+    def _followed(self, schema: Mapping[str, Any]) -> Any:
+        """Without its ``$ref``, for merging: a schema that refers only to itself never ends."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise InvalidRequest("This schema refers to itself without end.")
+        rest = _without(schema, "$ref", "$defs", "definitions")
+        return self._merged(resolved(self.root, schema["$ref"]), rest)
+
+    def _listed(self, schema: Mapping[str, Any]) -> str | None:
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        if not isinstance(values, list):
+            raise InvalidRequest("enum is a list of values.")
+        if "const" in schema and "enum" in schema:
+            values = [value for value in values if value in schema["enum"]]
+        if "type" in schema:
+            kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+            values = [value for value in values if any(_is(value, kind) for kind in kinds)]
+        self.loose |= schema.keys() & (BOUNDS | SHAPES)
+        return choice(written(value) for value in values) if values else None
+
+    def _typed(self, kind: str, schema: Mapping[str, Any], left: int) -> str | None:
+        match kind:
+            case "object":
+                return self._object(schema, left)
+            case "array":
+                return self._array(schema, left)
+            case "string":
+                return self._string(schema)
+            case "integer":
+                return number_range.integer(*_integers(schema))
+            case "number":
+                return self._number(schema)
+            case "boolean":
+                return '("true" | "false")'
+            case "null":
+                return '"null"'
+        raise InvalidRequest(f"There is no type {kind!r}.")
+
+    def _number(self, schema: Mapping[str, Any]) -> str | None:
+        low, above = _bound(schema, "minimum", "exclusiveMinimum", max)
+        high, below = _bound(schema, "maximum", "exclusiveMaximum", min)
+        return number_range.number(low, high, above=above, below=below)
+
+    def _string(self, schema: Mapping[str, Any]) -> str | None:
+        least, most = self._lengths(schema, "minLength", "maxLength", self.bounds.string)
+        if least > most:
+            return None
+        form = schema.get("format")
+        if "pattern" in schema:
+            self.loose |= schema.keys() & {"minLength", "maxLength"}
+            try:
+                return self._quoted(pattern(schema["pattern"], self.rules, json=True, endless=64))
+            except InvalidRequest:
+                self.loose.add("pattern")
+        elif isinstance(form, str) and form in FORMATS:
+            self.loose |= schema.keys() & {"minLength", "maxLength"}
+            return self._quoted(pattern(FORMATS[form], self.rules, json=True))
+        return self._text(least, most)
+
+    def _text(self, least: int, most: int) -> str:
+        return self.rules.rule(self._quoted(self.rules.repeat(characters(ANY, json=True), least, most)))
+
+    def _quoted(self, inside: str) -> str:
+        return sequence(literal('"'), inside, literal('"'))
+
+    def _lengths(self, schema: Mapping[str, Any], low: str, high: str, default: int) -> tuple[int, int]:
+        least, most = int(schema.get(low, 0)), schema.get(high)
+        if least > MAX_LENGTH or (most is not None and most > MAX_LENGTH):
+            self.loose.add(low if least > MAX_LENGTH else high)
+        least = min(max(least, 0), MAX_LENGTH)
+        return least, max(least, default) if most is None else min(int(most), MAX_LENGTH)
+
+    def _array(self, schema: Mapping[str, Any], left: int) -> str | None:
+        least, most = self._lengths(schema, "minItems", "maxItems", self.bounds.items)
+        first = [self.value(item, left) for item in schema.get("prefixItems", ())][:most]
+        further = self.value(schema.get("items", not first), left) if most > len(first) else None
+        if least > most or None in first[:least] or (further is None and least > len(first)):
+            return None
+        if None in first:
+            first, further = first[: first.index(None)], None
+        tail = NOTHING
+        if further is not None:
+            tail = self._listing(further, max(0, least - len(first)), most - len(first), begins=not first)
+        for at in range(len(first) - 1, -1, -1):
+            tail = sequence(literal(", " if at else ""), str(first[at]), tail)
+            tail = self.rules.rule(tail if at < least else optional(tail))
+        return sequence(literal("["), tail, literal("]"))
+
+    def _listing(self, item: str, least: int, most: int, *, begins: bool) -> str:
+        """``item`` so many times, with commas between them and, unless it ``begins``, before the first."""
+        another = sequence(literal(", "), item)
+        if not begins:
+            return self.rules.repeat(another, least, most)
+        some = sequence(item, self.rules.repeat(another, max(0, least - 1), most - 1))
+        return some if least else optional(self.rules.rule(some))
+
+    def _object(self, schema: Mapping[str, Any], left: int) -> str | None:
+        properties = schema.get("properties", {})
+        required = schema.get("required", [])
+        if not isinstance(properties, Mapping) or not isinstance(required, list):
+            raise InvalidRequest("properties is an object and required is a list.")
+        more = schema.get("additionalProperties", not properties)
+        shown = {**properties, **{str(name): more for name in required if name not in properties}}
+        members: list[tuple[str, bool]] = []
+        for name, value in shown.items():
+            made = self.value(value, left)
+            if made is None and name in required:
+                return None
+            if made is not None:
+                members.append((sequence(literal(written(name) + ": "), made), name in required))
+        extra = None if more is False else self.value(more, left)
+        if extra is not None and shown:
+            self.loose.add("additionalProperties")  # a further name may be a declared one
+        return sequence(literal("{"), self._members(members, extra), literal("}"))
+
+    def _members(self, members: list[tuple[str, bool]], extra: str | None) -> str:
+        """Built from the end: what may follow when something stands before it (``rest``), and when nothing does."""
+        rest = start = NOTHING
+        if extra is not None:
+            name = self._text(1, self.bounds.name)
+            pair = self.rules.rule(sequence(name, literal(": "), extra))
+            rest = self._listing(pair, 0, self.bounds.items, begins=False)
+            start = self._listing(pair, 0, self.bounds.items, begins=True)
+        for member, needed in reversed(members):
+            rest_rule = self.rules.rule(rest) if rest != NOTHING else NOTHING
+            here, first = sequence(literal(", "), member, rest_rule), sequence(member, rest_rule)
+            start = first if needed else either(self.rules.rule(first), self.rules.rule(start))
+            rest = here if needed else either(self.rules.rule(here), rest_rule)
+        return start
+
+    def _anything(self, levels: int) -> str:
+        scalars = either(self._text(0, 63), number_range.number(None, None) or NOTHING, '"true"', '"false"', '"null"')
+        if not levels:
+            return scalars
+        inner = self.rules.rule(self._anything(levels - 1))
+        members = self._members([], inner)
+        items = self._listing(inner, 0, self.bounds.items, begins=True)
+        return either(
+            self.rules.rule(scalars),
+            self.rules.rule(sequence(literal("{"), members, literal("}"))),
+            self.rules.rule(sequence(literal("["), items, literal("]"))),
+        )
+
+
+def _check(schema: Mapping[str, Any]) -> None:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except (SchemaError, RecursionError, OverflowError) as error:  # the last two are of patterns that no machine takes
+        told = error.message[:500] if isinstance(error, SchemaError) else "a pattern can not be compiled"
+        raise InvalidRequest(f"This is no JSON schema of Draft 2020-12: {told}") from error
+
+
+def written(value: Any) -> str:
+    """JSON in the one style of all grammars here."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _without(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
+    return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
+
+
+def _implied(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The types that a schema without ``type`` is about."""
+    about = {
+        "object": {"properties", "required", "additionalProperties"},
+        "array": {"items", "prefixItems", "minItems", "maxItems"},
+        "string": {"pattern", "format", "minLength", "maxLength"},
+        "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    }
+    return tuple(kind for kind, keywords in about.items() if keywords & schema.keys()) or TYPES
+
+
+def _is(value: Any, kind: str) -> bool:
+    """As JSON Schema has types: 1.0 is an integer, true is no number."""
+    if isinstance(value, bool) or value is None:
+        return kind == ("null" if value is None else "boolean")
+    if isinstance(value, int | float):
+        return kind == "number" or (kind == "integer" and value == int(value))
+    return kind == ("string" if isinstance(value, str) else "array" if isinstance(value, list) else "object")
+
+
+def _bound(schema: Mapping[str, Any], with_it: str, without: str, tighter: Any) -> tuple[Decimal | None, bool]:
+    """The tighter of two bounds, and whether it is left out itself."""
+    included, excluded = (schema.get(keyword) for keyword in (with_it, without))
+    for bound in (included, excluded):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float)):
+            raise InvalidRequest(f"{with_it} and {without} are numbers.")
+        if bound is not None and not abs(bound) <= MAX_BOUND:
+            raise InvalidRequest(f"{with_it} and {without} lie within {MAX_BOUND:.0e}.")
+    given = [Decimal(repr(bound)) for bound in (included, excluded) if bound is not None]
+    bound = tighter(given) if given else None
+    return bound, excluded is not None and bound == Decimal(repr(excluded))
+
+
+def _integers(schema: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    low, above = _bound(schema, "minimum", "exclusiveMinimum", max)
+    high, below = _bound(schema, "maximum", "exclusiveMaximum", min)
+    least = None if low is None else (floor(low) + 1 if above else ceil(low))
+    most = None if high is None else (ceil(high) - 1 if below else floor(high))
+    return least, most

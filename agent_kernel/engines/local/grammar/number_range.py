@@ -1,0 +1,132 @@
+"""Ranges of numbers as EBNF over their decimal digits; pure.
+
+A number is written without exponent and without leading zeros; what lies outside the range can not be written.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from agent_kernel.engines.local.grammar.ebnf import either, literal, sequence
+
+MAX_DIGITS = 15
+"""Of an integer without a bound: every double holds these exactly."""
+MAX_DECIMALS = 15
+LIMIT = 10**MAX_DIGITS - 1
+
+
+def integer(low: int | None, high: int | None) -> str | None:
+    """An integer from ``low`` to ``high``, both included; None when there is none."""
+    if low is None and high is None:
+        return f'("-"? {natural()})'
+    least = low if low is not None else -max(LIMIT, abs(high or 0) + LIMIT)
+    most = high if high is not None else max(LIMIT, abs(least) + LIMIT)
+    if least > most:
+        return None
+    parts = []
+    if least < 0:
+        parts.append(sequence(literal("-"), _naturals(max(1, -most), -least)))
+    if most >= 0:
+        parts.append(_naturals(max(0, least), most))
+    return either(*parts)
+
+
+def natural() -> str:
+    return f'("0" | [1-9] [0-9]{{0,{MAX_DIGITS - 1}}})'
+
+
+def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, below: bool = False) -> str | None:
+    """A number from ``low`` to ``high``; ``above`` and ``below`` leave the bound itself out, and then what is nearer to
+    it than one more decimal than the bounds have. None when there is none."""
+    if low is None and high is None:
+        return f'("-"? {natural()} ("." [0-9]{{1,{MAX_DECIMALS}}})?)'
+    places = max(0, *(-int(bound.normalize().as_tuple().exponent) for bound in (low, high) if bound is not None))
+    places += above or below
+    scale = 10**places
+    least = int(low * scale) + above if low is not None else None
+    most = int(high * scale) - below if high is not None else None
+    if least is not None and most is not None and least > most:
+        return None
+    parts = []
+    if least is None or least < 0:
+        parts.append(sequence(literal("-"), _decimals(max(0, -(most or 0)), None if least is None else -least, places)))
+    if most is None or most >= 0:
+        parts.append(_decimals(max(0, least or 0), most, places))
+    return either(*parts)
+
+
+def _naturals(low: int, high: int) -> str:
+    """Without leading zeros, for 0 <= low <= high."""
+    return either(*_of_each_width(low, high))
+
+
+def _of_each_width(low: int, high: int) -> list[str]:
+    """One for each count of digits."""
+    parts = []
+    for width in range(len(str(low)), len(str(high)) + 1):
+        first = max(low, 10 ** (width - 1) if width > 1 else 0)
+        last = min(high, 10**width - 1)
+        parts.append(_same_width(str(first), str(last)))
+    return parts
+
+
+def _same_width(low: str, high: str) -> str:
+    """Digit strings of one width from ``low`` to ``high``."""
+    if not low:
+        return '""'
+    if low == high:
+        return literal(low)
+    width = len(low) - 1
+    if low[1:] == "0" * width and high[1:] == "9" * width:
+        return sequence(f"[{low[0]}-{high[0]}]", _any(width))
+    if low[0] == high[0]:
+        return sequence(literal(low[0]), _same_width(low[1:], high[1:]))
+    parts = [sequence(literal(low[0]), _same_width(low[1:], "9" * width))]
+    if int(high[0]) - int(low[0]) > 1:
+        parts.append(sequence(f"[{int(low[0]) + 1}-{int(high[0]) - 1}]", _any(width)))
+    parts.append(sequence(literal(high[0]), _same_width("0" * width, high[1:])))
+    return either(*parts)
+
+
+def _any(width: int) -> str:
+    return f"[0-9]{{{width}}}" if width else '""'
+
+
+def _decimals(low: int, high: int | None, places: int) -> str:
+    """Numbers from low to high, both >= 0 and counted in units of the last of ``places`` decimals."""
+    scale = 10**places
+    parts = []
+    first, first_part = divmod(low, scale)
+    last, last_part = divmod(high, scale) if high is not None else (max(LIMIT, first + LIMIT) + 1, 0)
+    if first == last:
+        return _cell(first, first_part, last_part, places)
+    if high is not None:
+        parts.append(_cell(last, 0, last_part, places))
+    if first_part:
+        parts.append(_cell(first, first_part, scale, places))
+        first += 1
+    if first < last:
+        # Not (A | B) with the fraction behind: where one alternative begins another and what follows may be nothing,
+        # the xgrammar inside openvino-genai 2026.4 lets digits through without end (15 of 100 numbers).
+        fraction = f'("." [0-9]{{1,{MAX_DECIMALS}}})?'
+        parts += [sequence(whole, fraction) for whole in _of_each_width(first, last - 1)]
+    return either(*parts)
+
+
+def _cell(whole: int, low: int, high: int, places: int) -> str:
+    """From whole.low to whole.high: further digits may follow where the number stays below the upper end, and fewer may
+    be written where what is left out is zero."""
+    parts = [sequence(literal(str(whole)), '(".0")?')] if low == 0 else []
+    for fewer in range(1, places + 1):
+        unit = 10 ** (places - fewer)
+        first, last = -(-low // unit), min(high // unit, 10**fewer - 1)
+        if first <= last:
+            parts.append(sequence(literal(f"{whole}."), _padded(first, last, fewer)))
+    if places and low < high:
+        between = _padded(low, min(high, 10**places) - 1, places)
+        parts.append(sequence(literal(f"{whole}."), between, f"[0-9]{{1,{max(1, MAX_DECIMALS - places)}}}"))
+    return either(*parts)
+
+
+def _padded(low: int, high: int, width: int) -> str:
+    return _same_width(str(low).zfill(width), str(high).zfill(width))

@@ -1,0 +1,222 @@
+"""Regular expressions as EBNF: the part of Python's syntax that can be matched without surprises; pure.
+
+In it: characters, ``.``, classes, ``\\s``, ``\\d`` and ``\\w`` and their opposites in ASCII, groups, ``|``,
+``? * + {m,n}``, and ``^`` and ``$`` at the two ends. Not in it: looking around, back references, flags, word
+boundaries, and repetition without end inside repetition without end, with which matching may take exponential time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.engines.local.grammar.ebnf import NOTHING, Rules, char_class, either, literal, sequence
+
+MAX_CHARS = 2_000
+MAX_DEPTH = 20
+MAX_REPEATS = 4_096
+"""Of one part, all the repetitions around it multiplied."""
+MAX_NESTED = 256
+"""The same where what is repeated holds repetition: a text then matches in many ways, and the library keeps them all:
+with ``([a-z]{1,9} ?){1,200}`` 20 tokens were not done in a minute."""
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+DIGITS: Ranges = ((0x30, 0x39),)
+WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+SPACE: Ranges = (
+    *((0x09, 0x0D), (0x1C, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680)),
+    *((0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),
+)
+"""As Python has it: what is none here must be none there."""
+SHORT = {"d": DIGITS, "w": WORD, "s": SPACE}
+CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+JSON_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+"""How a JSON string holds what it can not hold as it is; other control characters are not written at all."""
+JSON_RAW: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
+ASCII: Ranges = ((0x01, 0x7F),)
+ANY: Ranges = ((0x01, 0xD7FF), (0xE000, 0x10FFFF))
+_COUNT = re.compile(r"\{(\d{1,5})?(,)?(\d{1,5})?\}")
+_HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
+
+
+def pattern(text: str, rules: Rules, *, json: bool = False, endless: int | None = None) -> str:
+    """The expression for texts that match from end to end; with ``json`` as they stand inside a JSON string.
+    ``endless`` is how often what has no end is repeated at most. Raises InvalidRequest for what is outside the part."""
+    if len(text) > MAX_CHARS:
+        raise InvalidRequest(f"A pattern has at most {MAX_CHARS} characters.")
+    return _Reader(text, rules, json, endless).whole()
+
+
+def characters(ranges: Ranges, *, json: bool) -> str:
+    """One character of ``ranges``."""
+    raw = _common(ranges, JSON_RAW if json else ANY)
+    if len(raw) == 1 and raw[0][0] == raw[0][1]:
+        alternatives = [literal(chr(raw[0][0]))]
+    else:
+        alternatives = [char_class([(chr(first), chr(last)) for first, last in raw])] if raw else []
+    if json:
+        alternatives += [literal(to) for char, to in JSON_ESCAPES.items() if _common(ranges, ((ord(char), ord(char)),))]
+    if not alternatives:
+        raise InvalidRequest("A class of this pattern has no character that a text can hold.")
+    return either(*alternatives)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """``endless``: holds a repetition without end. ``repeats``: the most that repetitions inside multiply to."""
+
+    expression: str
+    endless: bool = False
+    repeats: int = 1
+
+
+@dataclass(slots=True)
+class _Reader:
+    text: str
+    rules: Rules
+    json: bool
+    endless: int | None
+    at: int = 0
+
+    def whole(self) -> str:
+        part = self._alternatives(0)
+        if self.at < len(self.text):
+            raise self._wrong("a ) without its (")
+        return part.expression
+
+    def _alternatives(self, depth: int) -> _Part:
+        if depth > MAX_DEPTH:
+            raise self._wrong(f"more than {MAX_DEPTH} groups in each other")
+        found = [self._sequence(depth)]
+        while self._take("|"):
+            found.append(self._sequence(depth))
+        return _joined(either(*(part.expression for part in found)), found)
+
+    def _sequence(self, depth: int) -> _Part:
+        found: list[_Part] = []
+        if depth == 0:
+            self._take("^")
+        while self.at < len(self.text) and self.text[self.at] not in "|)":
+            if depth == 0 and self.text[self.at] == "$" and self.text[self.at + 1 : self.at + 2] in ("", "|"):
+                self.at += 1
+                break
+            found.append(self._repeated(self._atom(depth)))
+        return _joined(sequence(*(part.expression for part in found)), found)
+
+    def _atom(self, depth: int) -> _Part:
+        if self._take("("):
+            if self._take("?") and not self._take(":"):
+                raise self._wrong("(?")
+            inside = self._alternatives(depth + 1)
+            if not self._take(")"):
+                raise self._wrong("a ( without its )")
+            return inside
+        return _Part(characters(self._class() if self._take("[") else self._character(), json=self.json))
+
+    def _repeated(self, part: _Part) -> _Part:
+        bounds = self._bounds()
+        if bounds is None:
+            return part
+        self._take("?")  # which of the matches is taken makes no difference to what matches
+        least, most = bounds
+        endless = part.endless or most is None
+        if most is None and part.endless:
+            raise self._wrong("repetition without end inside repetition without end")
+        if most is None and self.endless is not None:
+            most = max(least, self.endless)
+        repeats = part.repeats * max(least, most or 1, 1)
+        limit = MAX_NESTED if part.repeats > 1 else MAX_REPEATS
+        if repeats > limit or (most is not None and most < least):
+            raise self._wrong(f"a repetition out of order or beyond {limit}")
+        if part.expression == NOTHING:
+            return part
+        return _Part(self.rules.repeat(self.rules.rule(part.expression), least, most), endless, repeats)
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._take(sign):
+                return bounds
+        counted = _COUNT.match(self.text, self.at)
+        if counted is None or not (counted[1] or counted[3]):
+            return None
+        self.at = counted.end()
+        least = int(counted[1] or 0)
+        return least, int(counted[3]) if counted[3] else (None if counted[2] else least)
+
+    def _character(self) -> Ranges:
+        char = self._next()
+        if char == "\\":
+            return self._escape()
+        if char == ".":
+            return _without(ANY, ((0x0A, 0x0A),))
+        if char in "^$*+?{":
+            raise self._wrong(char)
+        return ((ord(char), ord(char)),)
+
+    def _class(self) -> Ranges:
+        negated, ascii_only = self._take("^"), False
+        found: list[tuple[int, int]] = []
+        while not found or not self._take("]"):
+            char = self._next()
+            ascii_only |= char == "\\" and self.text[self.at : self.at + 1] in ("d", "w", "D", "W")
+            first = self._escape() if char == "\\" else ((ord(char), ord(char)),)
+            if self.text[self.at : self.at + 1] == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
+                self.at += 1
+                char = self._next()
+                last = self._escape() if char == "\\" else ((ord(char), ord(char)),)
+                if len(first) > 1 or len(last) > 1 or first[0][0] > last[-1][1]:
+                    raise self._wrong("a range out of order")
+                first = ((first[0][0], last[-1][1]),)
+            found += first
+        ranges = tuple(found)
+        if not negated:
+            return ranges
+        # Beyond ASCII our \w is not Python's: what is no letter here may be one there.
+        return _without(ASCII if ascii_only else ANY, ranges)
+
+    def _escape(self) -> Ranges:
+        if coded := _HEX.match(self.text, self.at):
+            self.at = coded.end()
+            code = int(coded[1] or coded[2], 16)
+            return ((code, code),)
+        char = self._next()
+        if char.lower() in SHORT:
+            short = SHORT[char.lower()]
+            return short if char in SHORT else _without(ANY if char == "S" else ASCII, short)
+        char = CONTROLS.get(char, char)
+        if char.isalnum():
+            raise self._wrong("\\" + char)
+        return ((ord(char), ord(char)),)
+
+    def _take(self, char: str) -> bool:
+        taken = self.text.startswith(char, self.at)
+        self.at += taken
+        return taken
+
+    def _next(self) -> str:
+        if self.at >= len(self.text):
+            raise self._wrong("an end too early")
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def _wrong(self, what: str) -> InvalidRequest:
+        return InvalidRequest(f"The pattern {self.text[:200]!r} has {what}, which is not supported.")
+
+
+def _joined(expression: str, parts: list[_Part]) -> _Part:
+    return _Part(expression, any(part.endless for part in parts), max((part.repeats for part in parts), default=1))
+
+
+def _common(some: Ranges, others: Ranges) -> Ranges:
+    pairs = ((max(a, c), min(b, d)) for a, b in some for c, d in others)
+    return tuple(sorted({(first, last) for first, last in pairs if first <= last}))
+
+
+def _without(some: Ranges, others: Ranges) -> Ranges:
+    kept = list(some)
+    for first, last in others:
+        kept = [
+            piece for a, b in kept for piece in ((a, min(b, first - 1)), (max(a, last + 1), b)) if piece[0] <= piece[1]
+        ]
+    return tuple(kept)

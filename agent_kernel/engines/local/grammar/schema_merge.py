@@ -1,0 +1,86 @@
+"""Two JSON schemas that both hold, as one; where a reference leads; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest
+
+NOTES = frozenset(
+    {"title", "description", "default", "examples", "$comment", "$schema", "$id", "deprecated", "readOnly", "writeOnly"}
+)
+TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+}
+
+
+def merged(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Any, set[str]]:
+    """A schema for what fits both (False when nothing does), and the keywords that could not be joined: of those it has
+    the first one's."""
+    result = dict(some)
+    unmerged: set[str] = set()
+    for keyword, other in others.items():
+        if keyword not in result or result[keyword] == other:
+            result[keyword] = other
+        elif keyword in TIGHTER:
+            result[keyword] = TIGHTER[keyword](result[keyword], other)
+        elif keyword == "type":
+            result["type"] = _both_types(result["type"], other)
+            if not result["type"]:
+                return False, unmerged
+        elif keyword == "enum":
+            result["enum"] = [value for value in result["enum"] if value in other]
+        elif keyword == "required":
+            result["required"] = list(dict.fromkeys([*result["required"], *other]))
+        elif keyword == "properties":
+            result["properties"] = _both_properties(result["properties"], other)
+        elif keyword not in NOTES and keyword not in ("$defs", "definitions"):
+            unmerged.add(keyword)
+    return result, unmerged
+
+
+def resolved(root: Any, pointer: Any) -> Any:
+    """What ``#/...`` points to. Raises InvalidRequest for any other reference: nothing is fetched."""
+    if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
+        raise InvalidRequest(f"$ref can only point into the schema itself (#/...), not to {str(pointer)[:200]!r}.")
+    found = root
+    for part in pointer[2:].split("/") if pointer != "#" else ():
+        name = part.replace("~1", "/").replace("~0", "~")
+        try:
+            found = found[int(name)] if isinstance(found, list) else found[name]
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise InvalidRequest(f"{pointer[:200]!r} points to nothing in this schema.") from error
+    return found
+
+
+def comes_back(root: Any, pointer: str) -> bool:
+    """The schema at ``pointer`` refers to itself, directly or through others."""
+    seen: set[str] = set()
+    waiting = [resolved(root, pointer)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            target = value.get("$ref")
+            if target == pointer:
+                return True
+            if isinstance(target, str) and target not in seen:
+                seen.add(target)
+                waiting.append(resolved(root, target))
+        if isinstance(value, Mapping | list):
+            waiting += value.values() if isinstance(value, Mapping) else value
+    return False
+
+
+def _both_types(some: str | list[str], others: str | list[str]) -> list[str]:
+    first, second = ([kinds] if isinstance(kinds, str) else kinds for kinds in (some, others))
+    narrow = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
+    return narrow + [kind for kind in second if kind == "integer" and "number" in first and kind not in narrow]
+
+
+def _both_properties(some: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    joined = dict(some)
+    for name, other in others.items():
+        joined[name] = {"allOf": [joined[name], other]} if name in joined and joined[name] != other else other
+    return joined

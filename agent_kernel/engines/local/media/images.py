@@ -1,0 +1,105 @@
+"""Bytes that somebody sent become images: opened within limits, animations as a few frames. Needs Pillow."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from agent_kernel.core.errors import EngineError, InvalidRequest
+from agent_kernel.engines.local.decoding.backend import Picture
+
+MAX_BYTES = 20 * 2**20
+MAX_PIXELS = 40_000_000
+"""Of one image or frame: 120 MB when it is open. A file of a few KB can claim gigapixels."""
+MAX_ANIMATION_PIXELS = 600_000_000
+"""Of all frames up to the last one taken: to see a frame, those before it must be drawn."""
+FRAMES = 8
+"""Taken of an animation or a video, evenly: models of this size follow few pictures."""
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
+"""Decoders that a file may choose by its first bytes; the others of Pillow stay shut."""
+
+
+def opened(picture: Picture) -> Any:
+    """An RGB image, what is transparent on white. Raises InvalidRequest for what is no image or is too large."""
+    image = _image(picture)
+    try:
+        return _rgb(image)
+    except Exception as error:
+        raise _unreadable(error) from error
+
+
+def frames(picture: Picture) -> list[Picture]:
+    """The picture itself, or up to FRAMES of an animation as PNG, the first and the last among them. Raises
+    InvalidRequest."""
+    image = _image(picture)
+    count = int(getattr(image, "n_frames", 1))
+    if count == 1:
+        opened(picture)
+        return [picture]
+    if count * image.width * image.height > MAX_ANIMATION_PIXELS:
+        raise InvalidRequest(
+            f"The animation has {count} frames of {image.width} x {image.height}: too much to look at.",
+            hint="Send a shorter one, or single frames of it.",
+        )
+    taken = []
+    try:
+        for at in evenly(count, FRAMES):
+            image.seek(at)
+            taken.append(Picture("image/png", png(_rgb(image))))
+    except Exception as error:
+        raise _unreadable(error) from error
+    return taken
+
+
+def evenly(count: int, wanted: int) -> list[int]:
+    """Up to ``wanted`` of the positions 0..count - 1, the first and the last among them."""
+    if count <= wanted:
+        return list(range(count))
+    return [round(at * (count - 1) / (wanted - 1)) for at in range(wanted)]
+
+
+def png(image: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+def _image(picture: Picture) -> Any:
+    """Its header only: nothing is decoded before the size is known to be fit."""
+    if len(picture.data) > MAX_BYTES:
+        raise InvalidRequest(f"The image has {len(picture.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
+    try:
+        import PIL.Image
+        import PIL.ImageSequence
+    except ImportError as error:
+        raise EngineError(
+            f"Pillow does not import here: {error}", hint="Install it with: agent-kernel model setup gpu"
+        ) from error
+    try:
+        image = PIL.Image.open(io.BytesIO(picture.data), formats=FORMATS)
+    except Exception as error:
+        raise _unreadable(error) from error
+    if image.width * image.height > MAX_PIXELS:
+        raise InvalidRequest(
+            f"The image has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS // 10**6} million.",
+            hint="Send a smaller one: models look at about one million.",
+        )
+    return image
+
+
+def _rgb(image: Any) -> Any:
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        white = clear.copy()
+        white.paste((255, 255, 255, 255), (0, 0, *clear.size))
+        white.alpha_composite(clear)
+        image = white
+    return image.convert("RGB")
+
+
+def _unreadable(error: Exception) -> InvalidRequest:
+    """Decoders of hostile files raise of all kinds: OSError, SyntaxError, ValueError, struct.error, their own."""
+    if type(error).__name__ in ("DecompressionBombError", "DecompressionBombWarning"):
+        return InvalidRequest("The image is far larger than its file lets expect, and is not opened.")
+    words = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return InvalidRequest(f"The image can not be read: {words}", hint="Send it as PNG or JPEG.")

@@ -1,0 +1,121 @@
+"""The media of a request on their way into a prompt: videos become frames, each picture a mark in its message's text.
+
+Tool protocols join, drop and repeat texts as they need and know nothing of pictures; where a chat is rendered the marks
+become parts again. A model that does not see gets words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent_kernel.core.errors import EngineError, InvalidRequest
+from agent_kernel.core.messages import Media, Message, Text, in_words, is_seen
+from agent_kernel.core.protocols import EngineRequest
+from agent_kernel.engines.local.decoding.backend import ChatMessage, Picture
+from agent_kernel.engines.local.media import images as pictures
+from agent_kernel.engines.local.media import video
+
+MARK = re.compile("\ue0f0([0-9a-f]{64})\ue0f1")
+"""Characters of the private use area around a hash. In a text that somebody wrote it means nothing, unless it names a
+picture of the same request: then that is shown there too."""
+KEPT_BYTES = 128 * 2**20
+"""Of frames and pictures that were opened once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRequest:
+    """``request`` has text only, with marks; ``pictures`` are by hash."""
+
+    request: EngineRequest
+    pictures: Mapping[str, Picture]
+
+
+class ShownMedia:
+    """Remembers what it opened: a conversation shows the same pictures every round."""
+
+    def __init__(self, *, sees: bool) -> None:
+        self._sees = sees
+        self._opened: OrderedDict[str, list[Picture]] = OrderedDict()
+
+    async def shown(self, request: EngineRequest) -> ShownRequest:
+        """Raises InvalidRequest for a picture of a person that can not be read; one that a tool made is told in words
+        then. Raises EngineError where a library is missing."""
+        found: dict[str, Picture] = {}
+        messages = [await self._told(message, found) for message in request.messages]
+        return ShownRequest(replace(request, messages=tuple(messages)), found)
+
+    async def _told(self, message: Message, found: dict[str, Picture]) -> Message:
+        if not message.media:
+            return message
+        if not self._sees:
+            return in_words(message)
+        marks: list[str] = []
+        unseen: list[str] = []
+        for medium in message.media:
+            try:
+                for frame in await self._frames(medium):
+                    digest = Media.of(frame.mime, frame.data).hash
+                    found[digest] = frame
+                    marks.append(f"\ue0f0{digest}\ue0f1")
+            except (InvalidRequest, EngineError) as error:
+                if message.role == "user" and medium.data is not None:
+                    raise
+                unseen.append(f"[{medium.mime}: {error.message}]")
+        text = "\n".join(part for part in (message.text, *unseen) if part)
+        # A line of its own in a result, since the last line of one that failed may be quoted alone.
+        gap = "\n" if marks and message.role == "tool" else ""
+        return replace(message, parts=(Text("".join(marks) + gap + text),))
+
+    async def _frames(self, medium: Media) -> list[Picture]:
+        if medium.data is None:
+            raise InvalidRequest("it is not stored any more")
+        if not is_seen(medium.mime):
+            raise InvalidRequest("the model can not look at this")
+        if medium.hash not in self._opened:
+            read = video.frames if medium.mime.startswith("video/") else pictures.frames
+            opened = await asyncio.to_thread(read, Picture(medium.mime, medium.data))
+            self._remember(medium.hash, opened)
+            return opened
+        self._opened.move_to_end(medium.hash)
+        return self._opened[medium.hash]
+
+    def _remember(self, digest: str, opened: list[Picture]) -> None:
+        self._opened[digest] = opened
+        size = sum(len(frame.data) for frames in self._opened.values() for frame in frames)
+        while size > KEPT_BYTES and len(self._opened) > 1:
+            _, dropped = self._opened.popitem(last=False)
+            size -= sum(len(frame.data) for frame in dropped)
+
+
+def in_parts(
+    messages: Sequence[ChatMessage], known: Mapping[str, Picture]
+) -> tuple[list[ChatMessage], tuple[Picture, ...]]:
+    """The chat with its marks as image parts, and the pictures in their order."""
+    found: list[Picture] = []
+    chat: list[ChatMessage] = []
+    for message in messages:
+        content = message.get("content")
+        parts = _parts(content, known, found) if known and isinstance(content, str) else []
+        chat.append({**message, "content": parts} if parts else message)
+    return chat, tuple(found)
+
+
+def _parts(text: str, known: Mapping[str, Picture], found: list[Picture]) -> list[dict[str, Any]]:
+    """Empty for a text without marks."""
+    parts: list[dict[str, Any]] = []
+    rest = 0
+    for match in MARK.finditer(text):
+        if match[1] in known:
+            if said := text[rest : match.start()]:
+                parts.append({"type": "text", "text": said})
+            parts.append({"type": "image"})
+            found.append(known[match[1]])
+            rest = match.end()
+    if parts and text[rest:]:
+        parts.append({"type": "text", "text": text[rest:]})
+    return parts

@@ -1,0 +1,49 @@
+"""A few frames of a video, taken in a process of its own: what a hostile file does to a decoder stays there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from agent_kernel.core.errors import EngineError, InvalidRequest
+from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.media import video_frames
+from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES
+
+PROGRAM = Path(video_frames.__file__)
+FLAGS = ("-P",)
+"""Nothing is imported from where the program lies."""
+WAIT_S = 60.0
+
+
+def frames(video: Picture) -> list[Picture]:
+    """Up to FRAMES of any format that FFmpeg reads, as PNG. Blocking. Raises InvalidRequest for what is no video, and
+    EngineError where PyAV is missing."""
+    if len(video.data) > MAX_BYTES:
+        raise InvalidRequest(f"The video has {len(video.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
+    command = [sys.executable, *FLAGS, str(PROGRAM), str(FRAMES)]
+    try:
+        done = subprocess.run(command, input=video.data, capture_output=True, timeout=WAIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise InvalidRequest("The video takes too long to read.", hint="Send a shorter one.") from error
+    words = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]
+    if done.returncode == video_frames.NO_LIBRARY:
+        raise EngineError(
+            f"Videos can not be read here: {words}",
+            hint=f"Install PyAV where the model runs: {sys.executable} -m pip install av",
+        )
+    found = _pictures(done.stdout)
+    if done.returncode or not found:
+        raise InvalidRequest(f"The video can not be read: {words}", hint="Send it as MP4 or WebM, or as single frames.")
+    return found
+
+
+def _pictures(data: bytes) -> list[Picture]:
+    found: list[Picture] = []
+    size = video_frames.LENGTH.size
+    while len(data) >= size:
+        (length,) = video_frames.LENGTH.unpack(data[:size])
+        found.append(Picture("image/png", data[size : size + length]))
+        data = data[size + length :]
+    return found

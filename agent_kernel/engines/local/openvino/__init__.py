@@ -1,0 +1,1 @@
+"""The backend on openvino-genai (CPU)."""

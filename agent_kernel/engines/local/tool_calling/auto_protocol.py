@@ -1,0 +1,41 @@
+"""The tool protocol of a model for which nobody chose one: by its size, its chat template and the tools on offer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+
+from agent_kernel.core.messages import Message
+from agent_kernel.core.protocols import Chunk, EngineRequest, ToolSpec
+from agent_kernel.engines.local.decoding.backend import Loaded
+from agent_kernel.engines.local.decoding.completion import Completer
+from agent_kernel.engines.local.tool_calling import code_fence_prompt
+from agent_kernel.engines.local.tool_calling.code_fence import Fence
+from agent_kernel.engines.local.tool_calling.native import Native
+
+SMALL = 3_000_000_000
+"""Parameters below which a model writes code better than JSON. Of ten notebook tasks Qwen2.5-Coder-0.5B got 0 right by
+native calls read strictly, 3 read leniently and 9 by the fence; the 1.5B 0, 7 and 10. Larger ones were not measured."""
+
+
+def is_small(loaded: Loaded) -> bool:
+    """Also where the size is not known."""
+    return loaded.parameters < SMALL
+
+
+class AutoProtocol:
+    """The fence for a small model as long as ``python`` is the only tool, in the request and in its history; else
+    native, through the template where it lists tools and in words where it does not."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._small = is_small(loaded)
+        self._fence = Fence(template=loaded.template)
+        self._native = Native(loaded, fences=self._small)
+
+    def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        chosen = self._fence if self._small and _only_python(request.tools, request.messages) else self._native
+        return chosen.stream(request, completer)
+
+
+def _only_python(tools: Iterable[ToolSpec], messages: Iterable[Message]) -> bool:
+    names = {tool.name for tool in tools} | {call.name for message in messages for call in message.calls}
+    return names <= {code_fence_prompt.TOOL}

@@ -1,0 +1,206 @@
+"""Tool calls as fenced code, for models too small to write JSON: the fence is the call, its content the code.
+
+Whether to call is read off the model's first token: it calls when the fence is at most ``margin`` (natural log) less
+likely than its best first token. Then the fence is forced and the code decoded until the fence closes. After a result
+the model answers in text; a call that failed is tried once more without showing the failed code. Code for a question
+that names a file begins with the line that reads it. What the model can not be trusted to say is said without it
+(``fence_answer.py``): that the last try failed, and what several rows of output mean.
+
+Only the tool named ``python`` is offered. Others of a request are called when ``tool_choice`` says that one must be
+(``forced_call.py``); with ``auto`` the model does not hear of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from math import inf
+
+from agent_kernel.core.messages import Message, ToolCall, Usage
+from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.engines.local.decoding import reasoning
+from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.decoding.completion import Completer, Completion, decoding_of
+from agent_kernel.engines.local.decoding.output_format import formatted, grammar_of, told
+from agent_kernel.engines.local.tool_calling import code_fence_answer, code_fence_prompt
+from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
+
+MARGIN = 2.0
+"""For a question out of the blue. Of 34 fresh ones, 1 of 14 tasks was above and 2 of 20 chats were below; at 4 it was
+none and 6 (Qwen2.5-Coder-0.5B; tests/benchmarks/test_margin.py)."""
+NAMED_MARGIN = 4.0
+"""For a question that names a variable or a file, or follows a turn in which code ran: without code, a small model
+makes its answer up or reads it off the one row it was shown, which is worse than code for chat. Of 34 fresh ones, no
+task of 20 was above and 4 of 14 chats were below; fewer are below 2, but follow-ups of the quickstart are above it."""
+FILE_MARGIN = 12.0
+"""For a question that names a file whose head the model is shown: what the head does not show, only code can tell."""
+MAX_CODE_TOKENS = 512
+RETRIES = 1
+NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
+CODE = rf"(?:{NO_IMPORT}\n)*{NO_IMPORT}"
+"""Code without a line that begins with "im" or "fr": its names are imported already, and after an import line a small
+model goes on with the tutorial it learned the line from, file names included. A retry is free to import."""
+NO_READING = r"(?:[^r]|r(?:r|er|ear|eadr)*(?:[^re]|e[^ra]|ea[^rd]|ead[^r_]))*(?:r(?:r|er|ear|eadr)*(?:e(?:ad?)?)?)?"
+"""Code without "read_": a retry about tables that exist, which reads no file in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """``template`` is the model's chat template: one that knows thinking gets an empty block where code may come, since
+    the first token decides; without tools the model may think, and that comes apart."""
+
+    margin: float = MARGIN
+    named_margin: float = NAMED_MARGIN
+    template: str = ""
+
+    async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        """The chunks of one round, its EndChunk last. Raises InvalidRequest when the request contradicts itself, and
+        OutputInvalid."""
+        forced = must_call(request)
+        if request.output is not None:
+            grammar_of(request.output, request.sampling.max_tokens)  # refused before anything is decoded
+        if forced and not _has_python(forced):
+            chunks = forced_call(code_fence_prompt.chat(request.messages, tools=False), forced, request, completer)
+        else:
+            chunks = self._round(request, completer, must=bool(forced))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    async def _round(self, request: EngineRequest, completer: Completer, *, must: bool) -> AsyncGenerator[Chunk, None]:
+        """Code or text. ``must``: it is code."""
+        offered = request.tool_choice != "none" and _has_python(request.tools)
+        _, turns = code_fence_prompt.exchanges(request.messages)
+        result = turns[-1].awaiting if turns else None
+        ran = result if result is not None and turns[-1].ran_python(result) else None
+        retry = offered and ran is not None and ran.status == "error" and turns[-1].failures <= RETRIES
+        rows = code_fence_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
+        free = not (must or retry or request.output)
+        if free and ran is not None and (plain := code_fence_answer.plain(ran, rows, turns[-1].question)):
+            yield TextChunk(plain)
+            yield EndChunk("stop", Usage())
+            return
+        chat = code_fence_prompt.chat(request.messages, tools=offered, retry=retry)
+        prompt = await completer.render(chat)
+        if offered or request.sampling.reasoning_effort == "none":
+            prompt = reasoning.without_thinking(prompt, self.template)
+        spent, fits = Usage(), must or retry
+        reading = turns[-1].reading if turns and (result is None or retry) else ""
+        if offered and result is None and not must:
+            likely, spent = await code_margin(await self._choosing(request.messages, prompt, completer), completer)
+            fits = likely <= self._margin(turns, reading)
+        if fits:
+            regex = CODE if not retry else NO_READING if turns[-1].has_its_tables else None
+            chunks = self._code(prompt, reading, request, completer, regex)
+        elif request.output is not None:
+            asked = reasoning.without_thinking(await completer.render(told(chat, request.output)), self.template)
+            chunks = formatted(asked, request, completer)
+        else:
+            chunks = self._text(prompt, request, completer, offered)
+            if rows:
+                chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
+
+    async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
+        """The prompt by which code or words are chosen."""
+        fewer = code_fence_prompt.without_earlier(messages)
+        if fewer is messages:
+            return prompt
+        rendered = await completer.render(code_fence_prompt.chat(fewer, tools=True))
+        return reasoning.without_thinking(rendered, self.template)
+
+    def _margin(self, turns: Sequence[code_fence_prompt.Exchange], reading: str) -> float:
+        if reading:
+            return max(FILE_MARGIN, self.named_margin)
+        return self.named_margin if code_fence_prompt.leans_to_code(turns) else self.margin
+
+    async def _code(
+        self, prompt: str, reading: str, request: EngineRequest, completer: Completer, regex: str | None
+    ) -> AsyncGenerator[Chunk, None]:
+        """One call, whose code begins with the lines of ``reading``."""
+        completion = Completion(prompt)
+        tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
+        grammar = Grammar("regex", regex) if regex is not None else None
+        decoding = replace(decoding_of(request.sampling), max_tokens=tokens, grammar=grammar)
+        deltas = completer.stream(
+            completion,
+            decoding,
+            forced=code_fence_prompt.OPEN + reading,
+            stop=(code_fence_prompt.CLOSE,),
+            keep_stop=True,
+        )
+        async with aclosing(deltas):
+            async for _ in deltas:
+                pass
+        if completion.finish == "length":  # half a program must not run; the person sees how far it came
+            yield TextChunk(code_fence_prompt.code_block(reading + completion.text))
+            yield EndChunk("length", completion.usage)
+            return
+        yield CallChunk(
+            ToolCall(f"call_{os.urandom(8).hex()}", code_fence_prompt.TOOL, {"code": reading + completion.text})
+        )
+        yield EndChunk("calls", completion.usage)
+
+    async def _text(
+        self, prompt: str, request: EngineRequest, completer: Completer, offered: bool
+    ) -> AsyncGenerator[Chunk, None]:
+        completion = Completion(prompt)
+        # With tools offered, text that opens a fence would be code that nobody runs.
+        stop = (*request.sampling.stop, *((code_fence_prompt.CLOSE,) if offered else ()))
+        decoding = decoding_of(request.sampling)
+        deltas = completer.stream(completion, decoding, stop=stop, marks=reasoning.TAGS)
+        async with aclosing(reasoning.apart(deltas, prompt)) as parts:
+            async for part in parts:
+                yield part
+        yield EndChunk(completion.finish, completion.usage, completion.stopped_by(request.sampling.stop))
+
+
+def _has_python(tools: Sequence[ToolSpec]) -> bool:
+    return any(tool.name == code_fence_prompt.TOOL for tool in tools)
+
+
+async def _sentence_or_rows(
+    chunks: AsyncGenerator[Chunk, None], rows: Sequence[str], question: str
+) -> AsyncGenerator[Chunk, None]:
+    """The model's sentence about the rows if it agrees with them, else the rows as they are."""
+    written: list[TextChunk] = []
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                written.append(chunk)
+                continue
+            if isinstance(chunk, EndChunk):
+                sentence = "".join(part.text for part in written)
+                true = code_fence_answer.agrees(sentence, rows, question)
+                for part in written if true else [TextChunk(code_fence_answer.in_rows(rows))]:
+                    yield part
+            yield chunk
+
+
+async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
+    """How much less likely (natural log) the fence is than the best first token, 0 when it is that, infinite where the
+    model tells no probabilities; and what asking cost."""
+    free = await completer.first_token(prompt)
+    if free.text.startswith(code_fence_prompt.CLOSE):
+        return 0.0, free.usage
+    bound = await completer.first_token(prompt, regex=code_fence_prompt.CLOSE)
+    if not free.logprobs or not bound.logprobs:
+        return inf, free.usage
+    return free.logprobs[0] - bound.logprobs[0], free.usage
+
+
+def _after(spent: Usage, usage: Usage) -> Usage:
+    """Usage of the decode as the person met it: the router's time counts, and so does what it found in the cache (the
+    decode itself finds all of the prompt there). Its two tokens are not counted as written."""
+    if not spent.prompt_tokens:
+        return usage
+    return replace(
+        usage,
+        reused_tokens=spent.reused_tokens,
+        first_token_s=spent.seconds + usage.first_token_s,
+        seconds=spent.seconds + usage.seconds,
+    )

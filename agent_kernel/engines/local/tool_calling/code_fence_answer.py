@@ -1,0 +1,96 @@
+"""What a small model can not be trusted to say: that it failed, and what several rows of output mean; pure.
+
+A sentence about a table is kept when every number in it stands in a row that the sentence names, or when it has a
+number of each of the rows that have no words. Otherwise the rows themselves are the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agent_kernel.core.messages import Message
+
+FAILED = "I did not manage to do this. The last try ended with: {error}"
+OUT_OF_TIME = "I did not manage to do this: the code ran out of time."
+ROWS = "The result:\n\n{rows}"
+MAX_ROWS = 40
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
+WORD = re.compile(r"[^\W\d_][\w'-]*")
+FOOTER = re.compile(
+    r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
+    r"|\((?:A draft|Draft)\b.*\)|\(no output\)"
+)
+PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
+"""Where the list of the files begins that the code made."""
+EACH = re.compile(
+    r"\b(?:each|every|all|both|respective(?:ly)?|list|table|rows|per|by|head|top|first \w+|last \w+)\b", re.I
+)
+"""Words of a question whose answer is all the rows."""
+ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b(?::.*)?")
+
+
+def error_line(text: str) -> str:
+    """The line of a result that says what went wrong: the last one that names an exception, not a note after it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if ERROR.fullmatch(line)]
+    said = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
+    return (named or said or lines or ["an error"])[-1]
+
+
+def plain(result: Message, rows: Sequence[str], question: str) -> str:
+    """The answer where the model has no choice: rows that were asked for, or a failure. Empty where it has one."""
+    return in_rows(rows) if rows and EACH.search(question) else failure(result)
+
+
+def failure(result: Message) -> str:
+    """What is said of a call that failed for the last time; empty for one that did not fail."""
+    if result.status == "timeout":
+        return OUT_OF_TIME
+    return FAILED.format(error=error_line(result.text)) if result.status == "error" else ""
+
+
+def rows_of(output: str) -> list[str]:
+    """The rows of a result that has several, without what pandas and we add below them; empty if it has one or none."""
+    lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
+    rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
+    return rows if len(rows) > 1 else []
+
+
+def in_rows(rows: Sequence[str]) -> str:
+    """The rows as they are, as a block of Markdown. Indented: a fence would look like a call to the model later."""
+    shown = [f"    {row}" for row in rows[:MAX_ROWS]]
+    if len(rows) > MAX_ROWS:
+        shown.append(f"    ... {len(rows) - MAX_ROWS} more rows")
+    return ROWS.format(rows="\n".join(shown))
+
+
+def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
+    """Whether a sentence says something about the rows, and each of its numbers beside the words of its row."""
+    said, asked = {word.lower() for word in WORD.findall(sentence)}, set(map(_plain, NUMBER.findall(question)))
+    words = [{word.lower() for word in WORD.findall(row)} for row in rows]
+    values = [set(map(_plain, NUMBER.findall(row))) for row in rows]
+    found = [number for number in map(_plain, NUMBER.findall(sentence)) if number not in asked]
+    bare = [numbers for label, numbers in zip(words, values, strict=True) if not label]
+    all_bare = all(any(_among(number, numbers) for number in found) for numbers in bare)
+    for number in found:
+        theirs = [words[at] for at, numbers in enumerate(values) if _among(number, numbers)]
+        if not any(label & said if label else all_bare for label in theirs):
+            return False
+    asked_for = {word.lower() for word in WORD.findall(question)}
+    return bool(found) or any((label - asked_for) & said for label in words)
+
+
+def _plain(number: str) -> str:
+    return number.rstrip(".,").replace(",", "")
+
+
+def _among(number: str, numbers: set[str]) -> bool:
+    """Also when it is rounded to the decimals that it has."""
+    if number in numbers:
+        return True
+    decimals = len(number.partition(".")[2])
+    try:
+        return any(abs(float(number) - float(other)) <= 0.5 * 10**-decimals for other in numbers if "." in other)
+    except ValueError:
+        return False

@@ -1,0 +1,250 @@
+"""Tool calls in the model's own form, through its chat template; read by its declared form or leniently.
+
+``auto`` leaves the choice to the model. ``required`` or a name forces a call: its beginning is given to the model, its
+arguments follow the tool's schema by grammar, so it always parses. ``none`` lists the tools all the same, which keeps
+the prefix, and ends the answer where a call would begin. Thinking comes apart and is in no later prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from agent_kernel.core.messages import Message, Usage, assistant, parse_arguments, tool_result
+from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, OutputFormat, TextChunk, ToolSpec
+from agent_kernel.engines.local.decoding import reasoning
+from agent_kernel.engines.local.decoding.answer_splitter import AnswerReader
+from agent_kernel.engines.local.decoding.backend import Grammar, Loaded
+from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
+from agent_kernel.engines.local.decoding.output_format import formatted, told
+from agent_kernel.engines.local.decoding.reasoning import Reasoning
+from agent_kernel.engines.local.grammar.ebnf import Rules, choice
+from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar
+from agent_kernel.engines.local.tool_calling import template_response_parser
+from agent_kernel.engines.local.tool_calling.call_json import new_call
+from agent_kernel.engines.local.tool_calling.call_parser import MARKS, TAGS, CallParser
+from agent_kernel.engines.local.tool_calling.forced_call import must_call
+from agent_kernel.engines.local.tool_calling.native_prompt import chat, schemas
+from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
+from agent_kernel.engines.local.tool_calling.template_response_parser import DeclaredParser, form_of
+from agent_kernel.engines.local.tool_calling.verbatim_calls import Written
+
+ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
+"""Ends of turns that a model may write beside the one its vocabulary names, if its template has them."""
+SHOWN = (*MARKS, *template_response_parser.MARKS, *reasoning.TAGS)
+NAME_TOKENS = 96
+NO_CALL = r"[^\s<\[{`][\s\S]*"
+"""An answer that begins like no call: for a model that insists on calling when it must not."""
+
+
+class Native:
+    """``fences``: a fenced python block of this model is a call of the tool python, not an example for the person."""
+
+    def __init__(self, loaded: Loaded, *, fences: bool) -> None:
+        self._loaded = loaded
+        self._fences = fences
+        self._form = form_of(loaded)
+        self._written = Written()
+        self._probe: TemplateProbe | None = None
+        self._probing = asyncio.Lock()
+
+    async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        """The chunks of one round, its EndChunk last. Raises InvalidRequest for a request that contradicts itself, and
+        OutputInvalid for an answer that does not fit the format it was to have."""
+        forced = must_call(request)
+        template = await self._template(completer)
+        ends = {template.end, *(tag for tag in ENDS if tag in self._loaded.template)} - {""}
+        answer = Answer(request, completer, template, self._written, tuple(ends))
+        answer.prompt = await answer.rendered(request.messages)
+        if request.sampling.reasoning_effort == "none":
+            answer.prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
+        if forced:
+            chunks = self._forced(answer, forced)
+        elif request.output is not None:
+            chunks = self._formatted(answer, request.output)
+        else:
+            chunks = self._unbound(answer)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    async def _template(self, completer: Completer) -> TemplateProbe:
+        async with self._probing:
+            if self._probe is None:
+                self._probe = await probe(completer.render)
+        return self._probe
+
+    def _unbound(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
+        free = answer.request.tools and answer.request.tool_choice == "auto"
+        return self._free(answer) if free else self._text(answer)
+
+    async def _formatted(self, answer: Answer, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
+        """Words in their format, unless the first token begins a call."""
+        request, completer = answer.request, answer.completer
+        plain = answer.prompt
+        answer.prompt = await answer.rendered(request.messages, output)
+        if request.tools and request.tool_choice == "auto" and await self._calls_first(answer, output):
+            answer.prompt = plain
+            chunks = self._free(answer)
+        else:
+            prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
+            chunks = formatted(prompt, request, completer)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    async def _calls_first(self, answer: Answer, output: OutputFormat) -> bool:
+        """A special token begins a call too: there is no other to begin with. A bracket does where this model writes
+        calls without tags and the format is no JSON."""
+        first = await answer.completer.first_token(reasoning.without_thinking(answer.prompt, self._loaded.template))
+        text = first.text.strip()
+        if not text:
+            return bool(first.ids) and not first.text
+        json_too = output.kind in ("json_object", "json_schema")
+        bare = text.startswith("{") and not answer.template.opening and not json_too
+        return bare or any(tag.startswith(text) or text.startswith(tag) for tag in TAGS)
+
+    async def _free(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
+        """Text, calls or both, as the model likes."""
+        sampling = answer.request.sampling
+        completion = Completion(answer.prompt)
+        reader = self._reader(answer, answer.request.tools, parallel=answer.request.parallel_calls)
+        stop = (*sampling.stop, *answer.ends)
+        deltas = answer.completer.stream(completion, decoding_of(sampling), stop=stop, marks=SHOWN)
+        async with aclosing(deltas):
+            async for delta in deltas:
+                for part in reader.push(delta):
+                    yield part
+                if reader.done:
+                    # Nothing after this call counts, also not in the history.
+                    completion.text, completion.finish = completion.text.removesuffix(reader.rest), "stop"
+                    break
+        if not reader.done:
+            cut = completion.finish == "length" or bool(completion.stopped_by(sampling.stop))
+            for part in reader.finish(cut=cut):
+                yield part
+        # Not with thinking in it: that is in no later prompt, and the prefix ends there.
+        if reader.calls and reader.whole and reader.answer.startswith(completion.text):
+            await answer.keep(completion.text, assistant(reader.text, reader.calls))
+        reason = "calls" if reader.calls and completion.finish != "length" else completion.finish
+        yield EndChunk(reason, completion.usage, completion.stopped_by(sampling.stop))
+
+    async def _forced(self, answer: Answer, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
+        """One call of one of these tools; the model chooses among several."""
+        template, completer, sampling = answer.template, answer.completer, answer.request.sampling
+        prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
+        tool, head, spent = tools[0], f'{template.opening}{{"name": "{tools[0].name}", "{template.key}":', Usage()
+        completion, forced = Completion(prompt), head
+        if len(tools) > 1:
+            chosen = await self._chosen(answer, prompt, tools)
+            tool = next(tool for tool in tools if f'"{tool.name}"' in chosen.text)
+            head, spent = template.opening + chosen.text, chosen.usage
+            completion, forced = Completion(prompt + head), ""
+        schema = {"type": "object"} | tool.schema
+        grammar, _ = json_grammar(schema, bounds_within(sampling.max_tokens or MAX_TOKENS))
+        decoding = replace(decoding_of(sampling), grammar=grammar)
+        closing = "}" + template.closing
+        await _drain(completer.stream(completion, decoding, forced=forced, closing=closing))
+        usage = _sum(spent, completion.usage)
+        if completion.finish == "length":
+            yield TextChunk(head + completion.text)
+            yield EndChunk("length", usage)
+            return
+        # What the grammar does not enforce is the toolbox's to judge: the model reads its result.
+        call = new_call(tool.name, parse_arguments(completion.text))
+        yield CallChunk(call)
+        if prompt == answer.prompt:
+            await answer.keep(head + completion.text + closing, assistant("", [call]))
+        yield EndChunk("calls", usage)
+
+    async def _chosen(self, answer: Answer, prompt: str, tools: Sequence[ToolSpec]) -> Completion:
+        """The beginning of a call, up to its arguments. Its tokens are not counted against the limit."""
+        template = answer.template
+        beginnings = choice(f'{{"name": "{tool.name}", "{template.key}":' for tool in tools)
+        grammar = Rules().grammar(beginnings)
+        completion = Completion(prompt)
+        decoding = replace(decoding_of(replace(answer.request.sampling, max_tokens=NAME_TOKENS)), grammar=grammar)
+        await _drain(answer.completer.stream(completion, decoding, forced=template.opening))
+        return completion
+
+    async def _text(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
+        """Words only. Where a listed tool would be called the answer ends; a model that had no other is asked again, in
+        a form in which no call begins, and what it says then is text."""
+        sampling = answer.request.sampling
+        spent = Usage()
+        for grammar in (None, Grammar("regex", NO_CALL)):
+            tools = answer.request.tools if grammar is None else ()
+            completion, reader = Completion(answer.prompt), self._reader(answer, tools, parallel=False)
+            decoding = replace(decoding_of(sampling), grammar=grammar)
+            stop = (*sampling.stop, *answer.ends)
+            deltas = answer.completer.stream(completion, decoding, stop=stop, marks=SHOWN)
+            async with aclosing(deltas):
+                async for delta in deltas:
+                    for part in reader.push(delta):
+                        if not isinstance(part, CallChunk):
+                            yield part
+                    if reader.done:
+                        completion.text, completion.finish = completion.text[: len(reader.text)], "stop"
+                        break
+            if not reader.done:
+                for part in reader.finish(cut=True):
+                    if not isinstance(part, CallChunk):
+                        yield part
+            spent = _sum(spent, completion.usage)
+            if reader.text or not reader.calls:
+                break
+        yield EndChunk(completion.finish, spent, completion.stopped_by(sampling.stop))
+
+    def _reader(self, answer: Answer, tools: Sequence[ToolSpec], *, parallel: bool) -> AnswerReader:
+        calls = CallParser([tool.name for tool in tools], fences=self._fences)
+        declared = self._form if tools else None
+        parser = calls if declared is None else DeclaredParser(declared, schemas(tools), calls)
+        return AnswerReader(parser, Reasoning(answer.prompt), parallel=parallel)
+
+
+@dataclass(slots=True)
+class Answer:
+    """One request on its way: what it asked, and the prompt it became."""
+
+    request: EngineRequest
+    completer: Completer
+    template: TemplateProbe
+    written: Written
+    ends: tuple[str, ...]
+    prompt: str = ""
+
+    async def rendered(self, messages: Sequence[Message], output: OutputFormat | None = None) -> str:
+        """Raises EngineError when the template refuses the conversation."""
+        tools = self.request.tools
+        shown = chat(messages, tools, self.template, self.written.of)
+        if output is not None:
+            shown = told(shown, output)
+        return await self.completer.render(shown, schemas(tools) if self.template.tools else ())
+
+    async def keep(self, raw: str, message: Message) -> None:
+        """The next prompt should begin with this one and ``raw``. Where the template writes the message differently, it
+        will be shown what the model wrote, if that helps."""
+        after = [tool_result(call, "done", "success") for call in message.calls]
+        wanted = self.prompt + raw + self.template.end
+        later = [*self.request.messages, message, *after]
+        if (await self.rendered(later)).startswith(wanted):
+            return
+        self.written.add(message, raw)
+        if not (await self.rendered(later)).startswith(self.prompt + raw.rstrip()):
+            self.written.forget(message)
+
+
+async def _drain(deltas: AsyncGenerator[TextChunk, None]) -> None:
+    async with aclosing(deltas):
+        async for _ in deltas:
+            pass
+
+
+def _sum(first: Usage, second: Usage) -> Usage:
+    """Of two decodes of one answer: the second found the first in the cache."""
+    if not first.prompt_tokens:
+        return second
+    total = first + second
+    return replace(total, prompt_tokens=first.prompt_tokens, reused_tokens=first.reused_tokens)

@@ -1,0 +1,130 @@
+"""A conversation as the native tool protocol shows it to a model: through its chat template's own means; pure.
+
+What a template has no means for is written as text in the form most models were taught: tools in the system message,
+calls in ``<tool_call>`` tags, results in ``<tool_response>`` tags.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from agent_kernel.core.messages import Message, ToolCall
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe
+
+RULES = (
+    "You can call these tools:\n{tools}\n"
+    "To call one, write its name and arguments as JSON in tags, then stop; you are then shown the result:\n"
+    '<tool_call>\n{{"name": "NAME", "arguments": {{...}}}}\n</tool_call>\n'
+    "If no tool is needed, answer in plain text."
+)
+
+Written = Callable[[Message], str | None]
+"""What the model itself wrote for a message with calls, where the template would write it differently."""
+
+
+def schemas(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The tools as OpenAI's chat has them."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
+        }
+        for tool in tools
+    ]
+
+
+def chat(
+    messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: Written
+) -> list[ChatMessage]:
+    """What the chat template is given, beside the tools if it lists them. System messages are joined and stand first;
+    user messages in a row are one, because many templates insist on alternation."""
+    system = [message.text for message in messages if message.role == "system" and message.text]
+    if tools and not template.tools:
+        system.append(RULES.format(tools="\n".join(json.dumps(tool["function"]) for tool in schemas(tools))))
+    shown: list[ChatMessage] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        shown += _shown(message, template, written)
+    shown = _paired(shown) if template.results and not template.parallel else shown
+    if system and not template.system:
+        return _joined([{"role": "user", "content": "\n\n".join(system)}, *shown])
+    head: list[ChatMessage] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+    return head + _joined(shown)
+
+
+def short_id(call_id: str) -> str:
+    """Nine letters and digits: some templates refuse any other id of a call."""
+    if len(call_id) == 9 and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode()).hexdigest()[:9]
+
+
+def call_text(call: ToolCall) -> str:
+    """A call as text, for templates that have no form of their own for it."""
+    body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def _shown(message: Message, template: TemplateProbe, written: Written) -> list[ChatMessage]:
+    if message.role == "tool":
+        return [_result(message, template)]
+    if message.role == "assistant" and message.calls:
+        raw = written(message)
+        if raw is not None:
+            return [{"role": "assistant", "content": raw}]
+        if template.results:
+            return [{"role": "assistant", "content": message.text, "tool_calls": _calls(message.calls, template)}]
+        return [{"role": "assistant", "content": "\n".join([message.text, *map(call_text, message.calls)]).lstrip()}]
+    return [{"role": message.role, "content": message.text}]
+
+
+def _calls(calls: Iterable[ToolCall], template: TemplateProbe) -> list[dict[str, Any]]:
+    def arguments(call: ToolCall) -> Any:
+        return json.dumps(dict(call.arguments)) if template.text_arguments else dict(call.arguments)
+
+    return [
+        {"id": short_id(call.id), "type": "function", "function": {"name": call.name, "arguments": arguments(call)}}
+        for call in calls
+    ]
+
+
+def _result(message: Message, template: TemplateProbe) -> ChatMessage:
+    text = message.text if message.status in ("success", None) else f"({message.status}) {message.text}"
+    if template.results:
+        key = short_id(message.call_id or "")
+        return {"role": "tool", "tool_call_id": key, "name": message.name or "", "content": text}
+    return {"role": "user", "content": f"<tool_response>\n{text}\n</tool_response>"}
+
+
+def _paired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """One message for each call, followed by its result: for templates that take one call at a time."""
+    shown: list[ChatMessage] = []
+    results = {message["tool_call_id"]: message for message in messages if message["role"] == "tool"}
+    split: set[str] = set()
+    for message in messages:
+        calls = message.get("tool_calls", ())
+        if len(calls) < 2:
+            if message.get("tool_call_id") not in split:
+                shown.append(message)
+            continue
+        for at, call in enumerate(calls):
+            shown.append({"role": "assistant", "content": "" if at else message["content"], "tool_calls": [call]})
+            shown += [results[call["id"]]] if call["id"] in results else []
+            split.add(call["id"])
+    return shown
+
+
+def _joined(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
+    shown: list[ChatMessage] = []
+    for message in messages:
+        if shown and message["role"] == "user" == shown[-1]["role"]:
+            shown[-1] = {"role": "user", "content": f"{shown[-1]['content']}\n\n{message['content']}"}
+        else:
+            shown.append(message)
+    return shown

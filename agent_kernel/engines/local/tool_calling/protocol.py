@@ -1,0 +1,37 @@
+"""How models call tools: one strategy per model, by the name the catalog gives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.core.protocols import Chunk, EngineRequest
+from agent_kernel.engines.local.decoding.backend import Loaded
+from agent_kernel.engines.local.decoding.completion import Completer
+from agent_kernel.engines.local.tool_calling.auto_protocol import AutoProtocol, is_small
+from agent_kernel.engines.local.tool_calling.code_fence import Fence
+from agent_kernel.engines.local.tool_calling.native import Native
+
+
+class ToolProtocol(Protocol):
+    def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        """The chunks of one round, its EndChunk last; closing the generator stops the decode."""
+        ...
+
+
+TOOL_PROTOCOLS: Mapping[str, Callable[[Loaded], ToolProtocol]] = MappingProxyType(
+    {
+        "fence": lambda loaded: Fence(template=loaded.template),
+        "native": lambda loaded: Native(loaded, fences=is_small(loaded)),
+        "auto": AutoProtocol,
+    }
+)
+
+
+def protocol_for(name: str, loaded: Loaded) -> ToolProtocol:
+    """``auto`` asks size, template and each request. Raises EngineError for a protocol that does not exist."""
+    if name not in TOOL_PROTOCOLS:
+        raise EngineError(f"No backend here speaks the tool protocol {name!r}.")
+    return TOOL_PROTOCOLS[name](loaded)

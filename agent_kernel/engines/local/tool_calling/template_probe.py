@@ -1,0 +1,135 @@
+"""What a chat template can do, found by rendering probes with it and reading the text; never guessed by its name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.decoding.reasoning import opened
+from agent_kernel.engines.local.tool_calling.call_parser import TAGS
+
+Render: TypeAlias = Callable[[Sequence[ChatMessage], Sequence[Mapping[str, Any]]], Awaitable[str]]
+TOOL, SYSTEM, RESULT, SECOND, WORD, NEXT = (
+    "probe_weather", "Probe system words.", "probe sunny", "probe rainy", "Probe answer words.", "Probe next words."
+)  # fmt: skip
+TOOLS = (
+    {
+        "type": "function",
+        "function": {
+            "name": TOOL,
+            "description": "Tells the weather of a city.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string", "description": "Its name."}},
+                "required": ["city"],
+            },
+        },
+    },
+)
+USER: ChatMessage = {"role": "user", "content": "Probe question words."}
+_TAG = re.compile(r"\s*(<[^<>\s]{1,40}>)")
+_OPENERS = re.compile(rf"(?:{'|'.join(map(re.escape, TAGS))})\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateProbe:
+    """``tools``: the template lists them; ``results``: it takes the role tool, ``parallel``: several of them for one
+    message; ``system``: it takes that role; ``text_arguments``: it wants a call's arguments as JSON text.
+
+    ``opening`` and ``closing`` stand around the JSON of a call, whose arguments are called ``key``; ``json`` is False
+    where the template writes calls in another form. ``end`` is the tag that ends a turn, empty if there is none.
+    """
+
+    tools: bool = False
+    results: bool = False
+    parallel: bool = False
+    system: bool = True
+    text_arguments: bool = False
+    json: bool = True
+    opening: str = "<tool_call>\n"
+    closing: str = "\n</tool_call>"
+    key: str = "arguments"
+    end: str = ""
+
+
+async def probe(render: Render) -> TemplateProbe:
+    """``render`` as ``Completer.render``: raises EngineError for what the template refuses."""
+
+    async def rendered(*messages: ChatMessage) -> str:
+        try:
+            return await render(messages, TOOLS)
+        except EngineError:
+            return ""
+
+    asked = await rendered(USER)
+    told = await rendered({"role": "system", "content": SYSTEM}, USER)
+    answered = await rendered(USER, {"role": "assistant", "content": WORD}, {"role": "user", "content": NEXT})
+    text_arguments = not await rendered(USER, *_round(1, as_text=False))
+    one = await rendered(USER, *_round(1, as_text=text_arguments))
+    two = await rendered(USER, *_round(2, as_text=text_arguments))
+    head, _, tail = answered.partition(WORD)
+    if not (asked and TOOL in asked):
+        return TemplateProbe(system=SYSTEM in told, end=_end(tail))
+    called = await rendered(USER, _round(1, as_text=text_arguments)[0], {"role": "user", "content": NEXT})
+    # Some templates list the tools before the last user message, so what comes before a call is seen where that is the
+    # first, and what comes after it where another follows.
+    opening, _, key = _form(one or called, asked, head, tail)
+    _, closing, _ = _form(called, asked, head, tail)
+    plain = TemplateProbe()
+    return TemplateProbe(
+        tools=True,
+        results=RESULT in one,
+        parallel=RESULT in two and SECOND in two,
+        system=SYSTEM in told,
+        text_arguments=text_arguments,
+        json=bool(key),
+        opening=opening if key else plain.opening,
+        closing=closing if key else plain.closing,
+        key=key or plain.key,
+        end=_end(tail),
+    )
+
+
+def _round(calls: int, *, as_text: bool) -> list[ChatMessage]:
+    """A message with calls, and their results."""
+    arguments: Any = '{"city": "Oslo"}' if as_text else {"city": "Oslo"}
+    ids = [f"probeid{at:02d}" for at in range(calls)]
+    made = [{"id": key, "type": "function", "function": {"name": TOOL, "arguments": arguments}} for key in ids]
+    results = [
+        {"role": "tool", "tool_call_id": key, "name": TOOL, "content": text}
+        for key, text in zip(ids, (RESULT, SECOND), strict=False)
+    ]
+    return [{"role": "assistant", "content": "", "tool_calls": made}, *results]
+
+
+def _end(tail: str) -> str:
+    """The tag that stands right after an answer."""
+    tag = _TAG.match(tail)
+    return tag[1] if tag else ""
+
+
+def _form(called: str, asked: str, head: str, tail: str) -> tuple[str, str, str]:
+    """What stands before and after the JSON of a call, and the name of its arguments, which is empty where the call is
+    no JSON. ``asked`` ends where the model goes on, ``head`` where its words begin, ``tail`` begins where they end."""
+    starts = [asked, asked.rstrip().removesuffix(opened(asked).rstrip()), head]
+    start = max((len(text) for text in starts if called.startswith(text)), default=-1)
+    for found in re.finditer(r"\{", called[max(0, start) :]):
+        at = max(0, start) + found.start()
+        try:
+            value, size = json.JSONDecoder().raw_decode(called[at:])
+        except ValueError:
+            continue
+        key = next((key for key in ("arguments", "parameters") if key in value), "")
+        if value.get("name") != TOOL or not key:
+            continue
+        before = _OPENERS.search(called[:at])
+        opening = called[start:at] if start >= 0 else before[0] if before else ""
+        after = called[at + size :]
+        closing = after.removesuffix(tail) if tail and after.endswith(tail) else ""
+        return opening, closing, key
+    return "", "", ""

@@ -1,0 +1,152 @@
+"""Answers whose calls are not JSON in tags, read by transformers' response parser from a declared form.
+
+The form is what the model's tokenizer declares, else one of FORMS, chosen by what its chat template writes. JSON calls
+are read by ``call_parser.py`` alone: it reads the same forms, and also what models write instead of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import CallChunk, ReasoningChunk
+from agent_kernel.engines.local.decoding.backend import Loaded
+from agent_kernel.engines.local.tool_calling.call_json import broken_call, call_of
+from agent_kernel.engines.local.tool_calling.call_parser import CallParser, Part
+
+REASONING, CALLS = ("reasoning_content", "reasoning", "thinking"), "tool_calls"
+_NAMED = {"function": {"name": "{name}", "arguments": "{content}"}}
+_TEXT = {"content": "text", "content_args": {"strip": False}}
+FORMS: Mapping[tuple[str, ...], Mapping[str, Any]] = MappingProxyType(
+    {
+        # Qwen3-Coder, Qwen3.5: one element for each argument. Some omit the outer tag.
+        ("<function=", "<parameter="): {
+            "start_anchor": "<|im_start|>assistant\n",
+            "fields": {
+                CALLS: {
+                    "open_pattern": r"(?:<tool_call>\s*)?<function=(?P<name>[^<>\n]+)>",
+                    "close": "</function>",
+                    "repeats": True,
+                    "content": "xml-inline",
+                    "content_args": {"tag_pattern": r"<parameter=(?P<key>[^<>\n]+)>\n?(?P<value>.*?)\n?</parameter>"},
+                    "transform": _NAMED,
+                },
+                "content": _TEXT,
+            },
+        },
+        # Gemma 4: JSON without quotes around keys, and its own around strings.
+        ("<|tool_call>call:",): {
+            "start_anchor": "<|turn>model\n",
+            "fields": {
+                CALLS: {
+                    "open_pattern": r"<\|tool_call>call:(?P<name>\w+)",
+                    "close": "<tool_call|>",
+                    "repeats": True,
+                    "content": "json",
+                    "content_args": {"unquoted_keys": True, "string_delims": [['<|"|>', '<|"|>']]},
+                    "transform": _NAMED,
+                },
+                "content": _TEXT,
+            },
+        },
+    }
+)
+"""What a chat template must contain, and how transformers' parser is told to read such answers (its response template
+specification, version 1)."""
+MARKS = ("<|tool_call>", "<tool_call|>", '<|"|>', "<function=", "</function>")
+
+
+def form_of(loaded: Loaded) -> Mapping[str, Any] | None:
+    """None where the calls of this model are JSON, as far as anybody says."""
+    if loaded.response_template is not None:
+        return loaded.response_template
+    fits = (form for signs, form in FORMS.items() if all(sign in loaded.template for sign in signs))
+    return next(fits, None)
+
+
+class DeclaredParser:
+    """``push`` text, then ``finish``, as of ``CallParser``, which reads what the form calls content. Raises ImportError
+    where transformers is missing, ValueError for a form that it does not understand."""
+
+    def __init__(self, form: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], content: CallParser) -> None:
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+        # The one place that imports transformers' parser, in the worker, for models that need it.
+        from transformers.utils.chat_parsing import ResponseParser
+
+        self._new: Callable[[], Any] = lambda: ResponseParser(dict(form), "", tools=[dict(tool) for tool in tools])
+        self._parser = self._new()
+        self._names = [tool["function"]["name"] for tool in tools]
+        self._content = content
+        self._raw = ""
+        self._open = ""
+
+    @property
+    def fenced(self) -> bool:
+        return self._content.fenced
+
+    @property
+    def rest(self) -> str:
+        return self._raw
+
+    def push(self, text: str) -> list[Part | ReasoningChunk]:
+        parts: list[Part | ReasoningChunk] = []
+        # One character at a time: then it is known which text an event stands for.
+        for char in text:
+            self._raw += char
+            try:
+                events = self._parser.feed(char)
+            except ValueError:
+                parts += self._failed()
+            else:
+                parts += self._read(events)
+        return parts
+
+    def finish(self, *, cut: bool = False) -> list[Part | ReasoningChunk]:
+        parts: list[Part | ReasoningChunk] = []
+        if cut and self._open == CALLS:
+            parts += self._content.push(self._raw)
+        else:
+            try:
+                _, events = self._parser.finalize()
+            except ValueError:
+                parts += self._failed()
+            else:
+                parts += self._read(events)
+        return parts + list(self._content.finish(cut=cut))
+
+    def _failed(self) -> list[Part | ReasoningChunk]:
+        """What can not be read as the form says: a call whose text the toolbox answers, or text."""
+        raw, field = self._raw, self._open
+        self._parser, self._raw, self._open = self._new(), "", ""
+        if field == CALLS:
+            return [CallChunk(broken_call(raw, self._names))]
+        return list(self._content.push(raw))
+
+    def _read(self, events: Iterable[Mapping[str, Any]]) -> list[Part | ReasoningChunk]:
+        parts: list[Part | ReasoningChunk] = []
+        for event in events:
+            field = event["field"]
+            match event["type"]:
+                case "region_open":
+                    self._open = field
+                    parts += self._content.pause() if field == CALLS else ()
+                case "region_chunk" if field in REASONING:
+                    parts.append(ReasoningChunk(event["text"]))
+                case "region_chunk" if field != CALLS:
+                    parts += self._content.push(event["text"])
+                    self._raw = self._raw.removeprefix(event["text"])
+                case "region_close":
+                    self._open = ""
+                    if field == CALLS:
+                        calls = self._calls(event["value"]) or [broken_call(self._raw, self._names)]
+                        parts += [CallChunk(call) for call in calls]
+                    if field == CALLS or field in REASONING:
+                        self._raw = ""
+        return parts
+
+    def _calls(self, value: Any) -> list[ToolCall]:
+        calls = [call_of(item, tagged=True) for item in (value if isinstance(value, list) else [value])]
+        return [call for call in calls if call is not None]

@@ -1,0 +1,351 @@
+"""Models by transformers' own continuous batching, on CUDA devices and on CPUs, prefixes shared between requests.
+
+The library's manager runs in a thread of its own; ``step`` collects what it made. What was learned of it (5.22, 5.23):
+a request that can never fit ends the manager and all requests with it, so it is refused here; requests that do not fit
+together are begun again one after another; CUDA graphs and its asynchronous batching would run without the sampler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import EngineError, ModelUnsupported
+from agent_kernel.engines.local.decoding.backend import (
+    ChatMessage,
+    Decoding,
+    Finish,
+    Grammar,
+    Loaded,
+    LoadOptions,
+    Picture,
+    Piece,
+    Progress,
+)
+from agent_kernel.engines.local.torch.grammar import Grammars
+from agent_kernel.engines.local.torch.load import TorchModel, import_libraries, load_error, load_model
+from agent_kernel.engines.local.torch.paged_cache import BLOCK, PagedCache, bytes_per_block
+from agent_kernel.engines.local.torch.sampler import KEY, Choices, Sampler
+from agent_kernel.engines.local.worker.system_memory import GIB, read_memory
+
+MAX_BATCHED = 512
+"""Tokens per step: full prefill speed on CPUs, and other streams keep moving."""
+MAX_REQUESTS = 64
+MARGIN = 0.02
+"""Of the cache: below it finished prefixes give way. The library's 0.15 would leave a seventh unused."""
+WAIT_S = 0.01
+"""A step waits this long for the next token, so that jobs of the decoder's thread never wait longer."""
+LEAST_TOKENS = 2
+"""What a request is given at least: the blocks of one that ends with its first token are not kept by the library."""
+STOP_S = 30.0
+PROBE = "The quick brown fox jumps over the lazy dog. The quick brown"
+PROBE_TOKENS = 4
+PROBE_GRAMMAR = Grammar("regex", "(yes|no)")
+NEAR = 0.5
+"""Two computations of one log probability (batched or not, in bfloat16) differ by less; wrong attention by far more."""
+
+
+class Unbatchable(Exception):
+    """This model can not be batched here, for the reason given; nothing of it is kept. ``model`` is loaded already."""
+
+    def __init__(self, reason: str, model: TorchModel) -> None:
+        super().__init__(reason)
+        self.model = model
+
+
+@dataclass(slots=True)
+class _Request:
+    choices: Choices
+    limit: int
+    told: int = 0
+
+
+class Transformers:
+    """One ``ContinuousBatchingManager``. Without ``cache_gb``: on CPUs an eighth of the free memory, at least 1 GB; on
+    CUDA what the library takes of what is free there."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        self._cache_dir = cache_dir
+        self._requests: dict[int, _Request] = {}
+        self._refused: list[int] = []
+        self._next = 0
+        self._fault = ""
+
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+        """Raises Unbatchable too."""
+        return self.start(load_model(path, options, self._cache_dir, progress), options, progress)
+
+    def start(self, model: TorchModel, options: LoadOptions, progress: Progress) -> Loaded:
+        """Begins to batch a loaded model. Raises Unbatchable or EngineError."""
+        self._libraries = import_libraries()
+        self._model, self._options = model, options
+        if model.processor is not None:
+            raise Unbatchable("it takes pictures", model)
+        if len(set(getattr(model.model, "hf_device_map", {"": model.device}).values())) > 1:
+            raise Unbatchable("it is spread over several devices", model)
+        progress("preparing the cache", None)
+        try:
+            grammars = Grammars(model)
+        except EngineError as error:
+            self._fault = error.message
+        else:
+            self._grammars = grammars
+        self._open(sampled=True)
+        progress("warming up", None)
+        self._prove()
+        return self._loaded()
+
+    def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        if not self._model.template:
+            raise EngineError("This model has no chat template.", hint="Choose an instruction-tuned model.")
+        chat, given = [dict(item) for item in messages], [dict(tool) for tool in tools] or None
+        template = self._model.tokenizer.apply_chat_template
+        return str(template(chat, tools=given, add_generation_prompt=True, tokenize=False))
+
+    def encode(self, text: str) -> list[int]:
+        return [int(token) for token in self._model.tokenizer.encode(text, add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(
+            self._model.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        )
+
+    def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+        raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
+
+    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+        """Raises EngineError for a grammar that can not be kept to."""
+        constraint = None
+        if decoding.grammar is not None:
+            if self._fault:
+                raise EngineError(f"Constrained output does not work here: {self._fault}")
+            constraint = self._grammars.begin(decoding.grammar)
+        if self._sampler is None and decoding.temperature > 0:
+            raise EngineError(f"Sampling does not work here, only greedy decoding: {self._fault}")
+        self._next += 1
+        key = self._next
+        choices = Choices(self._libraries, ids, decoding, constraint, self._model.device)
+        room = self._cache.blocks * BLOCK - len(ids)
+        self._requests[key] = _Request(choices, min(decoding.max_tokens, room))
+        if room < 1:
+            self._refused.append(key)
+            return key
+        given: dict[str, Any] = {}
+        if self._sampler is not None:
+            self._sampler.begin(key, choices)
+            given[KEY] = key
+        ends = sorted(self._model.end_ids) or [-1]
+        limits = {"max_new_tokens": max(LEAST_TOKENS, min(decoding.max_tokens, room)), "eos_token_id": ends}
+        if self._manager.add_request([*ids], request_id=str(key), streaming=True, **limits, **given) is None:
+            raise RuntimeError(self._epitaph())
+        return key
+
+    def step(self) -> list[tuple[int, Piece]]:
+        pieces = [(key, Piece((), finish="refused")) for key in self._refused]
+        self._refused.clear()
+        wait = 0.0 if pieces else WAIT_S
+        while (output := self._manager.get_result(timeout=wait)) is not None:
+            wait = 0.0
+            key = int(output.request_id)
+            if key in self._requests and (piece := self._piece(key, output)) is not None:
+                pieces.append((key, piece))
+        for key, piece in pieces:
+            if piece.finish == "length":
+                self.cancel(key)  # it may be one of those that were given a token more
+            elif piece.finish:
+                self._forget(key)
+        if not pieces and not self._manager.is_running():
+            raise RuntimeError(self._epitaph())
+        return pieces
+
+    def cancel(self, key: int) -> None:
+        if key in self._requests:
+            self._manager.cancel_request(str(key))
+            self._forget(key)
+
+    def running(self) -> int:
+        return len(self._requests)
+
+    def usage(self) -> Mapping[str, float]:
+        return self._cache.usage()
+
+    def _piece(self, key: int, output: Any) -> Piece | None:
+        if output.error is not None:
+            raise RuntimeError(output.error)
+        request = self._requests[key]
+        new = output.generated_tokens[request.told : request.limit]
+        logprobs: Sequence[float] = ()
+        if request.choices.decoding.logprob:
+            told = output.logprobs if self._sampler is None else request.choices.logprobs
+            logprobs = told[request.told : request.told + len(new)]
+        reused = self._cache.reused(output.request_id) if not request.told else None
+        request.told += len(new)
+        finish: Finish = ""
+        if new and new[-1] in self._model.end_ids:
+            finish = "stop"
+        elif output.is_finished() or request.told >= request.limit:
+            finish = "length"
+        if not new and not finish:
+            return None
+        kept = len(new) - (finish == "stop")
+        return Piece(tuple(new[:kept]), tuple(logprobs[:kept]), finish, reused)
+
+    def _forget(self, key: int) -> None:
+        self._requests.pop(key, None)
+        self._cache.forget(str(key))
+        if key in self._refused:
+            self._refused.remove(key)
+        if self._sampler is not None:
+            self._sampler.end(key)
+
+    def _open(self, sampled: bool) -> None:
+        """A new manager with its cache; ``sampled`` with our sampler in it. Raises Unbatchable or EngineError."""
+        torch, transformers = self._libraries
+        model, ends = self._model.model, sorted(self._model.end_ids)
+        generation = transformers.GenerationConfig(do_sample=False, max_new_tokens=1, eos_token_id=ends or -1)
+        self._sampler = None
+        try:
+            self._manager = model.init_continuous_batching(generation, self._configuration(sampled))
+            if sampled:
+                self._sampler = Sampler(self._libraries)
+                self._install(self._sampler)
+            self._manager.warmup()
+            self._cache = PagedCache(self._manager.batch_processor.cache)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            raise load_error(Path("The model's cache"), error) from error
+        except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+            raise Unbatchable(f"the library's batching does not take it ({error})", self._model) from error
+        if self._options.prefixes and not self._cache.shares_prefixes:
+            raise Unbatchable("its attention slides, and the library keeps no prefixes of such models", self._model)
+        self._manager.start()
+
+    def _configuration(self, sampled: bool) -> Any:
+        cuda = self._model.device.startswith("cuda")
+        given: dict[str, Any] = {} if cuda and not self._options.cache_gb else {"num_blocks": self._wanted_blocks()}
+        if not cuda:
+            # The size was decided with a reserve; the library would leave 40 % of the memory, more than there may be.
+            given["max_memory_percent"] = 1.0
+        return self._libraries.transformers.ContinuousBatchingConfig(
+            page_size=BLOCK,
+            max_batch_tokens=MAX_BATCHED,
+            max_requests_per_batch=MAX_REQUESTS,
+            allow_block_sharing=self._options.prefixes,
+            safety_margin=MARGIN,
+            use_async_batching=False,
+            use_cuda_graph=False,
+            auto_switch_to_flash=cuda,
+            return_logprobs=not sampled,
+            **given,
+        )
+
+    def _install(self, sampler: Sampler) -> None:
+        try:
+            sampler.install(self._manager)
+        except (AttributeError, ImportError, TypeError) as error:
+            self._sampler = None
+            self._fault = f"transformers {self._libraries.transformers.__version__} has changed: {error}"
+
+    def _wanted_blocks(self) -> int:
+        config = self._model.model.config.get_text_config()
+        size = bytes_per_block(config, getattr(self._libraries.torch, self._model.dtype).itemsize)
+        memory = read_memory()
+        share = max(GIB, memory.available // 8) if memory else GIB
+        wanted = int(self._options.cache_gb * GIB) or share
+        return max(1, wanted // size)
+
+    def _prove(self) -> None:
+        """Tries at every load what later requests rely on: that a batch computes what the model alone computes, else it
+        is Unbatchable, and that a grammar is kept to, else grammars are refused and the rest goes on without us."""
+        prompt = self.encode(PROBE)
+        try:
+            alone = self._log_probabilities(prompt)
+        except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+            self._manager.stop(block=True, timeout=STOP_S)
+            raise ModelUnsupported(
+                f"The model was loaded and does not compute: {error}", hint="Try another precision or device."
+            ) from error
+        try:
+            if self._sampler is not None and not self._fault:
+                self._fault = self._tried(prompt)
+                if self._fault:
+                    self._manager.stop(block=True, timeout=STOP_S)
+                    self._open(sampled=False)
+            self._compare(alone, prompt)
+        except (RuntimeError, Unbatchable) as error:
+            self._manager.stop(block=True, timeout=STOP_S)
+            raise Unbatchable(str(error), self._model) from error
+
+    def _tried(self, prompt: list[int]) -> str:
+        """Why grammars do not work; empty when they do."""
+        try:
+            ids, _ = self._decoded(prompt, Decoding(max_tokens=8, grammar=PROBE_GRAMMAR))
+        except EngineError as error:
+            return error.message
+        if self.decode(ids) in ("yes", "no"):
+            return ""
+        return f"transformers {self._libraries.transformers.__version__} does not apply the mask of tokens any more"
+
+    def _log_probabilities(self, prompt: list[int]) -> Any:
+        """The model's own, of the token that follows ``prompt``, in no batch and from no cache."""
+        torch = self._libraries.torch
+        with torch.no_grad():
+            ids = torch.tensor([prompt], device=self._model.device)
+            return torch.log_softmax(self._model.model(input_ids=ids).logits[0, -1].float(), dim=-1)
+
+    def _compare(self, alone: Any, prompt: list[int]) -> None:
+        ids, logprobs = self._decoded(prompt, Decoding(max_tokens=PROBE_TOKENS, logprob=True))
+        if not ids:
+            return
+        batched, own = logprobs[0], float(alone[ids[0]])
+        if abs(batched - own) > NEAR:
+            raise Unbatchable(f"in a batch it gives {batched:.2f} where alone it gives {own:.2f}", self._model)
+
+    def _decoded(self, prompt: list[int], decoding: Decoding) -> tuple[list[int], list[float]]:
+        key = self.submit(prompt, decoding)
+        ids: list[int] = []
+        logprobs: list[float] = []
+        for piece in self._pieces(key):
+            ids += piece.ids
+            logprobs += piece.logprobs
+        return ids, logprobs
+
+    def _pieces(self, wanted: int) -> Iterator[Piece]:
+        while wanted in self._requests:
+            for key, piece in self.step():
+                if key == wanted:
+                    yield piece
+
+    def _loaded(self) -> Loaded:
+        details = dict(self._model.details) | {"cache_gb": round(self._cache_bytes() / GIB, 2)}
+        if not self._fault:
+            details["grammars"] = f"xgrammar {self._grammars.version}"
+        else:
+            details["grammars"] = f"refused: {self._fault}"
+        if self._options.prefixes:
+            details["full cache"] = (
+                "the least recently used prefixes give way" if self._cache.drops_oldest else "all prefixes give way"
+            )
+        model = self._model
+        return Loaded(
+            block=BLOCK,
+            blocks=self._cache.blocks if self._options.prefixes else 0,
+            details=details,
+            template=model.template,
+            architecture=model.architecture,
+            context_length=model.context_length,
+            parameters=model.parameters,
+            at_once=MAX_REQUESTS,
+            cache_tokens=self._cache.blocks * BLOCK,
+            response_template=model.response_template,
+        )
+
+    def _cache_bytes(self) -> int:
+        item = getattr(self._libraries.torch, self._model.dtype).itemsize
+        return self._cache.blocks * bytes_per_block(self._model.model.config.get_text_config(), item)
+
+    def _epitaph(self) -> str:
+        status = getattr(self._manager, "background_thread_status", None)
+        error = getattr(status, "fatal_error", None)
+        return f"transformers' batching has ended: {type(error).__name__}: {error}" if error else "it has ended"

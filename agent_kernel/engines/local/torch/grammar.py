@@ -1,0 +1,73 @@
+"""Constrained output on torch: which tokens a request may sample next, by xgrammar.
+
+Nothing is known here of batches and models: a row of logits goes in and what the grammar forbids comes out as -inf.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.torch.load import SETUP, TorchModel
+
+COMPILED_BYTES = 256 << 20
+"""Compiled grammars that are kept; a second request with the same one starts at once."""
+COMPILE_THREADS = 2
+
+
+class Grammars:
+    """Compiles for one model. Raises EngineError where xgrammar does not import or does not take the vocabulary."""
+
+    def __init__(self, model: TorchModel) -> None:
+        try:
+            # The one place that imports xgrammar, in the worker only: it imports torch.
+            import xgrammar
+        except ImportError as error:
+            raise EngineError(f"xgrammar does not import here: {error}", hint=SETUP) from error
+        self._xgrammar = xgrammar
+        self._rows = int(model.model.config.get_text_config().vocab_size)
+        try:
+            tokens = xgrammar.TokenizerInfo.from_huggingface(
+                model.tokenizer, vocab_size=self._rows, stop_token_ids=sorted(model.end_ids)
+            )
+            self._compiler = xgrammar.GrammarCompiler(
+                tokens, max_threads=COMPILE_THREADS, cache_limit_bytes=COMPILED_BYTES
+            )
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise EngineError(f"xgrammar does not take the vocabulary of this model: {error}") from error
+
+    @property
+    def version(self) -> str:
+        return version("xgrammar")
+
+    def begin(self, grammar: Grammar) -> Constraint:
+        """A new output under ``grammar``. Raises EngineError for one that does not compile."""
+        try:
+            if grammar.kind == "regex":
+                compiled = self._compiler.compile_regex(grammar.text)
+            else:
+                compiled = self._compiler.compile_grammar(grammar.text, root_rule_name="root")
+        except RuntimeError as error:
+            raise EngineError(f"The grammar is not one that xgrammar takes: {error}") from error
+        return Constraint(self._xgrammar, compiled, self._rows)
+
+
+class Constraint:
+    """How far one output has come in its grammar."""
+
+    def __init__(self, xgrammar: Any, compiled: Any, rows: int) -> None:
+        self._xgrammar = xgrammar
+        self._matcher = xgrammar.GrammarMatcher(compiled)
+        self._bitmask = xgrammar.allocate_token_bitmask(1, rows)
+
+    def mask(self, row: Any) -> None:
+        """Sets the logits of forbidden tokens to -inf, in place; ``row`` is (1, vocabulary) in float32. A complete
+        output leaves only the tokens that end a turn."""
+        if not self._matcher.is_terminated() and self._matcher.fill_next_token_bitmask(self._bitmask, 0):
+            self._xgrammar.apply_token_bitmask_inplace(row, self._bitmask.to(row.device))
+
+    def accept(self, token: int) -> None:
+        if not self._matcher.is_terminated() and not self._matcher.accept_token(token):
+            raise RuntimeError(f"xgrammar masked the logits and then refused the token {token}")

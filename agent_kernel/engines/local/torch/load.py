@@ -1,0 +1,275 @@
+"""A model loaded with transformers and torch: which class, which weights, which precision, on which device.
+
+What then runs it (``transformers.py`` in a batch, ``generate.py`` one by one) is not known here. Nothing is fetched and
+no code of a model is run: files on this machine only, safetensors only, never ``trust_remote_code``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent_kernel.core.errors import (
+    AgentKernelError,
+    EngineError,
+    ModelBroken,
+    ModelMissing,
+    ModelUnsupported,
+    OutOfMemory,
+)
+from agent_kernel.engines.local.decoding.backend import LoadOptions, Progress
+from agent_kernel.engines.local.torch.image_processor import load_processor
+from agent_kernel.engines.local.torch.safetensors_cache import ConvertedModel
+
+SETUP = "Install it with: agent-kernel model setup gpu"
+PRECISIONS: Mapping[str, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+QUANTISED = ("int8", "nf4")
+WEIGHTS = "*.safetensors"
+PROBE_ROWS = 128
+PROBE_RUNS = 7
+_NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "Cannot allocate memory")
+"""What the libraries say in a plain RuntimeError or OSError where a MemoryError is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchModel:
+    """A model in memory, in ``eval`` mode. ``processor`` is set for a model that takes pictures; ``device`` is where
+    its inputs go (cpu, cuda:0), ``dtype`` the torch name its activations have (bfloat16, float16, float32).
+    ``context_length`` 0: the model does not say. ``details`` are for people."""
+
+    model: Any
+    tokenizer: Any
+    processor: Any | None
+    device: str
+    dtype: str
+    details: Mapping[str, Any]
+    architecture: str
+    context_length: int
+
+    @property
+    def template(self) -> str:
+        """The chat template's source, empty where there is none."""
+        source = (self.processor and self.processor.chat_template) or self.tokenizer.chat_template
+        if isinstance(source, dict):
+            source = source.get("default", "")
+        return str(source or "")
+
+    @property
+    def parameters(self) -> int:
+        """Weights; those of quantised layers are packed and count as what was packed into them."""
+        return int(self.model.num_parameters())
+
+    @property
+    def response_template(self) -> Mapping[str, Any] | None:
+        """How transformers reads this model's answers, where its tokenizer says so."""
+        found = getattr(self.tokenizer, "response_template", None)
+        return found if isinstance(found, Mapping) else None
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """The tokens that end a turn: the generation config's, and the tokenizer's own."""
+        named = self.model.generation_config.eos_token_id
+        ids = named if isinstance(named, list) else [named]
+        return frozenset(int(token) for token in [*ids, self.tokenizer.eos_token_id] if token is not None)
+
+
+def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Progress) -> TorchModel:
+    """Loads a directory as ``save_pretrained`` writes it, or a GGUF file, which is converted once.
+
+    Without ``options.precision`` it is probed: on CPUs bfloat16 unless float32 is quicker there (no AMX, no
+    AVX512-bf16), on CUDA bfloat16 where the device has it, else float16. ``int8`` and ``nf4`` are bitsandbytes': they
+    save memory, not time. Raises ModelMissing, ModelBroken or EngineError (torch missing, unsupported architecture, out
+    of memory).
+    """
+    if not path.exists():
+        raise ModelMissing(f"{path} is not there.", hint="Pull it with: agent-kernel model pull")
+    libraries = import_libraries()
+    if options.threads:
+        libraries.torch.set_num_threads(options.threads)
+    try:
+        directory = ConvertedModel(path, cache_dir).open(*libraries, progress) if path.is_file() else path
+        _check_files(directory)
+        return _load(libraries, directory, options, progress)
+    except AgentKernelError:
+        raise
+    except (Exception, MemoryError) as error:
+        raise load_error(path, error) from error
+
+
+def load_error(path: Path, error: BaseException) -> EngineError:
+    """What went wrong, in words a person can act on."""
+    words = str(error).strip()
+    kind = type(error).__name__
+    if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or any(sign in words for sign in _NO_MEMORY):
+        return OutOfMemory(
+            f"There is not enough memory to load {path.name}.",
+            hint="Close other programs, choose a smaller model, or load it with precision nf4 (bitsandbytes).",
+        )
+    if isinstance(error, ImportError):
+        return EngineError(f"{path.name} needs a library that is missing: {words}", hint=SETUP)
+    if "trust_remote_code" in words or "custom code" in words:
+        return ModelUnsupported(
+            f"{path.name} brings its own program code, which is never run here.",
+            hint="Choose a model whose architecture is part of transformers.",
+        )
+    if kind in ("SafetensorError", "JSONDecodeError", "EOFError", "UnicodeDecodeError"):
+        return ModelBroken(f"{path.name} is damaged: {words.splitlines()[0]}", hint="Get its files again.")
+    if "does not recognize this architecture" in words or "Unrecognized configuration class" in words:
+        return ModelUnsupported(
+            f"This version of transformers does not know the architecture of {path.name}: {words.splitlines()[0]}",
+            hint="Choose another model, or install a newer transformers with: agent-kernel model setup gpu",
+        )
+    first = words.splitlines()[0] if words else kind
+    return ModelBroken(
+        f"transformers can not load {path.name}: {first}", hint="Get its files again, or choose another."
+    )
+
+
+class Libraries(NamedTuple):
+    """The two modules, imported."""
+
+    torch: Any
+    transformers: Any
+
+
+def import_libraries() -> Libraries:
+    """Raises EngineError, with what to install, where they are not."""
+    # Read by huggingface_hub when it is imported; nothing the worker does may go out.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["TQDM_DISABLE"] = "1"
+    try:
+        # The one place that imports torch: seconds, and nothing outside the worker may pay them.
+        import torch
+        import transformers
+    except ImportError as error:
+        raise EngineError(f"The transformers backend does not import here: {error}", hint=SETUP) from error
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return Libraries(torch, transformers)
+
+
+def _device(torch: Any, wanted: str) -> str:
+    """cpu, cuda:N, or auto. Raises EngineError for one that is not here."""
+    there = torch.cuda.is_available()
+    name = wanted or ("cuda" if there else "cpu")
+    if name == "cuda":
+        name = "cuda:0"
+    if name in ("cpu", "auto"):
+        return name
+    if not name.startswith("cuda:") or not name[5:].isdigit():
+        raise EngineError(f"There is no device {wanted!r}; choose cpu, cuda, cuda:N or auto.")
+    if not there or int(name[5:]) >= torch.cuda.device_count():
+        raise EngineError(f"There is no {name} here.", hint="Load the model with device cpu, or check the driver.")
+    return name
+
+
+def _check_files(path: Path) -> None:
+    if not (path / "config.json").is_file():
+        raise ModelBroken(f"{path} has no config.json.", hint="Give a directory as save_pretrained writes it.")
+    if not any(path.glob(WEIGHTS)):
+        raise ModelBroken(
+            f"{path} has no safetensors weights.",
+            hint="Pickled weights (.bin, .pt) can run code and are not loaded; convert them with save_pretrained.",
+        )
+
+
+def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Progress) -> TorchModel:
+    torch, transformers = libraries
+    device = _device(torch, options.device)
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    progress("reading the vocabulary", None)
+    config = transformers.AutoConfig.from_pretrained(path, **local)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
+    sees = type(config) in transformers.AutoModelForImageTextToText._model_mapping
+    processor = load_processor(transformers, path, **local) if sees else None
+    dtype = _dtype(torch, config.get_text_config(), options.precision, device)
+    progress("loading the weights", None)
+    started = time.monotonic()
+    kind = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
+    given = {"config": config, "dtype": dtype, "use_safetensors": True, "output_loading_info": True}
+    model, report = kind.from_pretrained(path, **given, **_placement(transformers, options, device, dtype), **local)
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelBroken(f"The model lacks {len(missing)} of its tensors, {missing[0]} first.", hint="Get it again.")
+    places = sorted({str(place) for place in getattr(model, "hf_device_map", {}).values()}) or [str(model.device)]
+    if "disk" in places:
+        raise EngineError(
+            "The model does not fit into the memory it was given.", hint="Raise max_memory, or use precision nf4."
+        )
+    model.eval()
+    details = {
+        "backend": "transformers",
+        "version": transformers.__version__,
+        "torch": torch.__version__,
+        "device": ", ".join(places),
+        "precision": options.precision or _precision(dtype),
+        "load_s": round(time.monotonic() - started, 2),
+    }
+    text = config.get_text_config()
+    length = int(getattr(text, "max_position_embeddings", 0) or 0)
+    name = str(dtype).removeprefix("torch.")
+    return TorchModel(model, tokenizer, processor, str(model.device), name, details, str(config.model_type), length)
+
+
+def _placement(transformers: Any, options: LoadOptions, device: str, dtype: Any) -> dict[str, Any]:
+    """Where the weights go, and how they are quantised on the way."""
+    given: dict[str, Any] = {}
+    if device == "auto":
+        given["device_map"] = "auto"
+        if options.max_memory:
+            given["max_memory"] = {_memory_key(name): size for name, size in options.max_memory.items()}
+    elif device != "cpu" or options.precision in QUANTISED:
+        given["device_map"] = {"": device}
+    if options.precision == "int8":
+        given["quantization_config"] = transformers.BitsAndBytesConfig(load_in_8bit=True)
+    elif options.precision == "nf4":
+        given["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
+        )
+    return given
+
+
+def _memory_key(name: str) -> int | str:
+    """accelerate names CUDA devices by number."""
+    number = name.removeprefix("cuda:")
+    return int(number) if number.isdigit() else name
+
+
+def _dtype(torch: Any, config: Any, precision: str, device: str) -> Any:
+    if precision in PRECISIONS:
+        return getattr(torch, PRECISIONS[precision])
+    if precision and precision not in QUANTISED:
+        raise EngineError(f"There is no precision {precision!r}; there are {', '.join((*PRECISIONS, *QUANTISED))}.")
+    if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    return torch.bfloat16 if _bfloat16_is_quick(torch, int(config.hidden_size)) else torch.float32
+
+
+def _bfloat16_is_quick(torch: Any, width: int) -> bool:
+    """Whether the product that prefill consists of takes bfloat16 no longer than float32 on this CPU. The best of some
+    runs, since other programs only ever add; 10 to 200 ms."""
+
+    def best(dtype: Any) -> float:
+        rows, weights = torch.ones(PROBE_ROWS, width, dtype=dtype), torch.ones(2 * width, width, dtype=dtype)
+        return min(_seconds(lambda: torch.nn.functional.linear(rows, weights)) for _ in range(PROBE_RUNS))
+
+    return best(torch.bfloat16) <= best(torch.float32)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _precision(dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
+    with suppress(StopIteration):
+        return next(short for short, full in PRECISIONS.items() if full == name)
+    return name

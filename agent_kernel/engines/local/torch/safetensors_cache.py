@@ -1,0 +1,73 @@
+"""A GGUF file as bfloat16 safetensors, kept on disk: transformers reads a GGUF file in 20 to 60 s at every load, and
+what it was converted to in one or two.
+
+Kept under the cache directory by the file's identity. A conversion appears complete, by one rename, or not at all; two
+processes may convert at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.engines.local.catalog.derived_cache import identity, publish
+from agent_kernel.engines.local.catalog.gguf_header import read_header
+from agent_kernel.engines.local.catalog.requantize_progress import megabytes
+from agent_kernel.engines.local.decoding.backend import Progress
+
+CONFIG = "config.json"
+GROWTH = 4.5
+"""bfloat16 in bytes, at most, as a multiple of the GGUF file: a 4-bit file is 4.5 bits a weight, and 16 are written."""
+
+
+class ConvertedModel:
+    def __init__(self, path: Path, cache_dir: Path) -> None:
+        self._path = path
+        self._root = cache_dir / "transformers"
+        self._identity = identity(path)
+
+    @property
+    def directory(self) -> Path:
+        return self._root / self._identity
+
+    def open(self, torch: Any, transformers: Any, progress: Progress) -> Path:
+        """The directory to load. Raises ModelBroken (not a GGUF file) or EngineError (architecture, disk space)."""
+        if not (self.directory / CONFIG).is_file():
+            read_header(self._path)
+            progress("converting the model (once)", None)
+            self._convert(torch, transformers)
+        return self.directory
+
+    def _convert(self, torch: Any, transformers: Any) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        needed, free = int(self._path.stat().st_size * GROWTH), shutil.disk_usage(self._root).free
+        if free < needed:
+            raise EngineError(
+                f"Converting the model may need {megabytes(needed)} of disk; {self._root} has {megabytes(free)}.",
+                hint="Free some space, or set the cache directory to another disk.",
+            )
+        source = {"gguf_file": self._path.name, "local_files_only": True, "trust_remote_code": False}
+        folder = str(self._path.parent)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **source)
+        _as_plain(torch, model)
+        with tempfile.TemporaryDirectory(dir=self._root, prefix="converting-", ignore_cleanup_errors=True) as temporary:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            publish(Path(temporary), self.directory)
+
+
+def _as_plain(torch: Any, model: Any) -> None:
+    """Takes the marks of a quantised model away, with which the library refuses to save one, and gives a head that is
+    the same as the embedding (converters store it twice) back to it."""
+    model.hf_quantizer = None
+    model.is_quantized = False
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is not None and head.weight is not embedding.weight and torch.equal(head.weight, embedding.weight):
+        model.config.tie_word_embeddings = True
+        model.tie_weights()

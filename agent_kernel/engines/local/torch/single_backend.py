@@ -1,0 +1,211 @@
+"""Models that can not be batched, and models that see: each request by itself, with what it computed kept.
+
+The library's forward is called token by token on a cache, as its ``generate()`` does; requests take turns, one token or
+one slice of a prompt each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.engines.local.decoding.backend import (
+    ChatMessage,
+    Decoding,
+    Loaded,
+    LoadOptions,
+    Picture,
+    Piece,
+    Progress,
+)
+from agent_kernel.engines.local.media.image_placeholders import PictureTemplate
+from agent_kernel.engines.local.media.vision_inputs import Place, Sight
+from agent_kernel.engines.local.torch.forward import Forward
+from agent_kernel.engines.local.torch.grammar import Constraint, Grammars
+from agent_kernel.engines.local.torch.kv_cache_store import NOTHING, KeptCaches, can_crop, forked
+from agent_kernel.engines.local.torch.load import TorchModel, import_libraries, load_model
+from agent_kernel.engines.local.torch.sampler import Choices
+from agent_kernel.engines.local.torch.single_request import SingleRun
+
+DEFAULT_SHARE = 8
+"""Kept caches take this part of the free memory when nobody says how much."""
+AT_ONCE = 4
+LEAST_KEPT = 64 * 2**20
+STEPS = 32
+"""A prompt is run about so many times faster at once than token by token."""
+LEAST_FREE = 2**30
+"""Assumed where the system does not say how much memory is free."""
+
+
+class GenerateBackend:
+    """Of AT_ONCE requests each has its turn; a cache of its own for each is what limits them."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        self._cache_dir = cache_dir
+        self._runs: dict[int, SingleRun] = {}
+        self._turns: deque[int] = deque()
+        self._next = 0
+
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+        return self.adopt(load_model(path, options, self._cache_dir, progress), options)
+
+    def adopt(self, loaded: TorchModel, options: LoadOptions) -> Loaded:
+        """Runs a model that is in memory already."""
+        self._libraries = import_libraries()
+        self._loaded = loaded
+        self._sight: Sight | None = None
+        self._template: PictureTemplate | None = None
+        if loaded.processor is not None:
+            sight = self._sight = Sight(loaded.processor, loaded.model, self._libraries.torch)
+            self._template = PictureTemplate(loaded.processor, sight.placeholder, sight.spelled)
+        self._forward = Forward(self._libraries, loaded.model, self._sight)
+        self._grammars: Grammars | None = None
+        free = _free_memory(self._libraries.torch, loaded.device)
+        self._budget = int(options.cache_gb * 2**30) or max(LEAST_KEPT, free // DEFAULT_SHARE)
+        self._kept = KeptCaches(self._budget if options.prefixes else 0)
+        details = {**loaded.details, "decoding": "one by one", "cache_gb": round(self._budget / 2**30, 2)}
+        return Loaded(
+            block=1,
+            blocks=0,  # what was reused is told with each request
+            details=details,
+            template=loaded.template,
+            architecture=loaded.architecture,
+            context_length=loaded.context_length,
+            sees=self._sight is not None,
+            parameters=loaded.parameters,
+            response_template=loaded.response_template,
+            at_once=options.at_once or AT_ONCE,
+        )
+
+    def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        if not self._loaded.template:
+            raise EngineError("This model has no chat template.", hint="Choose an instruction-tuned model.")
+        if self._template is not None:
+            return self._template.render(messages, tools)
+        given: dict[str, Any] = {"tools": [dict(tool) for tool in tools]} if tools else {}
+        template = self._loaded.tokenizer.apply_chat_template
+        return str(template([dict(item) for item in messages], tokenize=False, add_generation_prompt=True, **given))
+
+    def encode(self, text: str) -> list[int]:
+        # Templates write the special tokens that begin a prompt.
+        return list(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        given = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        return str(self._loaded.tokenizer.decode(list(ids), **given)) if ids else ""
+
+    def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+        """Raises InvalidRequest for a picture that can not be read."""
+        return self._eyes().ids(text, pictures)
+
+    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+        places = self._eyes().places(ids, pictures) if pictures else []
+        keys = _keys(ids, places)
+        choices = Choices(self._libraries, ids, decoding, self._constraint(decoding), self._loaded.device)
+        begun = self._kept.longest(keys, lambda at: _cut(at, places))
+        if not self._forward.resumes and len(keys) - len(begun.keys) > max(STEPS, len(keys) // STEPS):
+            begun = NOTHING  # all of it at once is quicker than the rest one by one
+        given: dict[str, Any] = {"keys": keys, "places": places, "begun": begun}
+        run = SingleRun(self._libraries, self._forward, ids, **given, choices=choices, end_ids=self._loaded.end_ids)
+        self._keep_prompt(run)
+        self._next += 1
+        self._runs[self._next] = run
+        self._turns.append(self._next)
+        return self._next
+
+    def step(self) -> list[tuple[int, Piece]]:
+        """A token or a slice of the request whose turn it is."""
+        if not self._turns:
+            return []
+        key = self._turns.popleft()
+        run = self._runs[key]
+        piece = self._advanced(run)
+        if piece is None or not piece.finish:
+            self._turns.append(key)
+        else:
+            del self._runs[key]
+            self._keep(run)
+        return [(key, piece)] if piece is not None else []
+
+    def cancel(self, key: int) -> None:
+        """What it computed so far is kept."""
+        run = self._runs.pop(key, None)
+        if run is not None:
+            self._turns.remove(key)
+            self._keep(run)
+
+    def running(self) -> int:
+        return len(self._runs)
+
+    def usage(self) -> Mapping[str, float]:
+        """``cache_used`` of the budget, by ``kept`` states of conversations."""
+        return {"cache_used": self._kept.bytes / self._budget, "kept": len(self._kept)}
+
+    def _advanced(self, run: SingleRun) -> Piece | None:
+        """What goes wrong with one request, a picture the model fails on among it, ends that request and no other."""
+        before = run.at_answer
+        try:
+            piece = run.step()
+        except (MemoryError, self._libraries.torch.OutOfMemoryError):
+            self._kept.clear()
+            run.failed = True
+            return Piece(
+                (), finish="refused", error="The memory is full; what was kept of conversations is dropped now."
+            )
+        except Exception as error:  # noqa: BLE001  models of strangers raise what they like
+            run.failed = True
+            return Piece((), finish="refused", error=f"The model failed: {type(error).__name__}: {error}")
+        if not before:
+            self._keep_prompt(run)
+        return piece
+
+    def _keep_prompt(self, run: SingleRun) -> None:
+        """Where a cache can not be taken back, a later prompt that goes on with another answer needs it from here."""
+        if run.at_answer and not can_crop(run.state.cache):
+            self._keep(run)
+
+    def _keep(self, run: SingleRun) -> None:
+        state = run.state
+        if state.logits is not None and not run.failed:
+            self._kept.add(replace(state, cache=forked(state.cache)))
+
+    def _constraint(self, decoding: Decoding) -> Constraint | None:
+        if decoding.grammar is None:
+            return None
+        if self._grammars is None:
+            self._grammars = Grammars(self._loaded)
+        return self._grammars.begin(decoding.grammar)
+
+    def _eyes(self) -> Sight:
+        if self._sight is None:
+            raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
+        return self._sight
+
+
+def _keys(ids: Sequence[int], places: Sequence[Place]) -> list[int]:
+    keys = list(ids)
+    for place in places:
+        keys[place.start : place.end] = [place.key] * (place.end - place.start)
+    return keys
+
+
+def _cut(at: int, places: Sequence[Place]) -> int:
+    """No prompt is cut inside a picture."""
+    return next((place.start for place in places if place.start < at < place.end), at)
+
+
+def _free_memory(torch: Any, device: str) -> int:
+    """Bytes, of the device the model is on."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return LEAST_FREE

@@ -1,0 +1,31 @@
+"""Which backend runs a model, by name; the one place that knows them all. Imported in the worker only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.engines.local.decoding.backend import Backend, LoadOptions
+from agent_kernel.engines.local.openvino.backend import OpenVino
+from agent_kernel.engines.local.torch.backend import TorchBackend
+from agent_kernel.engines.local.torch.single_backend import GenerateBackend
+
+BACKENDS: Mapping[str, Callable[[Path], Backend]] = MappingProxyType(
+    {"openvino": OpenVino, "transformers": TorchBackend, "generate": GenerateBackend}
+)
+"""Name -> the backend, given the cache directory. None of them imports its library before ``load``."""
+
+
+def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
+    """The backend that ``options`` name, else the one that fits the model. Raises EngineError for an unknown name."""
+    name = options.backend or ("transformers" if _wants_torch(path, options) else "openvino")
+    if name not in BACKENDS:
+        raise EngineError(f"There is no backend {name!r}; there are {', '.join(BACKENDS)}.")
+    return BACKENDS[name](cache_dir)
+
+
+def _wants_torch(path: Path, options: LoadOptions) -> bool:
+    """Weights as safetensors, or any device but the CPU."""
+    return options.device not in ("", "cpu") or (path.is_dir() and any(path.glob("*.safetensors")))

@@ -1,0 +1,309 @@
+"""Models on this machine, in a worker process of their own; the server never imports what runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory
+from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk, refuse
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.catalog.catalog_entry import KINDS
+from agent_kernel.engines.local.catalog.installed_model import LocalModel
+from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.worker.memory_estimate import fitted
+from agent_kernel.engines.local.worker.messages import chunk_from_json, request_to_json
+from agent_kernel.engines.local.worker.system_memory import Memory, holders, read_memory, resident
+from agent_kernel.engines.local.worker.unload_policy import CHECK_S, IDLE_UNLOAD_S, Watch
+from agent_kernel.engines.local.worker.worker_process import SILENT_S, WorkerProcess
+
+HINT = (
+    "logprobs gives the token that was chosen, reasoning_effort none turns thinking off, and a json_schema, regex or "
+    "choice binds the answer."
+)
+
+
+class LocalEngine:
+    """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``); it is looked up, and the worker
+    started, at the first request, and again at the first one after a failure or an unload. ``python`` is an interpreter
+    that has the model libraries, or tells one each time a worker is started. ``sources`` are those that may be asked
+    about a model that is not here. ``protocol`` is a tool protocol instead of the model's own.
+
+    It is unloaded after ``idle_unload_s`` seconds without a request (0 = never) and when less than ``reserve_gb`` of
+    memory (0 = a tenth, 1 GiB at least) are left for a person's own programs: then running requests are still answered
+    and new ones refused, down to a quarter of that, where all end.
+
+    Raises from ``stream``: UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow,
+    EngineCrashed (the worker ended or hung ``silent_s`` seconds; every request that ran gets it, the next request
+    starts a new worker).
+    """
+
+    def __init__(
+        self,
+        model: str,
+        cache_dir: Path,
+        *,
+        options: LoadOptions | None = None,
+        protocol: str = "",
+        python: str | Callable[[], str] = sys.executable,
+        silent_s: float = SILENT_S,
+        idle_unload_s: float = IDLE_UNLOAD_S,
+        reserve_gb: float = 0.0,
+        sources: Sequence[str] = KINDS,
+        memory: Callable[[], Memory | None] = read_memory,
+    ) -> None:
+        self._name = model
+        self._cache_dir = cache_dir
+        self._options = options or LoadOptions()
+        self._protocol = protocol
+        self._python = python
+        self._silent_s = silent_s
+        self._reserve_gb = reserve_gb
+        self._sources = sources
+        self._memory = memory
+        self._watch = Watch(idle_unload_s, reserve_gb, memory)
+        self._watching: asyncio.Task[None] | None = None
+        self._streams = 0
+        self._give_way = False
+        self._unwatch = asyncio.Event()
+        self._refusal: OutOfMemory | None = None
+        self._left: OutOfMemory | None = None
+        self._worker: WorkerProcess | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._stage: tuple[str, float | None] = ("", None)
+        self._staged = asyncio.Event()
+        self._state = "unloaded"
+        self._model: LocalModel | None = None
+        self._details: dict[str, Any] = {}
+        self._context_length = 0
+        self._sees = False
+
+    def info(self) -> EngineInfo:
+        """``context_length`` is known before the model is loaded if the model is on this machine."""
+        if self._worker is not None and not self._worker.alive:
+            self._state = "unloaded"
+        if self._model is None:
+            self._model = self._installed()
+        length = self._context_length or (self._model.context_length if self._model else 0)
+        return EngineInfo(self._name, True, length, self._sees, self._state, self._details)
+
+    @property
+    def tool_protocol(self) -> str:
+        """Empty while the model is not on this machine."""
+        return self._protocol or (self._model.protocol if self._model else "")
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        if self._refusal is not None:
+            raise self._refusal
+        check(request)
+        self._streams += 1
+        try:
+            async with aclosing(self._chunks(request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._streams -= 1
+            self._watch.touch()
+
+    async def _chunks(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        """A request that had said nothing when the worker crashed is asked once more, of the next worker."""
+        for tries_left in (1, 0):
+            begun = False
+            async with aclosing(self._until_ready()) as waits:
+                async for wait in waits:
+                    yield wait
+            worker = self._worker
+            assert worker is not None
+            try:
+                async with aclosing(self._answer(worker, request)) as chunks:
+                    async for chunk in chunks:
+                        begun |= not isinstance(chunk, WaitChunk)
+                        yield chunk
+                return
+            except EngineCrashed:
+                if begun or not tries_left or not worker.crashed:
+                    raise
+
+    async def _answer(self, worker: WorkerProcess, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        frame = {"type": "stream", "request": request_to_json(request, sees=self._sees)}
+        async with aclosing(worker.frames(frame)) as frames:
+            async for body in frames:
+                chunk = chunk_from_json(body)
+                yield chunk
+                if isinstance(chunk, EndChunk):
+                    return
+
+    async def stats(self) -> Mapping[str, float]:
+        """``running`` requests in the batch, and what the backend tells of its cache (``cache_used`` 0..1)."""
+        if self._worker is None or not self._worker.alive:
+            return {"running": 0}
+        return {name: value for name, value in (await self._worker.stats()).items() if name not in ("type", "pid")}
+
+    @property
+    def worker_pid(self) -> int | None:
+        return self._worker.pid if self._worker is not None and self._worker.alive else None
+
+    def give_way(self, busy: bool) -> None:
+        """Told when a person's own code begins and ends to need the machine: the worker takes less of it meanwhile."""
+        if busy != self._give_way:
+            self._give_way = busy
+            if self._worker is not None:
+                self._worker.send({"type": "give_way", "busy": busy})
+
+    async def unload(self, why: str = "it was asked for") -> int:
+        """Ends the worker; the next request starts another one. Bytes that were given back."""
+        pid = self.worker_pid
+        freed = resident(pid) if pid else 0
+        self._details = {"unloaded": why}
+        await self.aclose()
+        return freed
+
+    async def aclose(self) -> None:
+        """Ends the worker. The engine can be used again afterwards: it starts another one."""
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            self._unwatch.set()  # not cancelled: it may be ending the worker just now
+            await asyncio.wait([self._watching])
+        self._watching = None
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+            self._loading = None
+        self._refusal = None
+        await self._drop()
+
+    async def _keep_watch(self) -> None:
+        """As long as there is a worker."""
+        while self._loading is not None or (self._worker is not None and self._worker.alive):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._unwatch.wait(), CHECK_S)
+                return
+            verdict = self._watch.verdict(busy=self._streams > 0 or self._loading is not None)
+            match verdict.what:
+                case "unload":
+                    await self.unload(verdict.why)
+                    return
+                case "leave":
+                    await self._leave(verdict.why)
+                    return
+                case what:
+                    self._refusal = self._too_little(verdict.why) if what == "refuse" else None
+
+    async def _leave(self, why: str) -> None:
+        """Requests that run, and those that wait for the model to load, hear why."""
+        self._left = self._too_little(why)
+        if self._worker is not None:
+            self._worker.stop(self._left)
+        await self.unload(why)
+
+    def _too_little(self, why: str) -> OutOfMemory:
+        return OutOfMemory(
+            f"The model {self._name} gives way to your own programs: {why}.",
+            hint="Ask again when there is more; or free some memory, or choose a smaller model.",
+        )
+
+    async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
+        """How far loading is, until the worker can be asked. One load serves all who wait; a waiter that leaves does
+        not stop it."""
+        if self._worker is not None and self._worker.alive and self._loading is None:
+            return
+        if self._loading is None:
+            self._watch.touch()
+            self._left = None
+            self._loading = asyncio.create_task(self._load(), name="model load")
+            self._loading.add_done_callback(self._load_ended)
+            if self._watching is None or self._watching.done():
+                self._unwatch = asyncio.Event()
+                self._watching = asyncio.create_task(self._keep_watch(), name="watch over the model")
+        loading = self._loading
+        while not loading.done():
+            yield WaitChunk(*self._stage)
+            self._staged.clear()
+            staged = asyncio.ensure_future(self._staged.wait())
+            try:
+                await asyncio.wait([loading, staged], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                staged.cancel()
+        if loading.cancelled():
+            raise self._left or EngineCrashed("The engine was closed while the model was loading.")
+        loading.result()
+
+    async def _load(self) -> None:
+        await self._drop()
+        self._state = "loading"
+        try:
+            self._at("looking for the model", None)
+            model = self._model = await asyncio.to_thread(self._resolve, asyncio.get_running_loop())
+            options = await asyncio.to_thread(self._fitted, model)
+            self._at("starting", None)
+            self._worker = await WorkerProcess.start(self._interpreter(), self._cache_dir, self._silent_s)
+            ready = await self._worker.load(model, self._protocol or model.protocol, options, self._at)
+            if self._give_way:
+                self._worker.send({"type": "give_way", "busy": True})
+        except BaseException:
+            await self._drop()
+            raise
+        self._details = ready["details"] | {"revision": model.revision}
+        self._context_length, self._sees = ready["context_length"], ready["sees"]
+        self._state = "ready"
+
+    def _interpreter(self) -> str:
+        return self._python if isinstance(self._python, str) else self._python()
+
+    def _resolve(self, loop: asyncio.AbstractEventLoop) -> LocalModel:
+        """In a thread. A file that must be rewritten first tells how far that is."""
+
+        def rewriting(progress: Progress) -> None:
+            if progress.total and progress.stage in ("rewrite", "verify"):
+                stage = "rewriting the model as Q8_0 (once)" if progress.stage == "rewrite" else "checking the file"
+                loop.call_soon_threadsafe(self._at, stage, progress.done / progress.total)
+
+        backend = self._options.backend
+        return catalog.resolve(self._name, self._cache_dir, rewriting, backend=backend, sources=self._sources)
+
+    def _fitted(self, model: LocalModel) -> LoadOptions:
+        """In a thread. Raises OutOfMemory before anything is loaded."""
+        memory = self._memory()
+        if memory is None:
+            return self._options
+        reserve = memory.reserve(self._reserve_gb)
+        return fitted(model, self._options, self._cache_dir, memory=memory, reserve=reserve, holders=holders)
+
+    def _load_ended(self, task: asyncio.Task[None]) -> None:
+        self._loading = None
+        # Read here too, so that a failure nobody waits for any more is not reported as lost.
+        if task.cancelled() or task.exception() is not None:
+            self._state = "failed"
+
+    def _at(self, stage: str, fraction: float | None) -> None:
+        self._stage = (stage, fraction)
+        self._staged.set()
+
+    def _installed(self) -> LocalModel | None:
+        if catalog.is_path(self._name):
+            return None
+        try:
+            return catalog.installed(self._name, self._cache_dir, self._options.backend)
+        except AgentKernelError:
+            return None  # ``stream`` says what is wrong with it
+
+    async def _drop(self) -> None:
+        worker, self._worker = self._worker, None
+        self._state = "unloaded"
+        if worker is not None:
+            await worker.aclose()
+
+
+def check(request: EngineRequest) -> None:
+    """Raises InvalidRequest for what no backend does, before a model is loaded for it."""
+    sampling, output = request.sampling, request.output
+    asked = {
+        "top_logprobs": sampling.top_logprobs > 0,
+        "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
+        "grammar": output is not None and output.kind == "grammar",
+    }
+    refuse([name for name, wanted in asked.items() if wanted], "a model of this machine", HINT)

@@ -1,0 +1,102 @@
+"""What a model will take of the memory, and how it is loaded into what there is: a smaller cache before a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent_kernel.core.errors import OutOfMemory
+from agent_kernel.engines.local.catalog.installed_model import LocalModel
+from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+from agent_kernel.engines.local.catalog.requantize_progress import megabytes
+from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.openvino.graph_cache import is_built
+from agent_kernel.engines.local.worker.system_memory import GIB, Holder, Memory
+
+OPENVINO_OPEN, OPENVINO_BUILD, OPENVINO_BASE = 1.1, 2.1, 200 << 20
+"""Memory of the worker as a multiple of a Q8_0 file, opened and while its graph is built for the first time, and what
+it takes besides. Measured with openvino-genai 2026.4 (anonymous memory in MB, file: opened, peak of building):
+SmolLM2-135M 145: 300, 435; Qwen2.5-Coder-0.5B 676: 801, 1,513; 1.5B 1,895: 2,143. That is 1.05 and 2.0 times the file
+and 150."""
+TORCH_BASE = 900 << 20
+"""torch, transformers and the work of a prefill; SmolLM2-135M in bfloat16 (273 MB) had 938 MB at its peak."""
+TORCH_SPARE = 1.15
+BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "int8": 1.1, "nf4": 0.7}
+"""A parameter in memory; of the quantised ones, embeddings and head stay as they are."""
+CACHE_FLOOR, OPENVINO_FLOOR = GIB // 4, GIB
+"""Some 10,000 tokens of a model of 1.5B parameters; openvino-genai takes whole GB."""
+CACHE_SHARE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes without the cache: ``peak`` while it is loaded, ``loaded`` afterwards."""
+
+    peak: int
+    loaded: int
+
+
+def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footprint:
+    """Blocking, looks at the disk. Of a model that runs on another device, only what its process takes."""
+    if options.device not in ("", "cpu"):
+        return Footprint(TORCH_BASE, TORCH_BASE)
+    if model.path.is_file() and _by_openvino(model, options):
+        size = model.path.stat().st_size
+        loaded = int(size * OPENVINO_OPEN) + OPENVINO_BASE
+        return Footprint(
+            loaded if is_built(model.path, cache_dir) else int(size * OPENVINO_BUILD) + OPENVINO_BASE, loaded
+        )
+    if model.path.is_file():
+        loaded = int(model.path.stat().st_size * 2 * TORCH_SPARE) + TORCH_BASE
+        return Footprint(loaded * 2, loaded)
+    found = read_snapshot(model.path)
+    if found.kind == "openvino":
+        loaded = int(found.weights * OPENVINO_OPEN) + OPENVINO_BASE
+        return Footprint(loaded, loaded)
+    weights = found.parameters * BYTES[options.precision] if options.precision in BYTES else float(found.weights)
+    loaded = int(weights * TORCH_SPARE) + TORCH_BASE
+    return Footprint(loaded, loaded)
+
+
+def fitted(
+    model: LocalModel,
+    options: LoadOptions,
+    cache_dir: Path,
+    *,
+    memory: Memory,
+    reserve: int,
+    holders: Callable[[], list[Holder]],
+) -> LoadOptions:
+    """``options`` with a cache of the size there is room for: the one asked for, else an eighth of the free memory, in
+    any case what the reserve leaves. Raises OutOfMemory when not even the least cache fits."""
+    need = footprint(model, options, cache_dir)
+    free = memory.available - reserve
+    floor = OPENVINO_FLOOR if _by_openvino(model, options) else CACHE_FLOOR
+    cache = min(int(options.cache_gb * GIB) or max(GIB, memory.available // CACHE_SHARE), free - need.loaded)
+    if free < need.peak or cache < floor:
+        raise too_little(model.name, max(need.peak, need.loaded + floor), memory, reserve, holders())
+    return replace(options, cache_gb=cache // GIB if floor == GIB else cache / GIB)
+
+
+def too_little(name: str, needed: int, memory: Memory, reserve: int, holders: list[Holder]) -> OutOfMemory:
+    largest = ", ".join(f"{holder.name} holds {megabytes(holder.size)}" for holder in holders)
+    free = f"Free some memory ({largest})" if largest else "Free some memory"
+    return OutOfMemory(
+        f"Not enough memory for {name}: it needs {megabytes(needed)}; {megabytes(memory.available)} of "
+        f"{megabytes(memory.total)} can be taken, of which {megabytes(reserve)} stay for your programs.",
+        hint=f"{free}, choose a smaller model, or set memory_reserve_gb lower.",
+        details={
+            "needed_bytes": needed,
+            "available_bytes": memory.available,
+            "total_bytes": memory.total,
+            "reserve_bytes": reserve,
+            "holders": [{"pid": holder.pid, "name": holder.name, "bytes": holder.size} for holder in holders],
+        },
+    )
+
+
+def _by_openvino(model: LocalModel, options: LoadOptions) -> bool:
+    if options.backend:
+        return options.backend == "openvino"
+    return model.path.is_file() or (model.path / "openvino_model.xml").is_file()

@@ -1,0 +1,114 @@
+"""Who decodes now and who waits: places of which there are only so many, given out fairly between sessions.
+
+The worker has two: requests decoded at once, and blocks of the KV cache, since a library whose cache overflows ends
+requests that would have run a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from agent_kernel.core.errors import EngineBusy
+
+RETRY_AFTER_S = 2
+MAX_WAITING = 256
+"""More than that do not wait: they hear so at once."""
+
+Tell: TypeAlias = Callable[[int], None]
+"""Called with the position in the queue, 1 = next, at once and whenever it changes; never when nobody is waited for."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    session: str
+    size: int
+    tell: Tell
+    admitted: asyncio.Future[None]
+    position: int = 0
+
+
+class Admission:
+    """Used in one event loop. The next place goes to the session that holds the fewest, the one that waits longest
+    first; within a session first come, first served. A large request is not passed by smaller ones behind it."""
+
+    def __init__(self, capacity: int, waiting: int = MAX_WAITING) -> None:
+        self.capacity = capacity
+        self.taken = 0
+        self._max_waiting = waiting
+        self._held: Counter[str] = Counter()
+        self._queues: dict[str, deque[_Waiter]] = {}
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    @asynccontextmanager
+    async def place(self, session: str, tell: Tell, size: int = 1) -> AsyncGenerator[None, None]:
+        """Holds ``size`` of the capacity, after waiting for it if need be. Whoever leaves while waiting frees its place
+        in the queue. Raises EngineBusy when too many wait already; ``size`` must not exceed the capacity."""
+        if size > self.capacity:
+            raise ValueError(f"{size} of {self.capacity}")
+        await self._enter(session, tell, size)
+        try:
+            yield
+        finally:
+            self._leave(session, size)
+
+    async def _enter(self, session: str, tell: Tell, size: int) -> None:
+        if self.waiting >= self._max_waiting:
+            raise EngineBusy(
+                f"{self.waiting} requests wait for the model already; no more are taken.",
+                hint="Try again later, or stop some of the turns that wait.",
+                details={"waiting": self.waiting, "running": sum(self._held.values()), "retry_after_s": RETRY_AFTER_S},
+            )
+        waiter = _Waiter(session, size, tell, asyncio.get_running_loop().create_future())
+        self._queues.setdefault(session, deque()).append(waiter)
+        self._admit()
+        try:
+            await waiter.admitted
+        except asyncio.CancelledError:
+            if waiter.admitted.done() and not waiter.admitted.cancelled():
+                self._leave(session, size)
+            else:
+                self._remove(waiter)
+                self._admit()
+            raise
+
+    def _leave(self, session: str, size: int) -> None:
+        self.taken -= size
+        self._held[session] -= 1
+        if not self._held[session]:
+            del self._held[session]
+        self._admit()
+
+    def _admit(self) -> None:
+        while (waiter := next(self._in_order(), None)) is not None and waiter.size <= self.capacity - self.taken:
+            self._remove(waiter)
+            if waiter.session in self._queues:  # its next one waits behind the other sessions
+                self._queues[waiter.session] = self._queues.pop(waiter.session)
+            self.taken += waiter.size
+            self._held[waiter.session] += 1
+            waiter.admitted.set_result(None)
+        for position, waiter in enumerate(self._in_order(), 1):
+            if waiter.position != position:
+                waiter.position = position
+                waiter.tell(position)
+
+    def _in_order(self) -> Iterator[_Waiter]:
+        """Waiters as they would be admitted if nobody left: the n-th of a session comes when it holds n more."""
+        turns = [
+            (self._held[session] + behind, order, waiter)
+            for order, (session, queue) in enumerate(self._queues.items())
+            for behind, waiter in enumerate(queue)
+        ]
+        return (waiter for _, _, waiter in sorted(turns, key=lambda turn: turn[:2]))
+
+    def _remove(self, waiter: _Waiter) -> None:
+        self._queues[waiter.session].remove(waiter)
+        if not self._queues[waiter.session]:
+            del self._queues[waiter.session]

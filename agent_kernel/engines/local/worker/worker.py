@@ -1,0 +1,214 @@
+"""The model worker: a process of its own that owns the model, so that nothing it does or imports touches the server.
+
+Started by ``worker_process.py`` with two pipe ends; end of file on either ends it. Frames in: load, stream, cancel,
+stats, give_way. Frames out: loading, ready, failed, chunks, beat, stats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import functools
+import os
+import signal
+import sys
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, EngineCrashed, EngineError
+from agent_kernel.core.protocols import WaitChunk
+from agent_kernel.engines.local.decoding.backend import Loaded, LoadOptions
+from agent_kernel.engines.local.decoding.completion import Completer
+from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.media.prompt_media import ShownMedia
+from agent_kernel.engines.local.tool_calling.protocol import ToolProtocol, protocol_for
+from agent_kernel.engines.local.worker.backends import backend_for
+from agent_kernel.engines.local.worker.cpu_priority import Presence
+from agent_kernel.engines.local.worker.messages import chunk_to_json, request_from_json
+from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, open_pipes, read_frames
+from agent_kernel.engines.local.worker.request_queue import Admission
+
+BEAT_S = 1.0
+COALESCE_S = 0.004
+"""Chunks of all requests wait this long for company: one frame, one wake-up of the server. Those of one step come
+within it; waiting for the next step's too would make the tokens of a fast model come in bursts."""
+NICE = 5
+OOM_SCORE = 500
+"""Of -1000..1000: when memory runs out, the worker goes before the server and the person's kernels."""
+PR_SET_PDEATHSIG = 1
+AT_ONCE = 16
+"""Requests that decode at once, unless told otherwise: more make each slower than a person reads, and two cores do not
+decode more of them together."""
+
+
+class Outbox:
+    """Frames to the server; chunks are collected for a moment."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._chunks: list[tuple[int, Frame]] = []
+
+    def send(self, frame: Frame) -> None:
+        self._flush()
+        self._writer.write(encode_frame(frame))
+
+    def chunk(self, request: int, body: Frame) -> None:
+        if not self._chunks:
+            asyncio.get_running_loop().call_later(COALESCE_S, self._flush)
+        self._chunks.append((request, body))
+        if "text" not in body:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._chunks:
+            self._writer.write(encode_frame({"type": "chunks", "chunks": self._chunks}))
+            self._chunks = []
+
+
+class Worker:
+    """Answers the server's frames with one model, which is loaded once in this process's life."""
+
+    def __init__(self, cache_dir: Path, outbox: Outbox) -> None:
+        self._cache_dir = cache_dir
+        self._outbox = outbox
+        self._decoder: Decoder | None = None
+        self._completer: Completer | None = None
+        self._protocol: ToolProtocol | None = None
+        self._media = ShownMedia(sees=False)
+        self._presence = Presence()
+        self._requests: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        beat = asyncio.create_task(self._beat())
+        async for frame in read_frames(reader):
+            await self._handle(frame)
+        beat.cancel()
+
+    async def _handle(self, frame: Frame) -> None:
+        match frame["type"]:
+            case "load":
+                self._requests[0] = asyncio.create_task(self._load(frame))
+            case "stream":
+                task = asyncio.create_task(self._stream(frame["id"], frame["request"]))
+                self._requests[frame["id"]] = task
+                task.add_done_callback(functools.partial(self._forget, frame["id"]))
+            case "cancel":
+                if frame["id"] in self._requests:
+                    self._requests[frame["id"]].cancel()
+            case "give_way":
+                self._presence.give_way(frame["busy"])
+            case "stats":
+                self._statistics = asyncio.create_task(self._send_stats())
+
+    def _forget(self, key: int, task: asyncio.Task[None]) -> None:
+        self._requests.pop(key, None)
+
+    async def _send_stats(self) -> None:
+        """``running`` requests in the batch, ``queued`` ones, and what the backend tells of its cache."""
+        stats: Frame = {"running": 0, "queued": 0}
+        if self._decoder is not None and self._completer is not None:
+            usage = dict(await self._completer.usage())
+            queued = self._admission.waiting + usage.pop("waiting")
+            stats = usage | {"running": self._decoder.running, "queued": queued}
+        self._outbox.send({"type": "stats", "pid": os.getpid()} | stats)
+
+    async def _load(self, frame: Frame) -> None:
+        loop = asyncio.get_running_loop()
+
+        def progress(stage: str, fraction: float | None) -> None:
+            loop.call_soon_threadsafe(self._outbox.send, {"type": "loading", "stage": stage, "fraction": fraction})
+
+        try:
+            path, options = Path(frame["path"]), LoadOptions(**frame["options"])
+            backend = backend_for(path, options, self._cache_dir)
+            self._decoder = Decoder(backend, self._broken)
+            loaded: Loaded = await self._decoder.call(lambda: backend.load(path, options, progress))
+            self._protocol = protocol_for(frame["protocol"], loaded)
+        except AgentKernelError as error:
+            self._outbox.send({"type": "failed", "error": error.to_json()})
+            return
+        length = frame["context_length"] or loaded.context_length
+        self._completer = Completer(self._decoder, backend, loaded, length)
+        self._admission = Admission(min(options.at_once or AT_ONCE, loaded.at_once or AT_ONCE))
+        self._media = ShownMedia(sees=loaded.sees)
+        facts = {"context_length": length, "sees": loaded.sees}
+        self._outbox.send({"type": "ready", "details": dict(loaded.details) | self._limits(loaded)} | facts)
+
+    def _limits(self, loaded: Loaded) -> Frame:
+        tokens = loaded.cache_tokens or loaded.block * loaded.blocks
+        return {"cache_tokens": tokens, "cache_block": loaded.block, "requests_at_once": self._admission.capacity}
+
+    async def _stream(self, key: int, body: dict[str, Any]) -> None:
+        assert self._protocol is not None, "the server streams after ready"
+        assert self._completer is not None
+        try:
+            shown = await self._media.shown(request_from_json(body))
+            tell = functools.partial(self._queued, key)
+            completer = self._completer.showing(shown.pictures).telling(shown.request.session, tell)
+            async with (
+                self._admission.place(shown.request.session, tell),
+                aclosing(self._protocol.stream(shown.request, completer)) as chunks,
+            ):
+                async for chunk in chunks:
+                    self._outbox.chunk(key, chunk_to_json(chunk))
+        except AgentKernelError as error:
+            self._outbox.chunk(key, {"error": error.to_json()})
+        except Exception as error:  # noqa: BLE001  one request's fault is told to that request
+            fault = EngineError(f"The model worker failed: {type(error).__name__}: {error}")
+            self._outbox.chunk(key, {"error": fault.to_json()})
+
+    def _queued(self, key: int, position: int) -> None:
+        self._outbox.chunk(key, chunk_to_json(WaitChunk("queued", position=position)))
+
+    async def _beat(self) -> None:
+        while True:
+            decoder = self._decoder
+            busy, running = (round(decoder.busy_s, 1), decoder.running) if decoder else (0.0, 0)
+            self._outbox.send({"type": "beat", "busy_s": busy, "running": running})
+            self._presence.hold()
+            await asyncio.sleep(BEAT_S)
+
+    def _broken(self, error: BaseException) -> None:
+        fault = EngineCrashed(f"The model library failed: {type(error).__name__}: {error}", hint="Ask again.")
+        self._outbox.send({"type": "failed", "error": fault.to_json()})
+
+
+def step_back(parent: int) -> None:
+    """The person's own programs come first, and this process does not outlive the server.
+
+    The parent-death signal is for a server that was killed while a step or a load holds Python's lock, when end of file
+    can not be seen; elsewhere than on Linux such a worker ends when the lock is free again.
+    """
+    with suppress(OSError):
+        os.nice(NICE)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+async def run(read_fd: int, write_fd: int, cache_dir: Path) -> None:
+    reader, writer, _ = await open_pipes(read_fd, write_fd)
+    await Worker(cache_dir, Outbox(writer)).serve(reader)
+    # The decoder's thread may be inside the library; nothing here is worth waiting for.
+    os._exit(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m agent_kernel.engines.local.worker.worker", description=__doc__)
+    parser.add_argument("--read", type=int, required=True)
+    parser.add_argument("--write", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--cache-dir", type=Path, required=True)
+    given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
+    step_back(given.parent)
+    asyncio.run(run(given.read, given.write, given.cache_dir))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Keys of servers: looked up by name when a request is made, put into one header, and forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from agent_kernel.core.errors import AgentKernelError, EngineError
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+
+HIDDEN = "[key]"
+
+
+def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
+    """Empty for a server that needs none. Raises EngineError when the named key is not there or can not be sent."""
+    if endpoint.api_key_keyring:
+        key = _from_keyring(*endpoint.api_key_keyring.partition("/")[::2])
+    elif endpoint.api_key_env:
+        key = env.get(endpoint.api_key_env, "").strip()
+    else:
+        return ""
+    if not key:
+        raise EngineError(f"There is no key for {endpoint.host}.", hint=f"Set {named(endpoint)}.")
+    if not key.isascii() or not key.isprintable():
+        raise EngineError(f"The key in {named(endpoint)} has characters that no header can carry.")
+    return key
+
+
+def named(endpoint: Endpoint) -> str:
+    """Where a person puts the key of this server."""
+    if endpoint.api_key_keyring:
+        service, _, user = endpoint.api_key_keyring.partition("/")
+        return f"it in the keyring (keyring set {service} {user})"
+    if endpoint.api_key_env:
+        return f"the environment variable {endpoint.api_key_env} of the Jupyter server"
+    return "api_key_env of this engine to the name of an environment variable that holds a key"
+
+
+def without_key(text: str, key: str) -> str:
+    """What a server says may repeat what it was sent."""
+    return text.replace(key, HIDDEN) if key else text
+
+
+def scrub(error: AgentKernelError, key: str) -> None:
+    """Takes the key out of an error, wherever a server's words brought it in."""
+    if key:
+        error.message, error.hint = without_key(error.message, key), without_key(error.hint, key)
+        error.args = (error.message,)
+        error.details = json.loads(without_key(json.dumps(error.details, default=str), key))
+
+
+def _from_keyring(service: str, user: str) -> str:
+    try:
+        import keyring  # optional, and only for those who name it
+    except ImportError as error:
+        raise EngineError("Keys in a keyring need the keyring library.", hint="pip install keyring") from error
+    try:
+        return keyring.get_password(service, user) or ""
+    except keyring.errors.KeyringError as error:
+        raise EngineError(f"The keyring can not be read: {type(error).__name__}.") from None

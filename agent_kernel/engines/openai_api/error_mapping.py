@@ -1,0 +1,130 @@
+"""What a server refused, as errors of ours: named by cause, with the next step."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, UnknownModel, UpstreamFailed
+from agent_kernel.engines.openai_api.api_keys import named, without_key
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.retry import AGAIN, Fault, asked_pause
+
+MAX_TOLD = 400
+"""Characters of a server's own words in an error of ours."""
+NOT_NOW = frozenset({408, 429, 503, 529})
+"""Statuses that say that the same request may do later; every other one is a failure of the server or of its setup."""
+TOO_LONG = re.compile(
+    r"context.?length|context.?window|context.?size|maximum context|max_model_len|n_ctx|prompt is too long"
+    r"|input is too long|too many (input )?tokens|reduce the length",
+    re.IGNORECASE,
+)
+LENGTH = re.compile(r"(?:context(?: length| size| window)?|n_ctx|max_model_len)\D{0,40}?(\d{3,8})", re.IGNORECASE)
+NO_MODEL = re.compile(
+    r"model.{0,200}(not|no|n't|un).{0,20}(found|exist|available|known|served)|is pinned to", re.IGNORECASE
+)
+NO_TOOLS = re.compile(r"--enable-auto-tool-choice|--tool-call-parser|does not support tools|--jinja", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """``words`` are the server's, cut, without control characters and without the key. ``param`` is the field it
+    names, if it names one."""
+
+    status: int
+    words: str
+    code: str = ""
+    param: str = ""
+    retry_after: str = ""
+
+    @classmethod
+    def read(cls, status: int, body: bytes, retry_after: str, key: str) -> Refusal:
+        """``body`` in any of the shapes that servers use."""
+        text = body.decode("utf-8", "replace")
+        code = param = ""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, Mapping):
+            fault = found.get("error", found)
+            fault = fault if isinstance(fault, Mapping) else {"message": fault}
+            code, param = str(fault.get("code") or fault.get("type") or ""), str(fault.get("param") or "")
+            detail = fault.get("detail") or found.get("detail")
+            text = str(fault.get("message") or (detail if isinstance(detail, str) else _details(detail)) or text)
+        return cls(status, plain(without_key(text, key)), plain(without_key(code, key)), param, retry_after)
+
+    def fault(self, endpoint: Endpoint, model: str) -> Fault:
+        """What it means; ``again`` where the same request may do later."""
+        error = self._error(endpoint, model)
+        hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
+        hopeless = hopeless or "validation error" in self.words  # llama-cpp-python's 500 for what is a 422 elsewhere
+        return Fault(error, again=self.status in AGAIN and not hopeless, after_s=asked_pause(self.retry_after))
+
+    @property
+    def no_model(self) -> bool:
+        about = "model_not_found" in self.code or bool(NO_MODEL.search(self.words))
+        return (self.status == 404 and (about or "model" in self.words.lower())) or (self.status == 400 and about)
+
+    def _error(self, endpoint: Endpoint, model: str) -> AgentKernelError:
+        host = endpoint.host
+        details = {"host": host, "status": self.status, "said": self.words}
+        if self.status in (401, 403):
+            return UpstreamFailed(
+                f"{host} refused the key (HTTP {self.status}).", hint=f"Set {named(endpoint)}.", details=details
+            )
+        if self.status in (400, 413, 422, 500) and (
+            TOO_LONG.search(self.words) or "context_length" in self.code or "exceed_context" in self.code
+        ):
+            length = LENGTH.search(self.words)
+            return ContextOverflow(
+                f"The conversation is longer than {model} on {host} can hold: {self.words}",
+                hint="Start another session, or choose a model with a longer context.",
+                details=details | ({"context_length": int(length[1])} if length else {}),
+            )
+        kind = EngineError if self.status in NOT_NOW else UpstreamFailed
+        return kind(f"{host} answered HTTP {self.status}: {self.words}", hint=self._hint(), details=details)
+
+    def _hint(self) -> str:
+        if NO_TOOLS.search(self.words):
+            return (
+                "Start the server so that it takes tools: vLLM with --enable-auto-tool-choice --tool-call-parser, "
+                "llama-server with --jinja."
+            )
+        if self.status == 429:
+            return "The server has too much to do, or your quota is used up; ask again later."
+        if self.status == 404:
+            return "Is the url the right one? It commonly ends in /v1."
+        return ""
+
+
+def unknown_model(model: str, host: str, there: list[str]) -> UnknownModel:
+    shown = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
+    told = f"{host} has no model {model!r}." if model else f"{host} has several models: name one."
+    return UnknownModel(
+        told,
+        hint=f"It has: {shown}." if there else "It lists no models.",
+        details={"host": host, "models": there[:100]},
+    )
+
+
+def plain(text: str) -> str:
+    """One short line without control characters: it is shown to people, and in logs."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= MAX_TOLD else line[:MAX_TOLD] + " ..."
+
+
+def _details(detail: Any) -> str:
+    """FastAPI's list of what is wrong with a body, without what was sent."""
+    if not isinstance(detail, list):
+        return ""
+    told = [f"{_place(entry)}: {entry.get('msg', '')}" for entry in detail[:5] if isinstance(entry, Mapping)]
+    return "; ".join(told)
+
+
+def _place(entry: Mapping[str, Any]) -> str:
+    loc = entry.get("loc")
+    return ".".join(map(str, loc)) if isinstance(loc, list) else ""

@@ -1,0 +1,191 @@
+"""HTTP to one server: one request, one stream, nothing followed and nothing unpacked.
+
+httpx and not the SDK of OpenAI: that one takes key, organisation and project of OpenAI from the environment to whatever
+host it is pointed at, follows redirects, reads lines without a limit, and brings its own retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import urllib.parse
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.core.errors import EngineError, EngineUnreachable
+from agent_kernel.engines.openai_api.api_keys import key_of
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.error_mapping import Refusal, plain
+from agent_kernel.engines.openai_api.retry import Fault
+from agent_kernel.engines.openai_api.sse_decoder import DONE, END, MAX_ANSWER, EventDecoder, parsed
+from agent_kernel.engines.openai_api.timeouts import Patience
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_REFUSAL = 64 << 10
+MAX_LIST = 8 << 20
+REFUSAL_S = 10.0
+LIST_S = 10.0
+KEEP_S = 2.0
+"""Less than the 5 s after which uvicorn closes: a request must not meet a connection that is just being closed."""
+LAST_BYTES_S = 0.1
+"""After the last event the end of the stream is awaited this long, so that the connection can be used again."""
+
+
+class Refused(Exception):
+    """The server answered, with an error."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.words)
+        self.refusal = refusal
+
+
+class Connection:
+    """Requests to ``endpoint``, any number at once; connections are kept open between them."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._http: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def events(self, body: Mapping[str, Any], patience: Patience) -> AsyncGenerator[Mapping[str, Any], None]:
+        """The objects of the answer, then END; closing it closes the connection. Raises Fault, Refused, EngineError."""
+        async with self._sent("POST", "chat/completions", body, patience) as response:
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                yield parsed((await self._read(response, patience, MAX_ANSWER)).decode("utf-8", "replace"))
+                yield END
+                return
+            decoder = EventDecoder()
+            async with aclosing(self._pieces(response, patience)) as pieces:
+                async for piece in pieces:
+                    for data in decoder.feed(piece):
+                        if data.strip() == DONE:
+                            yield END
+                            with contextlib.suppress(TimeoutError, Fault, EngineError):
+                                async with asyncio.timeout(LAST_BYTES_S):
+                                    await anext(pieces, None)
+                            return
+                        yield parsed(data)
+            for data in decoder.end():
+                yield END if data.strip() == DONE else parsed(data)
+
+    async def models(self) -> list[Mapping[str, Any]]:
+        """What the server lists; empty when it lists nothing. Raises Fault, Refused, EngineError."""
+        patience = Patience(self._endpoint.host, LIST_S, LIST_S)
+        async with self._sent("GET", "models", None, patience) as response:
+            raw = await self._read(response, patience, MAX_LIST)
+        listed = parsed(raw.decode("utf-8", "replace")).get("data")
+        return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+
+    async def aclose(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    @asynccontextmanager
+    async def _sent(
+        self, method: str, path: str, body: Mapping[str, Any] | None, patience: Patience
+    ) -> AsyncIterator[httpx.Response]:
+        http = await self._client()
+        import httpx  # loaded by now, off this thread
+
+        key = key_of(self._endpoint)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers |= {} if method == "POST" else {"Connection": "close"}  # asked once
+        content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") if body is not None else None
+        request = http.build_request(method, f"{self._endpoint.url}/{path}", content=content, headers=headers)
+        try:
+            response = await patience.wait(http.send(request, stream=True))
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        try:
+            await self._check(response, key)
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _client(self) -> httpx.AsyncClient:
+        async with self._opening:
+            if self._http is None:
+                self._http = await asyncio.to_thread(_opened, self._endpoint)  # reads the certificates
+            return self._http
+
+    async def _check(self, response: httpx.Response, key: str) -> None:
+        host = self._endpoint.host
+        if response.is_redirect:
+            to = urllib.parse.urlsplit(response.headers.get("location", ""))
+            where = plain(f"{to.hostname or host}{to.path}")
+            raise EngineError(
+                f"{host} sends requests on to {where}. That is not followed: keys and conversations go where the "
+                "configuration says.",
+                hint="Set the url of this engine to the right address.",
+                details={"host": host, "status": response.status_code},
+            )
+        if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+            raise EngineError(f"{host} sent a compressed answer, which was not asked for.", details={"host": host})
+        if response.status_code != 200:
+            raw = await self._refusal_body(response)
+            raise Refused(Refusal.read(response.status_code, raw, response.headers.get("retry-after", ""), key))
+
+    async def _refusal_body(self, response: httpx.Response) -> bytes:
+        """As much of it as there is in time; a server that refuses badly has still refused."""
+        raw = bytearray()
+        patience = Patience(self._endpoint.host, REFUSAL_S, REFUSAL_S)
+        with contextlib.suppress(Fault, EngineError):
+            async with aclosing(self._pieces(response, patience)) as pieces:
+                async for piece in pieces:
+                    raw += piece[: MAX_REFUSAL - len(raw)]
+                    if len(raw) >= MAX_REFUSAL:
+                        break
+        return bytes(raw)
+
+    async def _read(self, response: httpx.Response, patience: Patience, most: int) -> bytes:
+        raw = bytearray()
+        async with aclosing(self._pieces(response, patience)) as pieces:
+            async for piece in pieces:
+                raw += piece
+                if len(raw) > most:
+                    raise EngineError(f"{self._endpoint.host} sent more than {most >> 20} MiB; it was not read on.")
+        return bytes(raw)
+
+    async def _pieces(self, response: httpx.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
+        """Bytes as they come, never unpacked."""
+        import httpx
+
+        async with aclosing(response.aiter_raw()) as raw:  # type: ignore[type-var]  # it is an async generator
+            while True:
+                try:
+                    piece = await patience.wait(anext(raw))
+                except StopAsyncIteration:
+                    return
+                except httpx.HTTPError as error:
+                    raise self._unreachable(error) from None
+                yield piece
+
+    def _unreachable(self, error: httpx.HTTPError) -> Fault:
+        """Without the library's own error behind it, which holds the request and so the key."""
+        cause = plain(str(error)).rstrip(".") or type(error).__name__
+        fault = EngineUnreachable(
+            f"{self._endpoint.host} does not answer: {cause}.",
+            hint="Is the server running, and is the url of this engine right?",
+            details={"host": self._endpoint.host, "cause": type(error).__name__},
+        )
+        return Fault(fault, again=True)
+
+
+def _opened(endpoint: Endpoint) -> httpx.AsyncClient:
+    """No proxy stands between this machine and itself."""
+    import httpx
+
+    return httpx.AsyncClient(
+        follow_redirects=False,
+        http2=False,
+        trust_env=not endpoint.local,
+        verify=endpoint.url.startswith("https:"),
+        timeout=httpx.Timeout(None, connect=endpoint.connect_s),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=KEEP_S),
+        headers={"Accept-Encoding": "identity", "User-Agent": "agent-kernel", "Content-Type": "application/json"},
+    )

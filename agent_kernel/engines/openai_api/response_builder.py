@@ -1,0 +1,247 @@
+"""One answer, put together from the objects of a server's stream; knows the ways in which servers differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.core.messages import ToolCall, parse_arguments
+from agent_kernel.core.protocols import Chunk, EngineRequest, ReasoningChunk, TextChunk, TokenLogprob
+from agent_kernel.engines.openai_api.request import wire_id
+from agent_kernel.engines.openai_api.sse_decoder import END
+
+MAX_CALLS = 128
+MAX_TOKENS = 1 << 40
+REASONING = ("reasoning_content", "reasoning")
+"""DeepSeek, SGLang, llama-server; vLLM, Ollama, OpenRouter. Who sends both sends the same."""
+CHARS_PER_TOKEN = 4.0
+"""Of English and code, for servers that count nothing; what comes of it is always labelled an estimate."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """A call that is being told. ``arguments`` are the pieces so far."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def raw(self) -> str:
+        return "".join(self.arguments)
+
+
+class Answer:
+    """``add`` takes objects in order and gives what can be shown at once; the rest is known at the end.
+
+    ``prompt_tokens`` and ``completion_tokens`` are the server's, or None when it did not count.
+    """
+
+    def __init__(self, request: EngineRequest) -> None:
+        self._request = request
+        self._slots: list[Slot] = []
+        self._at: dict[int, Slot] = {}
+        self._taken = {wire_id(call.id) for message in request.messages for call in message.calls}
+        self._finish = ""
+        self._ended = False
+        self.stopped = ""
+        """The stop sequence that it ended before, where the server says it (vLLM and SGLang do)."""
+        self.text: list[str] = []
+        self.characters = 0
+        self.prompt_tokens: int | None = None
+        self.completion_tokens: int | None = None
+        self.reused_tokens = 0
+
+    def add(self, event: Mapping[str, Any]) -> list[Chunk]:
+        """Raises EngineError for an error that the server tells in its stream."""
+        self._ended = self._ended or event is END
+        if error := event.get("error"):
+            raise EngineError(f"The server stopped with an error: {_words(error)}")
+        self._count(event.get("usage"))
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, Mapping):
+            return []
+        if isinstance(finish := choice.get("finish_reason"), str) and finish:
+            self._finish = finish
+            self.stopped = _stopped(choice, self._request.sampling.stop)
+        delta = choice.get("delta") or choice.get("message")
+        return self._delta(delta, choice) if isinstance(delta, Mapping) else []
+
+    @property
+    def finished(self) -> bool:
+        """The server said so; a connection that just ends may have been cut."""
+        return self._ended or bool(self._finish)
+
+    @property
+    def growing(self) -> int:
+        """Grows with everything the model says, also with calls that can not be shown yet."""
+        return self.characters + len(self._slots)
+
+    def calls(self) -> list[ToolCall]:
+        """Those that may run. One that was cut by the limit of tokens is none, nor is any that nobody asked for."""
+        if not self._request.tools or self._request.tool_choice == "none":
+            return []
+        slots = [slot for slot in self._slots if slot.name]
+        if self.reason == "length":
+            slots = slots[:-1] if slots and slots[-1] is self._slots[-1] else slots
+        slots = slots if self._request.parallel_calls else slots[:1]
+        return [ToolCall(self._id(slot.id), slot.name, _arguments(slot.raw)) for slot in slots]
+
+    @property
+    def cut_call(self) -> str:
+        """How far the call came that the limit of tokens cut; empty if none was."""
+        if self.reason != "length" or not self._slots or not self._request.tools:
+            return ""
+        return self._slots[-1].raw
+
+    @property
+    def reason(self) -> str:
+        """stop, length or calls. Raises EngineError for an answer that the server broke off."""
+        if self._finish == "length":
+            return "length"
+        if self._finish in ("content_filter", "error", "abort", "cancelled"):
+            raise EngineError(f"The server broke the answer off: {self._finish}.")
+        return "calls" if self._slots else "stop"
+
+    def _delta(self, delta: Mapping[str, Any], choice: Mapping[str, Any]) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        thought = next((text for name in REASONING if (text := _clean(delta.get(name)))), "")
+        text, more = _content(delta.get("content"))
+        thought, text = thought + more, text + _clean(delta.get("refusal"))
+        if thought:
+            chunks.append(ReasoningChunk(thought))
+        if text:
+            self.text.append(text)
+            chunks.append(TextChunk(text, _logprobs(choice.get("logprobs")) if self._request.sampling.logprobs else ()))
+        self.characters += len(thought) + len(text)
+        for piece in _mappings(delta.get("tool_calls")):
+            self._piece(piece)
+        return chunks
+
+    def _piece(self, piece: Mapping[str, Any]) -> None:
+        function = piece.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        name, said = _clean(function.get("name")), function.get("arguments")
+        slot = self._slot(piece.get("index"), _clean(piece.get("id")), name)
+        slot.name = slot.name or name
+        if isinstance(said, Mapping):  # the whole, as Ollama's own shape has it
+            slot.arguments = [json.dumps(said)]
+        elif isinstance(said, str):
+            slot.arguments.append(said)
+        self.characters += len(name) + (len(said) if isinstance(said, str | Mapping) else 0)
+
+    def _slot(self, index: Any, call_id: str, name: str) -> Slot:
+        """By index. Another id together with a name is another call, whatever index it comes with (some servers send
+        every call with 0); without an index the id decides, and a piece that has neither belongs to the last call."""
+        at = index if isinstance(index, int) and not isinstance(index, bool) else None
+        found = self._at.get(at) if at is not None else self._by_id(call_id, name)
+        if found is not None and call_id and found.id and found.id != call_id and name:
+            found = None
+        if found is None:
+            if len(self._slots) == MAX_CALLS:
+                raise EngineError(f"The server sent more than {MAX_CALLS} calls in one answer.")
+            found = Slot()
+            self._slots.append(found)
+        if at is not None:
+            self._at[at] = found
+        found.id = found.id or call_id
+        return found
+
+    def _by_id(self, call_id: str, name: str) -> Slot | None:
+        if call_id:
+            same = next((slot for slot in self._slots if slot.id == call_id), None)
+            return same if same or name else self._last
+        return None if name else self._last
+
+    @property
+    def _last(self) -> Slot | None:
+        return self._slots[-1] if self._slots else None
+
+    def _id(self, given: str) -> str:
+        """The server's, if it can be kept and told apart from every other of the conversation."""
+        usable = 0 < len(given) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in given)
+        call_id = given if usable and wire_id(given) not in self._taken else f"c{os.urandom(4).hex()}"
+        self._taken.add(wire_id(call_id))
+        return call_id
+
+    def _count(self, usage: Any) -> None:
+        if not isinstance(usage, Mapping):
+            return
+        prompt, completion = _tokens(usage.get("prompt_tokens")), _tokens(usage.get("completion_tokens"))
+        self.prompt_tokens = prompt if prompt is not None else self.prompt_tokens
+        self.completion_tokens = completion if completion is not None else self.completion_tokens
+        details = usage.get("prompt_tokens_details")
+        cached = _tokens(details.get("cached_tokens")) if isinstance(details, Mapping) else None
+        self.reused_tokens = min(cached or 0, self.prompt_tokens or 0) or self.reused_tokens
+
+
+def estimated_tokens(characters: int) -> int:
+    return max(1, round(characters / CHARS_PER_TOKEN))
+
+
+def _stopped(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
+    named = [choice.get(key) for key in ("stop_reason", "matched_stop")]
+    return next((stop for stop in stops if stop in named), "")
+
+
+def _arguments(raw: str) -> Mapping[str, Any]:
+    return parse_arguments(raw) if raw.strip() else {}
+
+
+def _content(content: Any) -> tuple[str, str]:
+    """Text and reasoning; some servers send a list of parts."""
+    if not isinstance(content, list):
+        return _clean(content), ""
+    text, thought = "", ""
+    for part in _mappings(content):
+        if part.get("type") == "thinking":
+            inner = part.get("thinking")
+            thought += "".join(_clean(piece.get("text")) for piece in _mappings(inner)) or _clean(inner)
+        else:
+            text += _clean(part.get("text"))
+    return text, thought
+
+
+def _clean(value: Any) -> str:
+    """Text that can be stored: halves of surrogate pairs, which JSON can hold, are joined or replaced."""
+    if not isinstance(value, str):
+        return ""
+    if value.isascii():
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, list):
+        yield from (entry for entry in value if isinstance(entry, Mapping))
+
+
+def _tokens(value: Any) -> int | None:
+    usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_TOKENS
+    return value if usable else None
+
+
+def _logprobs(value: Any) -> tuple[TokenLogprob, ...]:
+    entries = _mappings(value.get("content")) if isinstance(value, Mapping) else iter(())
+    return tuple(
+        TokenLogprob(*token, tuple(_probable(_mappings(entry.get("top_logprobs")))))
+        for entry in entries
+        for token in _probable(iter((entry,)))
+    )
+
+
+def _probable(entries: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    for entry in entries:
+        if isinstance(logprob := entry.get("logprob"), int | float):
+            yield _clean(entry.get("token")), float(logprob)
+
+
+def _words(error: Any) -> str:
+    said = error.get("message") if isinstance(error, Mapping) else error
+    return str(said)

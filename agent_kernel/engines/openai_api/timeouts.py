@@ -1,0 +1,47 @@
+"""How long a server may be silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from agent_kernel.core.errors import EngineError
+
+T = TypeVar("T")
+
+
+class Patience:
+    """Up to ``first_s`` seconds to the first token, then ``between_s`` from one to the next. What holds no token (a
+    keep-alive, an empty delta) is silence."""
+
+    def __init__(
+        self, host: str, first_s: float, between_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._host = host
+        self._first_s = first_s
+        self._between_s = between_s
+        self._clock = clock
+        self.restart()
+
+    def restart(self) -> None:
+        """A new request: its first token is awaited."""
+        self._limit_s = self._first_s
+        self._until = self._clock() + self._first_s
+
+    def fed(self) -> None:
+        self._limit_s = self._between_s
+        self._until = self._clock() + self._between_s
+
+    async def wait(self, what: Awaitable[T]) -> T:
+        """Raises EngineError when the patience ends first."""
+        try:
+            async with asyncio.timeout(max(0.0, self._until - self._clock())):
+                return await what
+        except TimeoutError:
+            raise EngineError(
+                f"{self._host} sent nothing for {self._limit_s:g} seconds.",
+                hint="Ask again; first_token_s and between_tokens_s of this engine are the limits.",
+                details={"host": self._host, "cause": "timeout"},
+            ) from None

@@ -1,0 +1,149 @@
+"""The engines that a conversation can be given to, by name: the server's own, those of the configuration, models of the
+catalog, and URLs. None is ever chosen by itself."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import InvalidRequest, LocalOnly, UnknownModel
+from agent_kernel.core.protocols import Engine, EngineInfo
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.catalog.catalog import catalog, is_path
+from agent_kernel.engines.local.catalog.hub_id import HubId
+from agent_kernel.engines.model_slot import Seat, Seated
+from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+COMMANDS = frozenset({"pull", "unload", "reset"})
+"""Words of the notebook's command ``model``, which can name no engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """An engine of the configuration without a url."""
+
+    model: str
+
+
+def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | LocalModel]:
+    """``{name: {url, model, ...}}``, see ``Endpoint``; without a url ``model`` is one of this machine. Raises
+    InvalidRequest, naming the engine."""
+    return {name: _parsed(name, settings) for name, settings in body.items()}
+
+
+def _parsed(name: str, settings: Any) -> Endpoint | LocalModel:
+    if not NAME.fullmatch(name) or name in COMMANDS:
+        raise InvalidRequest(f"{name!r} can not name an engine: letters, digits, dots and hyphens, 64 at most.")
+    if name in catalog():
+        raise InvalidRequest(f"An engine can not be named {name}: that is a model of the catalog.")
+    if not isinstance(settings, Mapping):
+        raise InvalidRequest(f"The engine {name} is described by an object with a url.")
+    try:
+        if set(settings) == {"model"} and isinstance(settings["model"], str):
+            return LocalModel(settings["model"])
+        return Endpoint.from_json(settings)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"The engine {name}: {error.message}", hint=error.hint) from None
+
+
+class NamedEngines:
+    """``own`` is the server's, used where nothing was chosen; ``local`` makes the engine of a model of this machine.
+    Engines are made at their first use and kept.
+
+    With ``local_only`` an engine that sends the conversation elsewhere is refused, whoever asks for it.
+    """
+
+    def __init__(self, settings: Settings, own: Engine, local: Callable[[Settings], Engine]) -> None:
+        self._settings = settings
+        self._local = local
+        self._configured = parse_engines(settings.engines)
+        self._seat = Seat()
+        self._made: dict[str, Engine] = {}
+        named = self._configured.get(settings.engine)
+        sits = settings.engine == "local" or isinstance(named, LocalModel)
+        self._own: Engine = Seated(own, self._seat) if sits else own
+        model = named.model if named else "" if settings.engine == "scripted" else settings.model
+        self._own_names = {"", settings.engine, model}
+        self._exits = Exits(settings.local_only)
+        try:
+            self._check(own.info())
+        except LocalOnly as refused:
+            raise InvalidRequest(f"This server can not start so: {refused.message}", hint=refused.hint) from None
+
+    def get(self, name: str = "") -> Engine:
+        """The engine called ``name``: of the configuration, a model of the catalog, or a URL (``URL#MODEL``); empty, or
+        what the server runs anyway: the server's own. Raises UnknownModel, LocalOnly, InvalidRequest.
+
+        Whether the caller may give a URL is for the caller's door to decide, not decided here.
+        """
+        if name in self._own_names or (name not in self._configured and name == self._own.info().model):
+            return self._own
+        if name not in self._made:
+            engine = self._make(name)
+            self._check(engine.info())
+            self._made[name] = engine
+        return self._made[name]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Those of the configuration, for people to choose from; nothing secret is in it."""
+        rows = []
+        for name, settings in self._configured.items():
+            local = isinstance(settings, LocalModel) or settings.local
+            host = "" if isinstance(settings, LocalModel) else settings.host
+            refused = not local and not self._exits.allows("")
+            rows.append({"name": name, "model": settings.model, "local": local, "host": host, "refused": refused})
+        return rows
+
+    @property
+    def used(self) -> dict[str, Engine]:
+        """Those that were made so far, by name; the server's own is the empty one."""
+        return {"": self._own, **self._made}
+
+    @property
+    def local_engines(self) -> list[Engine]:
+        """Engines that hold a model of this machine, once they were used."""
+        used = {id(engine): engine for engine in (self._own, *self._made.values())}
+        return [engine.engine for engine in used.values() if isinstance(engine, Seated)]
+
+    async def aclose(self) -> None:
+        for engine in (self._own, *self._made.values()):
+            await engine.aclose()
+
+    def _make(self, name: str) -> Engine:
+        if is_url(name):
+            return _remote(Endpoint.of_url(name))
+        found = self._configured.get(name)
+        if isinstance(found, Endpoint):
+            return _remote(found, name)
+        if isinstance(found, LocalModel) or name in catalog() or is_path(name) or HubId.parse(name):
+            model = found.model if found else name
+            if model in {*self._made, *self._own_names}:
+                return self._made.get(model, self._own)
+            return Seated(self._local(replace(self._settings, engine="local", model=model)), self._seat)
+        near = difflib.get_close_matches(name, [*self._configured, *catalog()], 1)
+        meant = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
+        raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
+
+    def _check(self, info: EngineInfo) -> None:
+        """An engine that says it sends elsewhere does, whatever address it has."""
+        if not info.local:
+            self._exits.check("", f"the conversation with {info.host or info.model}")
+
+
+def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine | None:
+    """The engine of the configuration that ``settings.engine`` names, or None."""
+    found = parse_engines(settings.engines).get(settings.engine)
+    if isinstance(found, Endpoint):
+        return _remote(found, settings.engine)
+    return local(replace(settings, engine="local", model=found.model)) if found else None
+
+
+def _remote(endpoint: Endpoint, name: str = "") -> Engine:
+    from agent_kernel.engines.openai_api.engine import OpenAIEngine
+
+    return OpenAIEngine(endpoint, name)

@@ -1,1 +1,0 @@
-"""Fetches that nobody here chose the address of: checked, bounded, and made to the address that was checked."""

@@ -1,0 +1,47 @@
+"""The files that a call made, as one output: a line for each, with a link to its content on the server."""
+
+from __future__ import annotations
+
+import html
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_kernel.notebook.display.render import QUIET, Bundle
+from agent_kernel.notebook.turn.server_client import quoted
+
+SHOWN = 20
+"""Lines; the others are counted."""
+
+
+def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) -> Bundle:
+    """``server`` is its URL with the base URL: links are relative to its host, which the page comes from as well."""
+    base = urllib.parse.urlsplit(server).path
+    lines = [f"{file['name']}, {told(file)}" for file in files[:SHOWN]]
+    rows = [_row(file, f"{base}agent/v1/files/{quoted(str(file['id']))}/content", session) for file in files[:SHOWN]]
+    if len(files) > SHOWN:
+        more = f"and {len(files) - SHOWN} more files"
+        lines.append(more)
+        rows.append(more)
+    body = "".join(f"<div style='{QUIET}'>{row}</div>" for row in rows)
+    return {"text/html": body, "text/plain": "\n".join(f"[file] {line}" for line in lines)}
+
+
+def told(file: Mapping[str, Any]) -> str:
+    """Its size, or why there is none."""
+    if file.get("code"):
+        return str(file.get("message") or file["code"])
+    size, unit = float(file.get("bytes", 0)), "bytes"
+    for larger in ("KB", "MB", "GB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.3g} {unit}" if unit != "bytes" else f"{size:.0f} {unit}"
+
+
+def _row(file: Mapping[str, Any], url: str, session: str) -> str:
+    name = html.escape(str(file["name"]))
+    if file.get("code"):
+        return f"{name}, {html.escape(told(file))}"
+    link = html.escape(f"{url}?session={urllib.parse.quote(session, safe='')}")
+    return f"<a href='{link}' target='_blank' rel='noopener'>{name}</a>, {html.escape(told(file))}"

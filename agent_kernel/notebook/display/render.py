@@ -1,0 +1,231 @@
+"""What a turn looks like: pure functions from what happened to MIME bundles.
+
+Each bundle has text/plain, so it reads in any front end, and nothing in it depends on a script, a style sheet or a live
+kernel: it is the same when the notebook is opened again untrusted, or printed.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.core.invisible_characters import mark_unseen
+from agent_kernel.notebook.display.safe_markdown import safe_markdown
+
+TURN_MIME = "application/vnd.agent-kernel.turn+json"
+MAX_SHOWN = 16_000
+"""Characters of output in a card; of more, head and tail."""
+PLACES = {
+    "live": "in your kernel",
+    "draft": "in a draft (sees your variables, changes nothing)",
+    "sandbox": "in the sandbox",
+    "server": "on the server",
+    "client": "in the notebook",
+}
+WAITING = "waiting for your answer"
+"""The state of a call whose cell asks the person."""
+QUIET = "color:var(--jp-ui-font-color2,inherit);font-size:var(--jp-ui-font-size1,90%)"
+BOX = "border-left:3px solid var(--jp-border-color1,#9e9e9e);margin:4px 0;padding:2px 0 2px 10px"
+PRE = "margin:4px 0;padding:4px 8px;white-space:pre-wrap;max-height:400px;overflow:auto;background:transparent"
+
+Bundle = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Card:
+    """One tool call. ``state`` is in a person's words; ``open`` while it matters now."""
+
+    call: str
+    name: str
+    where: str
+    code: str
+    state: str = "running"
+    open: bool = True
+    output: str = ""
+    seconds: float | None = None
+
+    def add(self, text: str) -> None:
+        self.output += text
+        if len(self.output) > 2 * MAX_SHOWN:
+            half = MAX_SHOWN // 2
+            self.output = f"{self.output[:half]}\n[... output left out ...]\n{self.output[-half:]}"
+
+    def close(self, state: str, seconds: float | None = None) -> None:
+        self.state, self.seconds, self.open = state, seconds, False
+
+    @property
+    def title(self) -> str:
+        took = f", {_seconds(self.seconds)}" if self.seconds is not None else ""
+        return mark_unseen(f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}")
+
+    @property
+    def shown_code(self) -> str:
+        """The code as a person decides by it. ``code`` is what runs."""
+        return mark_unseen(self.code)
+
+    def bundle(self) -> Bundle:
+        output = f"<pre style='{PRE}'>{html.escape(self.output)}</pre>" if self.output.strip() else ""
+        code = f"<pre style='{PRE}'><code>{html.escape(self.shown_code)}</code></pre>" if self.code else ""
+        plain = [f"[{self.title}]", _indented(self.shown_code, ">>> ") if self.code else "", self.output.rstrip()]
+        return {
+            "text/html": _details(self.title, code + output, is_open=self.open),
+            "text/plain": "\n".join(part for part in plain if part),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which of the answers of its cell a turn is; ``later`` turns that followed ``replaces`` stay on ``kept_on``."""
+
+    branch: str = ""
+    number: int = 1
+    count: int = 1
+    replaces: str = ""
+    kept_on: str = ""
+    later: int = 0
+
+    @property
+    def words(self) -> list[str]:
+        if self.count < 2:
+            return []
+        return [f"version {self.number} of {self.count}", f"branch {self.branch}", "%agent versions shows the others"]
+
+    @property
+    def left_behind(self) -> str:
+        """What a person should know whose conversation goes on from an earlier place."""
+        if not self.later:
+            return ""
+        turns = "1 later turn stays" if self.later == 1 else f"{self.later} later turns stay"
+        return f"Asked again from here: {turns} on the branch {self.kept_on}. Back: %agent switch {self.kept_on}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"branch": self.branch, "version": self.number, "versions": self.count, "replaces": self.replaces}
+
+
+@dataclass(slots=True)
+class Summary:
+    """How a turn ended, in a line and for programs. ``stored``: when the answer was given, if it is not of now."""
+
+    turn: str
+    session: str
+    state: str = "open"
+    model: str = ""
+    local: bool = True
+    host: str = ""
+    where: str = ""
+    cell: str = ""
+    usage: Mapping[str, float] = field(default_factory=dict)
+    version: Version = field(default_factory=Version)
+    stored: float | None = None
+    private: bool = False
+
+    @property
+    def line(self) -> str:
+        usage = {} if self.stored else self.usage
+        parts = [] if self.state == "committed" else [self.state]
+        parts += [f"{self.model} ({place(self.local, self.host)})"] if self.model else []
+        parts += ["private: kept in memory only"] if self.private else []
+        if usage.get("prompt_tokens"):
+            about = "about " if usage.get("estimated") else ""
+            known = not self.host or usage.get("reused_tokens")  # few servers tell how much they reused
+            reused = f", {usage.get('reused_tokens', 0):,.0f} of them reused" if known else ""
+            parts.append(f"{about}{usage['prompt_tokens']:,.0f} tokens read{reused}")
+            parts.append(f"{about}{usage.get('completion_tokens', 0):,.0f} written")
+        if usage.get("first_token_s", 0) >= 0.005:
+            parts.append(f"first after {_seconds(usage['first_token_s'])}")
+        if (took := usage.get("turn_s") or usage.get("seconds", 0)) >= 0.005:
+            parts.append(f"{_seconds(took)} in all")
+        return " · ".join([*parts, *self.version.words])
+
+    def bundle(self) -> Bundle:
+        record = {
+            "version": 1,
+            "turn": self.turn,
+            "session": self.session,
+            "state": self.state,
+            "model": self.model,
+            "local": self.local,
+            "host": self.host,
+            "where": self.where,
+            "cell": self.cell,
+            "usage": dict(self.usage),
+            "stored": self.stored,
+            "private": self.private,
+            **self.version.record,
+        }
+        return {
+            "text/html": f"<div style='{QUIET}'>{html.escape(self.line)}</div>",
+            "text/plain": self.line,
+            TURN_MIME: record,
+        }
+
+
+def moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def place(local: bool, host: str) -> str:
+    """Where the conversation went, in a person's words."""
+    return ("local" if local else "remote") + (f": {host}" if host else "")
+
+
+def text_bundle(text: str) -> Bundle:
+    return {"text/markdown": safe_markdown(text), "text/plain": text}
+
+
+def reasoning_bundle(text: str, *, is_open: bool) -> Bundle:
+    body = f"<div style='white-space:pre-wrap;{QUIET}'>{html.escape(text)}</div>"
+    return {"text/html": _details("reasoning", body, is_open=is_open), "text/plain": f"[reasoning]\n{text}"}
+
+
+def line_bundle(text: str) -> Bundle:
+    return {"text/html": f"<div style='{QUIET}'>{html.escape(text)}</div>", "text/plain": text}
+
+
+def image_bundle(mime: str, data: str, alt: str) -> Bundle:
+    """``data`` in base64."""
+    return {mime: data, "text/plain": f"[{alt}]"}
+
+
+def table_bundle(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Bundle:
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+    plain = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in [list(head), *cells]
+    ]
+    top = "".join(f"<th scope='col' style='text-align:left'>{html.escape(name)}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in cells
+    )
+    return {
+        "text/html": f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>",
+        "text/plain": "\n".join(plain),
+    }
+
+
+def json_bundle(value: Any) -> Bundle:
+    """For programs and for people who want to see everything."""
+    return {"application/json": value, "text/plain": json.dumps(value, ensure_ascii=False, indent=1)}
+
+
+def _details(title: str, body: str, *, is_open: bool) -> str:
+    opened = " open" if is_open else ""
+    return (
+        f"<details{opened} style='{BOX}'><summary style='cursor:pointer;{QUIET}'>{html.escape(title)}</summary>"
+        f"{body}</details>"
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
+
+
+def _indented(text: str, first: str) -> str:
+    return "\n".join((first if not i else " " * len(first)) + line for i, line in enumerate(text.splitlines()))

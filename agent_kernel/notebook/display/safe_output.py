@@ -1,0 +1,107 @@
+"""What code that nobody approved may put on a person's page: text, pictures and plain tables.
+
+A trusted notebook runs scripts of its outputs with the person's own rights, and a picture or a chart may be asked for
+from any server, its address carrying whatever the code has read. So nothing is shown that runs or that fetches.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_kernel.notebook.display.safe_markdown import safe_markdown
+
+PICTURES = ("image/png", "image/jpeg", "image/gif")
+KEPT_TAGS = {"table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "div", "span", "p", "br", "hr", "pre"}
+KEPT_TAGS |= {"code", "b", "i", "em", "strong", "small", "sub", "sup", "ul", "ol", "li", "h1", "h2", "h3", "h4"}
+EMPTY_TAGS = {"br", "hr"}
+DROPPED_WITH_CONTENT = {"script", "style", "svg", "math", "iframe", "object", "template", "noscript", "textarea"}
+TAG = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z][a-zA-Z0-9]*)(?P<attributes>(?:[\s/][^<>]*)?)>")
+ATTRIBUTE = re.compile(
+    r"(?<![\w-])(?:(?P<name>border|colspan|rowspan|class)=\"(?P<value>\d{1,4}|dataframe)\")(?![\w-])", re.IGNORECASE
+)
+LOWER_END = {name: re.compile(rf"</{name}[^<>]*>", re.IGNORECASE) for name in DROPPED_WITH_CONTENT}
+MAX_DEEP = 100
+MAX_HTML = 500_000
+"""Characters; of longer HTML the text alone is shown."""
+MAX_MARKDOWN = 50_000
+INTERACTIVE = "[interactive output, which is not shown from here]"
+
+
+def safe_bundle(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a MIME bundle what is harmless, never empty; ``text/plain`` is always there."""
+    kept: dict[str, Any] = {mime: data[mime] for mime in PICTURES if isinstance(data.get(mime), str)}
+    plain = data.get("text/plain")
+    if isinstance(table := data.get("text/html"), str) and len(table) <= MAX_HTML and "<table" in table:
+        kept["text/html"] = safe_html(table)
+    if isinstance(written := data.get("text/markdown"), str) and len(written) <= MAX_MARKDOWN:
+        kept["text/markdown"] = safe_markdown(written)
+    return {**kept, "text/plain": plain if isinstance(plain, str) else INTERACTIVE}
+
+
+def safe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Only the size of pictures."""
+    kept: dict[str, Any] = {}
+    for mime in PICTURES:
+        size = metadata.get(mime)
+        if isinstance(size, Mapping):
+            kept[mime] = {name: size[name] for name in ("width", "height") if isinstance(size.get(name), int | float)}
+    return kept
+
+
+def safe_html(text: str) -> str:
+    """Tables and words; no style, no link, no picture, no script. What is no plain tag is text. It takes time in
+    proportion to the text, whatever stands in it: ``html.parser`` needs minutes for some."""
+    parts: list[str] = []
+    still_open: list[str] = []
+    for kind, words in _tokens(text):
+        if kind == "text":
+            parts.append(html.escape(html.unescape(words)))
+            continue
+        tag = TAG.fullmatch(words)
+        assert tag is not None
+        name = tag["name"].lower()
+        if name not in KEPT_TAGS:
+            continue
+        if not tag["end"]:
+            parts.append(f"<{name}{''.join(_attributes(tag['attributes']))}>")
+            still_open += [] if name in EMPTY_TAGS else [name]
+        elif name in still_open[-MAX_DEEP:]:
+            while (last := still_open.pop()) != name:
+                parts.append(f"</{last}>")
+            parts.append(f"</{name}>")
+    return "".join(parts) + "".join(f"</{name}>" for name in reversed(still_open))
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Tags and the text between them. What stands in DROPPED_WITH_CONTENT is left out, to the end of the text if it has
+    no end."""
+    at = 0
+    while at < len(text):
+        begins = text.find("<", at)
+        begins = len(text) if begins < 0 else begins
+        if begins > at:
+            yield "text", text[at:begins]
+        at = begins
+        if at == len(text):
+            return
+        tag = TAG.match(text, at)
+        if text.startswith("<!--", at):
+            end = text.find("-->", at)
+            at = len(text) if end < 0 else end + 3
+        elif tag is None:
+            yield "text", "<"
+            at += 1
+        elif not tag["end"] and (name := tag["name"].lower()) in DROPPED_WITH_CONTENT:
+            over = LOWER_END[name].search(text, tag.end())
+            at = over.end() if over else len(text)
+        else:
+            yield "tag", tag[0]
+            at = tag.end()
+
+
+def _attributes(text: str) -> Iterator[str]:
+    for match in ATTRIBUTE.finditer(text):
+        yield f' {match["name"].lower()}="{match["value"]}"'

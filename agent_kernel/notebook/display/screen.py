@@ -1,0 +1,254 @@
+"""Where a turn is shown: the outputs of a notebook cell, or the lines of a terminal."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from agent_kernel.notebook.display.media_bundle import media_bundle
+from agent_kernel.notebook.display.render import Bundle, Card, Summary, line_bundle, reasoning_bundle, text_bundle
+from agent_kernel.notebook.display.rich_screen import rich_screen
+from agent_kernel.notebook.display.terminal_escape import Growing, printable
+
+INTERVAL_S = 0.1
+CHARS_PER_SECOND = 100_000
+"""A long text is sent whole at each update, so it is updated more slowly: 50,000 characters twice a second."""
+
+
+class Screen(Protocol):
+    """Segments appear in the order of their first call. ``text`` and ``reasoning`` add to the segment that is open."""
+
+    def text(self, delta: str) -> None: ...
+
+    def reasoning(self, delta: str) -> None: ...
+
+    def card(self, card: Card) -> None:
+        """Shows a card, or what has become of one that is shown."""
+        ...
+
+    def image(self, mime: str, data: str, alt: str) -> None: ...
+
+    def status(self, text: str) -> None:
+        """What is being waited for; gone as soon as there is something else to show."""
+        ...
+
+    def line(self, text: str) -> None: ...
+
+    def show(
+        self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
+    ) -> None:
+        """A bundle of the person's own kernel, as it is."""
+        ...
+
+    def summary(self, summary: Summary) -> None: ...
+
+    def flush(self, *, force: bool = False) -> None:
+        """Sends what is due; everything when forced."""
+        ...
+
+    def flush_from_aside(self, card: Card) -> None:
+        """What was added to a card, sent by another thread while the main thread is busy."""
+        ...
+
+
+class Segment:
+    """One output that is replaced as it grows, at most each INTERVAL_S seconds."""
+
+    def __init__(self, publisher: Any, bundle: Callable[[], Bundle], display_id: str = "") -> None:
+        self.bundle = bundle
+        self.display_id = display_id or secrets.token_hex(8)
+        self._publisher = publisher
+        self._shown = bool(display_id)
+        self._sent = 0.0
+        self._pause = 0.0
+        self._dirty = False
+        # While the agent's code holds the main thread, the claim's thread sends what is due. Reentrant, because an
+        # interrupt may leave it locked by the main thread.
+        self._lock = threading.RLock()
+
+    def touch(self, *, force: bool = False) -> None:
+        self._dirty = True
+        self.flush(force=force)
+
+    def flush(self, *, force: bool = False) -> None:
+        with self._lock:
+            if self._dirty and (force or time.monotonic() - self._sent >= self._pause):
+                self._send()
+
+    def flush_from_aside(self) -> None:
+        """From another thread: never waits for the main thread."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._dirty:
+                    self._send()
+            finally:
+                self._lock.release()
+
+    def _send(self) -> None:
+        self._dirty = False
+        bundle = self.bundle()
+        transient = {"display_id": self.display_id}
+        self._publisher.publish(bundle, {}, transient=transient, update=self._shown)
+        self._shown, self._sent = True, time.monotonic()
+        self._pause = max(INTERVAL_S, len(bundle["text/plain"]) / CHARS_PER_SECOND)
+
+
+class CellScreen:
+    """Outputs of one cell. ``words`` makes a bundle of the text so far."""
+
+    def __init__(self, publisher: Any, words: Callable[[str], Bundle] = text_bundle) -> None:
+        self._publisher = publisher
+        self._bundle = words
+        self._kind = ""
+        self._words: list[str] = []
+        self._current: Segment | None = None
+        self._cards: dict[str, Segment] = {}
+        self._waiting: Segment | None = None
+
+    def text(self, delta: str) -> None:
+        self._grow("text", delta, lambda: self._bundle("".join(self._words)))
+
+    def reasoning(self, delta: str) -> None:
+        self._grow("reasoning", delta, lambda: reasoning_bundle("".join(self._words), is_open=True))
+
+    def card(self, card: Card) -> None:
+        segment = self._cards.get(card.call)
+        if segment is None:
+            self._end()
+            segment = self._cards[card.call] = self._segment(card.bundle)
+        segment.touch(force=card.state != "running" or not card.output)
+
+    def image(self, mime: str, data: str, alt: str) -> None:
+        self._once(media_bundle(mime, data, alt))
+
+    def status(self, text: str) -> None:
+        if self._kind:
+            self._end()
+        if self._waiting is None:
+            self._waiting = Segment(self._publisher, lambda: line_bundle(text))
+        self._waiting.bundle = lambda: line_bundle(text)
+        self._waiting.touch()
+
+    def line(self, text: str) -> None:
+        self._once(line_bundle(text))
+
+    def show(
+        self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
+    ) -> None:
+        self._end()
+        self._publisher.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
+
+    def summary(self, summary: Summary) -> None:
+        self._once(summary.bundle())
+
+    def flush(self, *, force: bool = False) -> None:
+        for segment in (self._current, self._waiting, *self._cards.values()):
+            if segment is not None:
+                segment.flush(force=force)
+
+    def flush_from_aside(self, card: Card) -> None:
+        if segment := self._cards.get(card.call):
+            segment.flush_from_aside()
+
+    def _grow(self, kind: str, delta: str, bundle: Callable[[], Bundle]) -> None:
+        if self._kind != kind or self._current is None:
+            self._end()
+            self._kind, self._words = kind, []
+            self._current = self._segment(bundle)
+        self._words.append(delta)
+        self._current.touch()
+
+    def _once(self, bundle: Bundle) -> None:
+        self._end()
+        self._segment(lambda: bundle).touch(force=True)
+
+    def _segment(self, bundle: Callable[[], Bundle]) -> Segment:
+        """Takes the place of the line that said what is being waited for, so that nothing empty stays behind."""
+        waiting, self._waiting = self._waiting, None
+        return Segment(self._publisher, bundle, waiting.display_id if waiting else "")
+
+    def _end(self) -> None:
+        """Sends the last words of the segment that is open; reasoning closes."""
+        if self._current is not None:
+            words = "".join(self._words)
+            final = reasoning_bundle(words, is_open=False) if self._kind == "reasoning" else self._bundle(words)
+            self._current.bundle = lambda: final
+            self._current.touch(force=True)
+        self._kind, self._current, self._words = "", None, []
+
+
+class TerminalScreen:
+    """Lines, as they come: for a pipe, a file, and a terminal that knows nothing else."""
+
+    def __init__(self) -> None:
+        self._out = sys.stdout  # while the agent's code runs another stream stands in its place
+        self._kind = ""
+        self._growing = Growing()
+        self._printed: dict[str, tuple[str, int]] = {}
+
+    def text(self, delta: str) -> None:
+        self._open("text")
+        self._out.write(self._growing.add(delta))
+
+    def reasoning(self, delta: str) -> None:
+        if self._kind != "reasoning":
+            self._open("reasoning")
+            self._out.write("[reasoning] ")
+        self._out.write(self._growing.add(delta))
+
+    def card(self, card: Card) -> None:
+        """What is new of it: its code, its output, its state."""
+        self._open("")
+        state, printed = self._printed.get(card.call, ("", 0))
+        if not state:
+            self._write(f"{card.bundle()['text/plain']}\n")
+        elif len(card.output) > printed:
+            self._write(card.output[printed:] if card.state == "running" else card.output[printed:].rstrip() + "\n")
+        if state and state != card.state:
+            self._write(f"[{card.title}]\n")
+        self._printed[card.call] = card.state, len(card.output)
+
+    def image(self, mime: str, data: str, alt: str) -> None:
+        self.line(f"[{alt}]")
+
+    def status(self, text: str) -> None:
+        """Lines can not be taken back."""
+
+    def line(self, text: str) -> None:
+        self._open("")
+        self._write(f"{text}\n")
+
+    def show(
+        self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
+    ) -> None:
+        if not update:
+            self.line(str(data.get("text/plain", "")))
+
+    def summary(self, summary: Summary) -> None:
+        self.line(f"({summary.line})")
+
+    def flush(self, *, force: bool = False) -> None:
+        self._out.flush()
+
+    def flush_from_aside(self, card: Card) -> None:
+        """Lines were printed when they came."""
+
+    def _open(self, kind: str) -> None:
+        if self._kind and self._kind != kind:
+            self._out.write(f"{self._growing.end()}\n")
+        self._kind = kind
+
+    def _write(self, text: str) -> None:
+        self._out.write(printable(text))
+
+
+def screen_for(shell: Any, words: Callable[[str], Bundle] = text_bundle) -> Screen:
+    """Of the cell that runs. Its publisher is kept from the beginning: while the agent's code runs another one stands
+    in its place."""
+    if getattr(shell, "kernel", None) is not None:
+        return CellScreen(shell.display_pub, words)
+    return rich_screen(markdown=words is text_bundle) or TerminalScreen()

@@ -1,0 +1,183 @@
+"""What a draft made, brought into the person's kernel: the same code, run for real, once, after they were shown it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.notebook.display.render import Card
+from agent_kernel.notebook.display.screen import Screen
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.draft.draft import Drafted, Drafts
+from agent_kernel.notebook.kernel.capture import Show
+from agent_kernel.notebook.kernel.changed_names import loop_names, plain
+from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.kernel.variables import ONE_LETTER_WORDS
+from agent_kernel.notebook.turn.input_prompt import Person
+
+QUESTION = "Keep {names} in your kernel? It runs the same code for real. [y]es / [n]o: "
+FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "
+LATER = "In a draft only: {names}. %agent keep brings {them} into your kernel."
+NOTHING_TO_KEEP = "there is nothing to keep: no draft has made or changed a variable since your kernel was last used."
+FIGURES = frozenset({"fig", "ax", "axes", "axs"})
+"""By convention, names of a plot's parts. Nobody needs to keep them: the picture was shown."""
+NAME = r"[^\W\d]\w*"
+QUOTED = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})|(?<!`)`({NAME})`(?!`)")
+"""``{x}`` and `x`."""
+BOUND = re.compile(rf"(?<![\w./-])({NAME}(?:[ \t]*,[ \t]*{NAME})*)[ \t]*=(?!=)")
+"""``x = ...`` and ``x, y = ...``."""
+END = r"(?=[ \t]*(?:$|[,.;:!?)\n]|and\b|or\b))"
+"""A place where a list of names can end. ``as monthly and plot rain`` names only ``monthly``."""
+CALLED = re.compile(
+    r"(?<!such )(?<!same )(?<!well )\b(?i:as|called|named|into|call it|name it)\s+"
+    rf"(?i:(?:(?:a|the) )?(?:new )?variable )?[\"'“‘]?(?P<first>{NAME})(?![\w(]|[./\\-]\w)"
+    rf"(?P<more>(?:(?:\s*,\s*{NAME})*\s*,?\s+and\s+{NAME}{END})?)",
+    re.MULTILINE,
+)
+"""``as x``, ``called x``, ``named x``, ``into x and y``; not ``as x.csv``."""
+TO_TABLE = re.compile(rf"\b(?i:to)\s+({NAME})(?![\w(]|[./\\-]\w)")
+"""``add a column to df``: for a variable that exists already."""
+ARTICLE = re.compile(rf"[aAI]{END}")
+"""``a`` and ``I`` are words of the sentence, unless a list of names ends there: ``as a and b``."""
+
+
+def _not_again(
+    data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
+) -> None:
+    """Shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """``denied`` says why no code of an agent may run in this kernel, empty if it may; a person's yes does not change
+    it."""
+
+    shell: Any
+    drafts: Drafts
+    person: Person
+    code: LiveCode
+    touched: Touched
+    denied: Callable[[], str]
+
+    def after(self, turn: str, prompt: str, screen: Screen) -> None:
+        """At the end of a turn, ask once about the variables that the turn made or changed and that ``prompt`` marks
+        (see ``marked_names``). Name the others in a line; loop variables and parts of figures not even there."""
+        new, changed = self._made_by(turn)
+        marked, targets = marked_names(prompt), {match[1] for match in TO_TABLE.finditer(prompt)}
+        wanted = [name for name in new if name in marked]
+        wanted += [name for name in changed if name in marked | targets and name not in wanted]
+        if not wanted or not self.person.is_there or self.denied():
+            if others := list(dict.fromkeys([*new, *changed])):
+                self._tell(others, screen)
+            return
+        calls = self.drafts.needed(wanted)
+        if self._asked(calls, QUESTION.format(names=_and(wanted)), turn, screen) is None:
+            self._tell(wanted, screen)
+
+    def _made_by(self, turn: str) -> tuple[list[str], list[str]]:
+        """Names that the turn made, and names that it changed or deleted."""
+        new: dict[str, None] = {}
+        changed: dict[str, None] = {}
+        for call in self.drafts.done:
+            if call.turn == turn:
+                incidental = FIGURES | loop_names(plain(self.shell, call.code))
+                new |= dict.fromkeys(name for name in call.changes.new if name not in incidental)
+                rest = (*call.changes.changed, *call.changes.deleted)
+                changed |= dict.fromkeys(name for name in rest if name not in incidental)
+        return list(new), list(changed)
+
+    def now(self, names: Sequence[str], screen: Screen) -> None:
+        """``%agent keep [NAME ...]``: those names, or all that the draft made. Raises AgentError."""
+        known = [name for call in self.drafts.done for name in call.changes.names]
+        if unknown := [name for name in names if name not in known]:
+            there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ""
+            raise AgentError(f"no draft has made {unknown[0]}{there}.")
+        if not known:
+            raise AgentError(NOTHING_TO_KEEP)
+        if reason := self.denied():
+            raise AgentError(f"nothing was kept: {reason}.")
+        calls = self.drafts.needed(names or known)
+        if moved := list(dict.fromkeys(name for call in calls for name in call.moved_on(self.shell.user_ns))):
+            raise AgentError(
+                f"{_and(moved)} changed since the draft read {'it' if len(moved) == 1 else 'them'}: ask again instead."
+            )
+        card = _card(calls, calls[-1].turn)
+        screen.card(card)
+        if self._run(calls, card, screen).interrupted:
+            raise KeyboardInterrupt
+
+    def for_real(self, turn: str, card: Card, screen: Screen) -> Outcome | None:
+        """A call that a draft may not do, with what earlier calls made for it. None: the person said no, or there is
+        nobody."""
+        if not self.person.is_there or self.denied():
+            return None
+        code = card.code
+        before = self.drafts.needed(self.drafts.names(code))
+        card.code = "\n\n".join([*(call.code for call in before), code])
+        card.where, card.state = "live", "waiting for your answer"
+        screen.card(card)
+        if self.person.choose(FOR_REAL, {"yes": "yes", "no": "no"}, "no") != "yes":
+            card.where, card.code, card.state = "draft", code, "running"
+            return None
+        return self._run(before, card, screen, turn=turn, show=screen.show)
+
+    def _asked(self, calls: Sequence[Drafted], question: str, turn: str, screen: Screen) -> Outcome | None:
+        card = _card(calls, turn)
+        card.state = "waiting for your answer"
+        screen.card(card)
+        if self.person.choose(question, {"yes": "yes", "no": "no"}, "no") != "yes":
+            card.close("not run")
+            screen.card(card)
+            return None
+        outcome = self._run(calls, card, screen, turn=turn)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return outcome
+
+    def _run(
+        self, calls: Sequence[Drafted], card: Card, screen: Screen, *, turn: str = "", show: Show = _not_again
+    ) -> Outcome:
+        """Unless told otherwise nothing is shown but what stands in the card: pictures and tables were shown when the
+        draft made them."""
+        card.state, card.output = "running", ""
+        started = time.monotonic()
+
+        def listen(stream: str, text: str) -> None:
+            card.add(text)
+            screen.card(card)
+
+        outcome = self.code.run(card.code, listen, show)
+        for each in dict.fromkeys([*(call.turn for call in calls), *filter(None, [turn])]):
+            self.touched.ran(each, card.code)
+        card.add(outcome.traceback)
+        words = {"success": "done: your kernel has it now", "interrupted": "stopped"}
+        card.close(words.get(outcome.status, "failed"), time.monotonic() - started)
+        screen.card(card)
+        self.drafts.kept(calls)
+        return outcome
+
+    def _tell(self, names: Sequence[str], screen: Screen) -> None:
+        screen.line(LATER.format(names=", ".join(names[:8]), them="it" if len(names) == 1 else "them"))
+
+
+def marked_names(prompt: str) -> set[str]:
+    """Names that a prompt asks for as names: ``{x}``, `x`, ``x = ...``, ``as x``, ``called x``, ``named x``,
+    ``into x``. A word of the sentence or the stem of a file's name is not marked."""
+    marked = {name for match in QUOTED.finditer(prompt) for name in match.groups() if name}
+    marked |= {name for match in BOUND.finditer(prompt) for name in re.findall(NAME, match[1])}
+    for match in CALLED.finditer(prompt):
+        is_word = match["first"] in ONE_LETTER_WORDS and not ARTICLE.match(prompt, match.start("first"))
+        marked |= set() if is_word else {match["first"], *re.findall(NAME, match["more"])} - {"and"}
+    return marked
+
+
+def _card(calls: Sequence[Drafted], turn: str) -> Card:
+    return Card(f"keep-{turn}-{time.monotonic_ns()}", "python", "live", "\n\n".join(call.code for call in calls))
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

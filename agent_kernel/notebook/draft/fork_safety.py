@@ -1,0 +1,141 @@
+"""Why a kernel can not be copied by a fork. A copy has one thread; what waits for the others waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import sys
+import threading
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from agent_kernel.notebook.draft import jail
+
+MAX_THREADS = 32
+"""Of Python. Each may hold a lock that is never given back in a copy."""
+RESERVE_MB = 256
+POOLS: Mapping[str, str] = MappingProxyType({"polars": "polars-", "duckdb": "duckdb"})
+"""Libraries whose own threads can be told by name: they matter once they run."""
+NEVER = ("tensorflow", "jax", "mpi4py.MPI", "ray._raylet", "pyspark")
+"""Their threads begin with the import, or a copy of theirs talks to the same other processes."""
+OPENMP = re.compile(r"\S*/libgomp[^/\s]*\.so[^/\s]*")
+OTHER_DEVICES = re.compile(r"/dev/(?!shm/|zero|mqueue)(\S+)")
+SOFT = 1
+
+
+def unsafe() -> str:
+    """Why the kernel must not be forked now, in words that end a sentence; empty if it may. Looks at what the process
+    has loaded and runs; calls nothing of it but OpenMP, which gives its idle threads back."""
+    if reason := jail.missing():
+        return reason
+    if threading.current_thread() is not threading.main_thread():
+        return "this is not the kernel's main thread"
+    loaded = next((name for name in NEVER if name in sys.modules), "")
+    if loaded:
+        return f"your kernel has loaded {loaded.partition('.')[0]}, which does not work in a copy"
+    return _of_devices() or _of_threads() or _of_memory()
+
+
+def _of_devices() -> str:
+    cuda = sys.modules.get("torch.cuda")
+    if cuda is not None and getattr(cuda, "_initialized", False):
+        return "your kernel uses CUDA, which does not work in a copy"
+    for line in _lines("/proc/self/maps"):
+        words = line.split(None, 5)
+        if len(words) > 5 and words[1].endswith("s") and (device := OTHER_DEVICES.match(words[5])):
+            return f"your kernel uses the device {device[1]}"
+    return ""
+
+
+def _of_threads() -> str:
+    if not isinstance(os.fork, types.BuiltinFunctionType) or (sys.gettrace() is not None and "pydevd" in sys.modules):
+        return "your kernel is being debugged"
+    if threading.active_count() > MAX_THREADS:
+        return f"your kernel runs {threading.active_count()} threads"
+    if library := _of_pools(Threads.of(os.getpid())):
+        return f"your kernel has used {library}, which does not work in a copy"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """What a fork of a process could wait for: the names of its threads, and the files of GNU OpenMP that it has
+    loaded. A process with one thread has nothing of it."""
+
+    names: Sequence[str] = ()
+    openmp: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, pid: int) -> Threads:
+        names = _thread_names(pid)
+        if len(names) < 2:
+            return cls()
+        found = {match[0] for line in _lines(f"/proc/{pid}/maps") if (match := OPENMP.search(line))}
+        return cls(names, sorted(found))
+
+
+def unsafe_to_fork_again(threads: Threads) -> str:
+    """The library because of which this process, a draft, must not be forked; empty if it may. ``threads`` are those of
+    this process, which cannot look at them itself."""
+    return _of_pools(threads)
+
+
+def _of_pools(threads: Threads) -> str:
+    for library, begins in POOLS.items():
+        if library in sys.modules and any(name.startswith(begins) for name in threads.names):
+            return library
+    if getattr(sys.modules.get("numba.np.ufunc.parallel"), "_is_initialized", False):
+        return "numba's threads"
+    return _of_openmp(threads.openmp)
+
+
+def _of_openmp(paths: Iterable[str]) -> str:
+    """GNU OpenMP's idle threads are given back, else a copy would wait for them; it starts them again when needed."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
+            if not hasattr(library, "omp_pause_resource_all") or library.omp_pause_resource_all(SOFT) != 0:
+                return "OpenMP"
+    return ""
+
+
+def _of_memory() -> str:
+    """A copy shares the kernel's memory until one of them writes to it."""
+    used, free = _kib("/proc/self/status", "VmRSS:"), _kib("/proc/meminfo", "MemAvailable:")
+    if (limit := _cgroup_free()) is not None:
+        free = min(free, limit)
+    if used and free < max(used // 4, RESERVE_MB << 10):
+        return f"only {free >> 10} MB of memory are free and your kernel has {used >> 10} MB"
+    return ""
+
+
+def _cgroup_free() -> int | None:
+    """KiB; None without a limit."""
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        return (int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text())) >> 10
+    return None
+
+
+def _thread_names(pid: int) -> list[str]:
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                found.append(Path(f"/proc/{pid}/task/{task}/comm").read_text().strip())
+    return found
+
+
+def _kib(path: str, name: str) -> int:
+    return next((int(line.split()[1]) for line in _lines(path) if line.startswith(name)), 0)
+
+
+def _lines(path: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace").splitlines()
+    return []

@@ -1,0 +1,268 @@
+"""What holds a draft: it reads what the sandbox would see, writes nowhere but in a directory of its own, and reaches no
+network, no process and no memory outside itself.
+
+Runs in the fork, before any code of the agent. Nothing here can be undone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import signal
+import site
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_kernel.sandbox.host import visible_paths
+from agent_kernel.sandbox.jail import credentials, landlock, rlimits, seccomp
+from agent_kernel.sandbox.jail.syscalls import checked, libc, numbers
+
+VARIABLE = "AGENT_KERNEL_HIDDEN"
+"""Set by the server for its kernels: its own directories."""
+MEMORY_MB = 4096
+PROCESSES = 256
+FILE_MB = 512
+SHARED_MEMORY = "/dev/shm"
+SHARED_MB = 128
+FILES = 4096
+"""Open files; more where the kernel has so many open already, whose numbers stay taken."""
+NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
+PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
+"""MS_REC | MS_PRIVATE; MS_NOSUID | MS_NODEV | MS_NOEXEC."""
+MAX_COVERED = 1000
+"""Hidden directories below one that is shown, at some 20 microseconds each; with more it cannot be listed."""
+FIXED = 0x10
+"""MAP_FIXED on both architectures."""
+COPIED_MB = 512
+"""Of shared memory that belongs to no file."""
+PROC = ("cgroup", "cmdline", "exe", "fd", "limits", "maps", "mountinfo", "stat", "statm", "status")
+"""Of the draft itself. Not environ: it still has what the kernel was started with."""
+SECRETS = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh"),
+    *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/agent-kernel"),
+)
+"""For a kernel of root, which may read them."""
+PACKAGES = ("site-packages", "dist-packages")
+"""Directories of installed packages, some of which keep libraries in dot directories."""
+OF_HOME = (".cache/matplotlib", ".config/matplotlib", ".cache/fontconfig", ".fonts", ".fonts.conf")
+
+
+def missing() -> str:
+    """Why this system can not hold a draft; empty if it can."""
+    if sys.platform != "linux":
+        return "drafts need Linux"
+    if not landlock.abi():
+        return "this system has no Landlock, so a draft could change files"
+    try:
+        numbers()
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def confine(directory: str) -> str:
+    """``directory`` is where it may write. Returns what is in force. Raises OSError if anything of it can not be."""
+    unshare_memory()
+    shared = _own_shared_memory()
+    readable, listed = _view(directory if shared else "")
+    _limit()
+    credentials.no_new_privileges()
+    held = landlock.restrict([*readable, directory], [directory, *visible_paths.DEVICES, *shared], listed=listed)
+    credentials.drop_capabilities()  # an ordinary user has them all in a user namespace of their own
+    refused = seccomp.rules(isolated=False, pid=os.getpid(), counted=False, scoped=landlock.scopes_signals())
+    return f"Landlock {held}; {seccomp.install(refused, '')}"
+
+
+def _own_shared_memory() -> list[str]:
+    """Where locks between processes are made: of this draft alone, or not at all where the system allows no mounts."""
+    assert libc is not None
+    parent, user, group = os.getppid(), os.getuid(), os.getgid()
+    try:
+        try:
+            checked(libc.unshare(NEW_MOUNTS), "unshare")
+        except OSError:
+            checked(libc.unshare(NEW_MOUNTS | NEW_USER), "unshare")
+            Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+            Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+            Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+        _mount("none", "/", "", PRIVATE)
+        _mount("tmpfs", SHARED_MEMORY, "tmpfs", NO_PROGRAMS, f"size={SHARED_MB}m,mode=1777")
+    except OSError:
+        return []
+    finally:
+        follow_parent(parent)
+    return [SHARED_MEMORY]
+
+
+def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
+    """Sends this process the signal ``by`` when ``parent`` ends, however that ends; one that has ended already ends
+    this process now. Raises OSError."""
+    credentials.die_with_parent(by, parent)
+
+
+def readable_paths() -> list[str]:
+    """What a draft of this process may read; see ``_view``."""
+    return _view("")[0]
+
+
+def _view(own: str) -> tuple[list[str], list[str]]:
+    """What may be read, and directories that may only be listed. Readable is what the sandbox would see: the system,
+    Python and its packages, and the directory of the notebook, without dot entries, sidecars and Jupyter's own
+    directories, at any depth. Other directories of ``sys.path`` are shown in the same way. Nothing of the notebook's
+    directory if it is the home directory or above it: nobody is asked before a draft runs, and a model elsewhere reads
+    what it prints.
+
+    ``own`` is the draft's directory where this process has a mount namespace of its own, else empty. Without one, a
+    directory in which something is hidden cannot be listed."""
+    told = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *told)})
+    home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
+    modules = [os.path.realpath(path) for path in (*sys.path, *site.getsitepackages()) if path]
+    system = [
+        os.path.realpath(path) for path in (*visible_paths.existing(visible_paths.SYSTEM), *visible_paths.interpreter())
+    ]
+    system += [path for path in modules if os.path.basename(path) in PACKAGES]
+    found = [path for directory in system for path in _around(directory, [home, here, *hidden])]
+    needed, listed = [*found, os.path.realpath(own)], list[str]()
+    # A directory of modules that holds the notebook's directory would show what lies beside that.
+    shown = [
+        path
+        for path in modules
+        if not visible_paths.holds(path, [here]) and not any(visible_paths.holds(p, [path]) for p in found)
+    ]
+    for directory in dict.fromkeys([*shown, here]):
+        if visible_paths.shareable(directory, hidden, home):
+            parts = [entry.path for entry in visible_paths.entries(directory, hidden)]
+            found += parts
+            listed += [directory] if own and parts != [directory] and _cover(directory, hidden, needed) else []
+    found += [os.path.join(home, name) for name in OF_HOME]
+    found += [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in visible_paths.PROC_FILES]
+    return found, listed
+
+
+def _around(directory: str, hidden: Sequence[str]) -> list[str]:
+    """The largest parts of ``directory`` in which nothing hidden lies."""
+    if directory in hidden:
+        return []
+    if not visible_paths.holds(directory, hidden):
+        return [directory]
+    try:
+        children = [entry.path for entry in os.scandir(directory) if not entry.is_symlink()]
+    except OSError:
+        return []
+    return [path for child in children for path in _around(child, hidden)]
+
+
+def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool:
+    """Mounts an empty directory that nobody can open on each hidden one below ``directory``, so that ``directory`` can
+    be listed without showing what they hold; but not on those in which something ``needed`` lies. False where they are
+    too many, or the system refuses."""
+    inside = {
+        path for path in (*visible_paths.private_below(directory), *hidden) if visible_paths.holds(directory, [path])
+    }
+    closed = [path for path in sorted(inside - {directory}) if os.path.isdir(path) and not os.path.islink(path)]
+    closed = [path for path in closed if not visible_paths.holds(path, needed)]
+    if len(closed) > MAX_COVERED:
+        return False
+    try:
+        for path in closed:
+            _mount("none", path, "tmpfs", NO_PROGRAMS, "size=4k,mode=000")
+    except OSError:
+        return False
+    return True
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    assert libc is not None
+    named = [os.fsencode(text) or None for text in (source, target, kind)]
+    checked(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
+
+
+def _limit() -> None:
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
+    wanted = {
+        resource.RLIMIT_AS: used + (MEMORY_MB << 20),
+        resource.RLIMIT_FSIZE: FILE_MB << 20,
+        resource.RLIMIT_NOFILE: max(FILES, 2 * max(map(int, os.listdir("/proc/self/fd")))),
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NPROC: rlimits.tasks_of(os.getuid()) + PROCESSES,
+    }
+    for kind, value in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (most, most))
+
+
+# ---------------------------------------------------------------------------------------------------- shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A shared mapping of this process, as /proc/self/maps tells it."""
+
+    start: int
+    length: int
+    protection: int
+    path: str
+    inode: int
+    offset: int
+
+    @classmethod
+    def of_line(cls, line: str) -> Shared | None:
+        span, rights, offset, _, inode, *path = line.split(None, 5)
+        if rights[3] != "s":
+            return None
+        start, end = (int(word, 16) for word in span.split("-"))
+        protection = (rights[0] == "r") * mmap.PROT_READ | (rights[1] == "w") * mmap.PROT_WRITE
+        return cls(start, end - start, protection, path[0] if path else "", int(inode), int(offset, 16))
+
+    def of_file(self) -> bool:
+        """Becomes the same part of the same file, privately. False where there is no file, or not any more."""
+        if not self.path.startswith("/") or self.path.startswith("/dev/"):
+            return False
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            if os.fstat(fd).st_ino != self.inode:
+                return False
+            self._map(self.protection, mmap.MAP_PRIVATE, fd)
+        finally:
+            os.close(fd)
+        return True
+
+    def copied(self) -> None:
+        """Becomes memory of this process alone, with the same in it."""
+        data = ctypes.string_at(self.start, self.length)
+        self._map(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+        ctypes.memmove(self.start, data, self.length)
+        assert libc is not None
+        size = ctypes.c_size_t(self.length)
+        checked(libc.mprotect(ctypes.c_void_p(self.start), size, self.protection), "mprotect")
+
+    def _map(self, protection: int, flags: int, fd: int) -> None:
+        assert libc is not None
+        libc.mmap.restype = ctypes.c_void_p
+        at, size, offset = ctypes.c_void_p(self.start), ctypes.c_size_t(self.length), ctypes.c_long(self.offset)
+        if libc.mmap(at, size, protection, flags | FIXED, fd, offset) != self.start:
+            code = ctypes.get_errno()
+            raise OSError(code, f"mmap: {os.strerror(code)}")
+
+
+def unshare_memory() -> None:
+    """Shared mappings become private ones, so that what is written through them stays here: a ``memmap`` that is
+    opened for writing, shared arrays. Raises OSError for what can not be made private."""
+    copied = 0
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    for shared in filter(None, map(Shared.of_line, maps.splitlines())):
+        if shared.of_file():
+            continue
+        copied += shared.length
+        if copied > COPIED_MB << 20 or not shared.protection & mmap.PROT_READ:
+            raise OSError(f"{copied >> 20} MB of its memory are shared with other programs")
+        shared.copied()

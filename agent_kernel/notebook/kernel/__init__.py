@@ -1,0 +1,1 @@
+"""Code and variables in the user's kernel."""

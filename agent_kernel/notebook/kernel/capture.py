@@ -1,0 +1,178 @@
+"""Everything that code says while it runs in the person's kernel: streams, shown values, figures, its traceback.
+
+What it displays goes on to the notebook at once, as outputs of their own; printed text goes to a listener.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.sandbox.worker import library_warnings
+
+IMAGES = ("image/png", "image/jpeg")
+MAX_KEPT = 200_000
+"""Characters of printed text kept; the middle of more is dropped. The listener is given all of it."""
+
+Listener = Callable[[str, str], None]
+Show = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any], bool], None]
+"""``show(data, metadata, transient, update)`` puts a bundle before the person."""
+
+
+@dataclass(slots=True)
+class Said:
+    """What was captured. ``values`` are the texts of shown values, ``images`` (MIME type, bytes)."""
+
+    out: list[str] = field(default_factory=list)
+    err: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    images: list[tuple[str, bytes]] = field(default_factory=list)
+    traceback: list[str] = field(default_factory=list)
+    dropped: int = 0
+    size: int = 0
+
+    def keep(self, lines: list[str], text: str) -> None:
+        self.size += len(text)
+        lines.append(text)
+        if self.size > MAX_KEPT and len(lines) > 2:
+            gone = lines.pop(len(lines) // 2)
+            self.size -= len(gone)
+            self.dropped += len(gone)
+
+
+class Tee(io.TextIOBase):
+    """Stands in for sys.stdout or sys.stderr; any thread may write."""
+
+    def __init__(self, name: str, lines: list[str], said: Said, listener: Listener) -> None:
+        super().__init__()
+        self.name = name
+        self._lines = lines
+        self._said = said
+        self._listener = listener
+        self._lock = threading.Lock()
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if text:
+            with self._lock:
+                self._said.keep(self._lines, text)
+            self._listener(self.name, text)
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # TextIOBase says None; programs ask real streams for a name
+        return "utf-8"
+
+
+class Publisher:
+    """Stands in for ``shell.display_pub``."""
+
+    is_publishing = False
+
+    def __init__(self, said: Said, show: Show) -> None:
+        self._said = said
+        self._show = show
+
+    def publish(
+        self,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        *,
+        transient: Mapping[str, Any] | None = None,
+        update: bool = False,
+        **_: Any,
+    ) -> None:
+        images = [(mime, _bytes(data[mime])) for mime in IMAGES if mime in data]
+        if not update:  # what is shown again under its display id is told once
+            self._said.images += images
+            if not images and "text/plain" in data:
+                self._said.values.append(str(data["text/plain"]))
+        self._show(data, metadata or {}, transient or {}, update)
+
+    def clear_output(self, wait: bool = False) -> None:
+        """Nothing: it would clear what the agent has said in this cell."""
+
+
+class ValueHook:
+    """Stands in for ``sys.displayhook``: the value of the last expression."""
+
+    def __init__(self, shell: Any, publisher: Publisher, said: Said, listener: Listener) -> None:
+        self._shell = shell
+        self._publisher = publisher
+        self._said = said
+        self._listener = listener
+
+    def __call__(self, value: object) -> None:
+        if value is None or _is_plot(value) or _is_open_figure(value):
+            return
+        data, metadata = self._shell.display_formatter.format(value)
+        if set(data) == {"text/plain"}:
+            self._said.values.append(data["text/plain"])
+            self._listener("value", data["text/plain"] + "\n")
+        elif data:
+            self._publisher.publish(data, metadata)
+
+
+@contextlib.contextmanager
+def capturing(shell: Any, listener: Listener, show: Show) -> Iterator[Said]:
+    """Takes over stdout, stderr, display, the last value and the traceback for one run, and gives them back."""
+    said = Said()
+    publisher = Publisher(said, show)
+    kept = sys.stdout, sys.stderr, sys.displayhook, shell.display_pub
+    own = vars(shell)
+    overridden = {"_showtraceback": _keep_traceback(said), "ask_exit": _exit_the_code}
+    before = {name: own[name] for name in overridden if name in own}
+    sys.stdout = Tee("stdout", said.out, said, listener)
+    sys.stderr = Tee("stderr", said.err, said, listener)
+    sys.displayhook = ValueHook(shell, publisher, said, listener)
+    shell.display_pub = publisher
+    own.update(overridden)
+    try:
+        with library_warnings.installed():
+            yield said
+    finally:
+        for name in overridden:
+            own.pop(name, None)
+        own.update(before)
+        sys.stdout, sys.stderr, sys.displayhook, shell.display_pub = kept
+
+
+def _keep_traceback(said: Said) -> Callable[[type[BaseException], BaseException, list[str]], None]:
+    def keep(kind: type[BaseException], error: BaseException, lines: list[str]) -> None:
+        said.traceback[:] = lines
+
+    return keep
+
+
+def _exit_the_code() -> None:
+    """``exit()`` and ``quit()`` written by a model end its code, not the person's kernel."""
+    raise SystemExit("exit")
+
+
+def _is_plot(value: object) -> bool:
+    """What matplotlib's calls return says nothing beside the figure itself."""
+    item = value[0] if isinstance(value, list | tuple) and value else value
+    return type(item).__module__.startswith("matplotlib.") and not hasattr(type(item), "savefig")
+
+
+def _is_open_figure(value: object) -> bool:
+    """The inline backend shows every open figure when the code ends; as a value it would be shown twice."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None or type(value).__module__ != "matplotlib.figure" or "inline" not in pyplot.get_backend():
+        return False
+    return any(pyplot.figure(number) is value for number in pyplot.get_fignums())
+
+
+def _bytes(data: Any) -> bytes:
+    return data if isinstance(data, bytes) else base64.b64decode(data)

@@ -1,0 +1,261 @@
+"""What the agent may look at in the person's kernel: its variables, one of them closely, what ran, what failed last.
+
+Nothing is changed, and no unknown object is asked for its text. Whatever a value does when it is looked at, it has
+PATIENCE_S seconds. Standard library and ``variables`` only: the server sends both files into kernels that do not have
+them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from agent_kernel.notebook.kernel.variables import (
+    cut,
+    facts,
+    is_frame,
+    is_series,
+    is_table,
+    item_text,
+    package,
+    short_text,
+    type_name,
+)
+
+PATIENCE_S = 0.5
+"""For one value."""
+ALL_S = 5.0
+LINE = 200
+ROWS = 5
+COLUMNS = 12
+FIELDS = 20
+MAX_CELLS = 5_000_000
+"""Of a table whose missing values are counted: about 0.1 s for numbers, 1 s for objects."""
+CHARS = 4_000
+OWN = ("In", "Out", "exit", "quit", "get_ipython")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+class TookTooLong(BaseException):
+    """A BaseException, so that ``except Exception`` in a person's object does not swallow it."""
+
+
+def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
+    """All of the person's variables, the newest first, a line each; or ``name`` closely. At most ``chars`` characters
+    and a line."""
+    namespace: Mapping[str, Any] = shell.user_ns
+    if name:
+        if name not in namespace:
+            return f"There is no variable {cut(name)!r} in this kernel."
+        return _at_most("\n".join(_patiently(lambda: _closely(name, namespace[name]), name, namespace[name])), chars)
+    hidden = getattr(shell, "user_ns_hidden", {})
+    names = [name for name in reversed(list(namespace)) if _is_mine(name, namespace[name], hidden)]
+    modules = [name for name in names if issubclass(type(namespace[name]), types.ModuleType)]
+    lines = _lines([name for name in names if name not in modules], namespace, chars)
+    if modules:
+        lines.append(_at_most(f"modules: {', '.join(modules)}", LINE))
+    return "\n".join(lines) or "There are no variables yet."
+
+
+def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
+    """What ran in this life of the kernel, the newest last, a line each; or the source, value and error of
+    ``numbers``. ``ran`` is an Executions, or None in a kernel that does not have one."""
+    sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
+    if not numbers:
+        recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
+        return "\n".join(_ran_line(number, sources[number], ran) for number in recent) or "Nothing ran yet."
+    told = [_ran(shell, number, sources, ran) for number in numbers]
+    return _at_most("\n\n".join(told), chars)
+
+
+def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
+    """The last cell of the person that failed, and its traceback."""
+    failure = ran.failure if ran is not None else _last_failure(shell)
+    if not failure:
+        return "No cell has failed in this life of the kernel."
+    number, cell, source, told = failure
+    place = f"In[{number}]" + (f" (cell {cell})" if cell else "")
+    half = chars // 2
+    return f"{place} failed. Its source:\n{_middle(source, half)}\n\n{_middle(told, half)}"
+
+
+def traced(error: BaseException, sources: Callable[[str], str]) -> str:
+    """A traceback without colours and without the frames of IPython; ``sources`` names the place of a cell's file."""
+    frames = [
+        f"  {sources(frame.filename) or frame.filename}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "IPython" not in frame.filename
+    ]
+    kept = frames if len(frames) <= 12 else [*frames[:4], f"  ... {len(frames) - 10} more frames ...", *frames[-6:]]
+    raised = _patiently(lambda: traceback.format_exception_only(error), type(error).__name__, error)
+    return ESCAPES.sub("", "\n".join(["Traceback (most recent call last):", *kept, "".join(raised).rstrip()]))
+
+
+def _lines(names: list[str], namespace: Mapping[str, Any], chars: int) -> list[str]:
+    lines: list[str] = []
+    size, end = 0, time.monotonic() + ALL_S
+    for count, name in enumerate(names):
+        if size > chars or time.monotonic() > end:
+            more = ", ".join(itertools.islice(names, count, count + 20))
+            return [*lines, _at_most(f"and {len(names) - count} more: {more}", LINE)]
+        value = namespace[name]
+        line = _at_most(_patiently(partial(_line, name, value), name, value)[0], LINE)
+        lines.append(line)
+        size += len(line) + 1
+    return lines
+
+
+def _line(name: str, value: Any) -> list[str]:
+    (first, *_), size = facts(value), _memory(value)
+    return [f"{name}: {first}" + (f" ({size})" if size else "")]
+
+
+def _closely(name: str, value: Any) -> list[str]:
+    lines = [*_line(name, value), *facts(value)[1:]]
+    if is_table(value):
+        return [*lines, *_nulls(value), *_head(value)]
+    if lines == [f"{name}: {type_name(value)}"]:
+        lines += _inside(value)
+    return lines
+
+
+def _nulls(table: Any) -> list[str]:
+    columns = [("", table)] if is_series(table) else [(str(name), table[name]) for name in list(table.columns)[:40]]
+    if len(table) * len(columns) > MAX_CELLS:
+        return ["missing values: not counted, the table is too large"]
+    counts = [(name, _missing(column)) for name, column in columns]
+    found = [f"{name} {count}".strip() for name, count in counts if count]
+    return [f"missing values: {', '.join(found) or 'none'}"]
+
+
+def _missing(column: Any) -> int:
+    return int((column.is_null() if hasattr(column, "is_null") else column.isna()).sum())
+
+
+def _head(table: Any) -> list[str]:
+    """The first rows, one line each, of plain values only."""
+    if not is_frame(table):
+        return []
+    names = list(table.columns)[:COLUMNS]
+    head = table[names].head(ROWS)
+    rows = zip(*([item_text(value) for value in head[name].to_list()] for name in names), strict=True)
+    more = " | ..." if len(table.columns) > COLUMNS else ""
+    return ["first rows:", " | ".join(map(str, names)) + more, *(" | ".join(row) + more for row in rows)]
+
+
+def _inside(value: Any) -> list[str]:
+    """Of an object we do not know: what its class says, and its fields, read past whatever it overrides."""
+    kind = type(value)
+    lines: list[str] = []
+    if isinstance(doc := kind.__dict__.get("__doc__"), str) and doc.strip():
+        lines.append(_at_most(doc.strip().partition("\n")[0], LINE))
+    with contextlib.suppress(AttributeError, TypeError):
+        fields = object.__getattribute__(value, "__dict__")
+        lines += [f"  .{name} = {short_text(field)}" for name, field in itertools.islice(fields.items(), FIELDS)]
+    methods = [name for name, item in kind.__dict__.items() if callable(item) and not name.startswith("_")]
+    if methods:
+        lines.append(_at_most("methods: " + ", ".join(methods), LINE))
+    return lines
+
+
+def _memory(value: Any) -> str:
+    """Where it is known at once; for tables without what their objects hold."""
+    if is_frame(value) or is_series(value):
+        size = value.estimated_size() if hasattr(value, "estimated_size") else value.memory_usage(deep=False)
+        size = int(size.sum()) if hasattr(size, "sum") else int(size)
+    elif package(value) in ("numpy", "torch") and type(value).__name__ in ("ndarray", "Tensor"):
+        size = int(value.nbytes)
+    elif type(value) in (str, bytes, list, tuple, set, frozenset, dict):
+        size = sys.getsizeof(value)
+    else:
+        return ""
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else ""
+
+
+def _is_mine(name: str, value: Any, hidden: Mapping[str, Any]) -> bool:
+    return not name.startswith("_") and name not in OWN and not (name in hidden and hidden[name] is value)
+
+
+def _ran_line(number: int, source: str, ran: Any) -> str:
+    cell, error = ran.of(number) if ran is not None else ("", "")
+    first = next((line for line in source.splitlines() if line.strip()), "")
+    place = f"In[{number}]" + (f" cell {cell}" if cell else "")
+    return _at_most(f"{place}: {first}", LINE) + (f" -> {error}" if error else "")
+
+
+def _ran(shell: Any, number: int, sources: list[str], ran: Any) -> str:
+    if not 0 < number < len(sources):
+        return f"In[{number}] did not run in this life of the kernel."
+    cell, error = ran.of(number) if ran is not None else ("", "")
+    parts = [f"In[{number}]" + (f" (cell {cell})" if cell else "") + ":", _middle(sources[number], 2_000)]
+    values = shell.user_ns.get("Out", {})
+    if number in values:
+        value = values[number]
+        parts.append("\n".join(_patiently(lambda: _line(f"Out[{number}]", value), f"Out[{number}]", value)))
+    return "\n".join([*parts, f"It failed: {error}"] if error else parts)
+
+
+def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
+    """Of a kernel that does not count its executions: what Python itself remembers."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if not isinstance(error, BaseException):
+        return None
+    sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
+    numbers = dict(getattr(shell.compile, "_filename_map", {}))
+    frames = traceback.extract_tb(error.__traceback__)
+    number = next((numbers[frame.filename] for frame in frames if frame.filename in numbers), len(sources) - 1)
+    source = sources[number] if 0 < number < len(sources) else ""
+    return number, "", source, traced(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
+
+
+def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
+    """What ``look`` tells, if the value lets itself be looked at in time."""
+    try:
+        with _at_most_seconds(PATIENCE_S):
+            return look()
+    except TookTooLong:
+        return [f"{name}: {type_name(value)} (it took too long to look at)"]
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  a person's object may raise anything, SystemExit too
+        return [f"{name}: {type_name(value)}"]
+
+
+@contextlib.contextmanager
+def _at_most_seconds(seconds: float) -> Iterator[None]:
+    """Raises TookTooLong in Python code of the main thread, where alarms can be set and nobody else has set one."""
+    alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not alarms or signal.getitimer(signal.ITIMER_REAL)[0]:
+        yield
+        return
+
+    def ring(number: int, frame: object) -> None:
+        raise TookTooLong
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, should the first be swallowed
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before if before is not None else signal.SIG_DFL)
+
+
+def _middle(text: str, chars: int) -> str:
+    if len(text) <= chars:
+        return text
+    return f"{text[: chars // 2]}\n[... {len(text) - chars} characters left out ...]\n{text[-chars // 2 :]}"
+
+
+def _at_most(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"{text[:chars]} ..."

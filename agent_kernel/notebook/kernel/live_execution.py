@@ -1,0 +1,179 @@
+"""Code of the agent, run in the person's kernel: in its main thread, in their namespace, interruptible."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent_kernel.core.messages import shortened
+from agent_kernel.notebook.kernel.capture import Listener, Said, Show, capturing
+from agent_kernel.notebook.kernel.changed_names import Before, Changes, Held, plain
+from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.notebook.kernel.variable_fingerprints import Mark
+from agent_kernel.sandbox.worker.library_warnings import short_text
+
+RESULT_CHARS = 4_000
+MAX_IMAGES = 8
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``text`` is for the model, ``traceback`` for the person. ``media``: ``{mime, data}``, data in base64.
+    ``changes`` of the person's variables."""
+
+    status: str
+    text: str
+    traceback: str
+    media: tuple[dict[str, str], ...]
+    interrupted: bool
+    changes: Changes = field(default_factory=Changes)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Made or changed."""
+        return (*self.changes.new, *self.changes.changed)
+
+
+class LiveCode:
+    """Runs code as a cell of its own would run, without a number and without history. ``mark``: see Before."""
+
+    def __init__(self, shell: Any, mark: Callable[[object], Held | Mark] = Mark) -> None:
+        self._shell = shell
+        self._mark = mark
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def prepared(self, code: str) -> str:
+        """What will run: the code, after the imports it leaves out."""
+        return "\n".join([*missing_imports(plain(self._shell, code), self._shell.user_ns), code])
+
+    def run(self, code: str, listener: Listener, show: Show) -> Outcome:
+        """Never raises what the code raises; an interrupt ends the code and is told in the outcome."""
+        before = Before(self._shell.user_ns, self._shell.user_ns_hidden, self._mark)
+        with capturing(self._shell, listener, show) as said, interruptible() as interrupt, self._awaiting():
+            try:
+                result = self._shell.run_cell(code, store_history=False)
+                error = result.error_before_exec or result.error_in_exec
+            except (KeyboardInterrupt, RecursionError, MemoryError) as raised:
+                error = raised  # an interrupt between the code and its reporting; code too deep to be looked at
+        changes = before.changes(self._shell.user_ns, plain(self._shell, code))
+        return replace(_outcome(said, error, interrupted=interrupt.is_set()), changes=changes)
+
+    def call(
+        self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show
+    ) -> Outcome:
+        """A function of the person, awaited if it is async. Text that it returns is told as it is, any other value as a
+        cell would show it."""
+        value, error = None, None
+        with capturing(self._shell, listener, show) as said, interruptible() as interrupt:
+            try:
+                value = function(**arguments)
+                if asyncio.iscoroutine(value):
+                    value = self._run_apart(value)
+                if type(value) is str:
+                    said.values.append(value)
+                else:
+                    sys.displayhook(value)
+            except BaseException as raised:  # noqa: BLE001  whatever it raises is told; an interrupt is told as one
+                error = raised
+        return _outcome(said, error, interrupted=interrupt.is_set())
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+
+    @contextlib.contextmanager
+    def _awaiting(self) -> Iterator[None]:
+        """Top-level await inside a running cell: the kernel's own loop is busy with that cell, so another one of this
+        thread runs the code."""
+        outer = asyncio._get_running_loop()
+        if outer is None:
+            yield
+            return
+        before = self._shell.loop_runner
+        self._shell.loop_runner = self._run_apart
+        try:
+            yield
+        finally:
+            self._shell.loop_runner = before
+
+    def _run_apart(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        self._loop = self._loop or asyncio.new_event_loop()
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        task = self._loop.create_task(coroutine)
+        try:
+            return self._loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(task)
+            raise
+        finally:
+            asyncio._set_running_loop(outer)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """An interrupt raises in the code, whatever handled it before, and is remembered even if the code swallows it."""
+    hit = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield hit
+        return
+
+    def raise_interrupt(number: int, frame: object) -> None:
+        hit.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, raise_interrupt)
+    try:
+        yield hit
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _outcome(said: Said, error: BaseException | None, *, interrupted: bool) -> Outcome:
+    interrupted = interrupted or isinstance(error, KeyboardInterrupt)
+    status = "interrupted" if interrupted else "error" if error else "success"
+    media = tuple({"mime": mime, "data": base64.b64encode(data).decode()} for mime, data in said.images[:MAX_IMAGES])
+    return Outcome(status, _told(said, error), _as_seen(said, error), media, interrupted)
+
+
+def _told(said: Said, error: BaseException | None) -> str:
+    """What the model reads: output, values, figures and, as its last line, the error; never an empty text."""
+    left_out = f"[{said.dropped} characters of output were dropped]" if said.dropped else ""
+    figures = f"[{len(said.images)} figure(s) shown]" if said.images else ""
+    parts = ["".join(said.out).rstrip(), "".join(said.err).rstrip(), *said.values, left_out]
+    parts += [figures, _short_traceback(error) if error else ""]
+    return shortened("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
+
+
+def _short_traceback(error: BaseException) -> str:
+    """The lines of the code itself, and what was raised; frames inside libraries tell a model nothing."""
+    if isinstance(error, SystemExit):
+        return "SystemExit: the code ended itself; the kernel goes on."
+    frames = [
+        f"  line {frame.lineno}, in {frame.name}\n    {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen") and not os.path.exists(frame.filename)
+    ]
+    raised = "".join(traceback.format_exception_only(error)).rstrip()
+    if isinstance(error, Warning):
+        raised = f"{type(error).__name__}: {short_text(str(error))}"
+    return "\n".join(["Traceback (most recent call last):", *frames, raised] if frames else [raised])
+
+
+def _as_seen(said: Said, error: BaseException | None) -> str:
+    if isinstance(error, SystemExit):
+        return _short_traceback(error)
+    return ANSI.sub("", "\n".join(said.traceback)) or (_short_traceback(error) if error else "")

@@ -1,0 +1,124 @@
+"""Copies of variables on their way between the person's kernel and the sandbox: given with a turn, taken from a result.
+
+What is given may be a pickle, which is read in the jail. What is taken never is: it comes from code of the agent.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+import pickle
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.sandbox.worker import variable_transfer
+
+MAX_BYTES = 32 << 20
+MAX_TOGETHER = 64 << 20
+MAX_ITEMS = 1_000_000
+"""Of lists and dictionaries in each other; a longer one is not looked at to its end."""
+SAFE = ("json", "npy", "arrow")
+PANDAS = ("pandas.DataFrame", "pandas.Series")
+
+
+class TooLarge(Exception):
+    """More than a copy may have."""
+
+
+@dataclass(slots=True)
+class Given:
+    """``variables`` as a turn's body has them; ``left_out``: name and reason of those that can not be copied."""
+
+    variables: list[dict[str, str]] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+
+def given(names: Iterable[str], namespace: Mapping[str, Any]) -> Given:
+    """As many as fit. Nothing is raised: what can not be copied is told."""
+    found = Given()
+    for name in names:
+        try:
+            encoding, kind, data = copied(name, namespace, min(MAX_BYTES, MAX_TOGETHER - found.size))
+        except TooLarge:
+            size = f"{MAX_BYTES >> 20} MB each, {MAX_TOGETHER >> 20} MB together"
+            found.left_out[name] = f"it is too large ({size}); put it into a file beside the notebook"
+        except Exception as error:  # noqa: BLE001  a person's object may raise anything when it is copied
+            found.left_out[name] = f"it can not be copied ({type(error).__name__})"
+        else:
+            found.size += len(data)
+            found.variables.append(
+                {"name": name, "encoding": encoding, "data": base64.b64encode(data).decode(), "type": kind[:200]}
+            )
+    return found
+
+
+def copied(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str, bytes]:
+    """(encoding, type, data). Raises TooLarge before more than that is made, and whatever the value raises."""
+    value = namespace[name]
+    if _size(value) > most:
+        raise TooLarge(name)
+    kind = variable_transfer.type_of(value)
+    if kind not in PANDAS or importlib.util.find_spec("pyarrow"):
+        try:
+            encoding, kind, data = variable_transfer.take(namespace, name)
+        except variable_transfer.NotCopied:
+            pass
+        else:
+            if len(data) > most:
+                raise TooLarge(name)
+            return encoding, kind, data
+    target = _Bounded(most)
+    pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL)
+    return "pickle", kind, target.getvalue()
+
+
+def read(name: str, encoding: str, kind: str, data: bytes) -> Any:
+    """The value of a copy that the sandbox made. Raises AgentError; never reads a pickle."""
+    if encoding not in SAFE:
+        raise AgentError(f"{name} comes as {encoding or 'something unknown'}, which is not read here.")
+    found: dict[str, Any] = {}
+    try:
+        variable_transfer.give(found, [{"name": name, "encoding": encoding, "data": data, "type": kind}])
+    except variable_transfer.NotCopied as error:
+        raise AgentError(f"{name} can not be read here: {error.__cause__ or error}") from None
+    return found[name]
+
+
+class _Bounded(io.BytesIO):
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(memoryview(data).cast("B")) > self._most:
+            raise TooLarge
+        return super().write(data)
+
+
+def _size(value: Any) -> int:
+    """Bytes, about, without making any: a lower bound."""
+    if variable_transfer.type_of(value) == "pandas.DataFrame":
+        return int(value.memory_usage(index=False).sum())
+    if isinstance(size := getattr(value, "nbytes", None), int):
+        return size
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        return _of_items(value)
+    return sys.getsizeof(value, 0)
+
+
+def _of_items(value: Any) -> int:
+    size, left, waiting = 0, MAX_ITEMS, [value]
+    while waiting and left > 0:
+        item = waiting.pop()
+        left -= 1
+        size += sys.getsizeof(item, 0)
+        if isinstance(item, list | tuple | set | frozenset | dict):
+            if len(item) > left:
+                return MAX_TOGETHER + 1
+            waiting += [*item.keys(), *item.values()] if isinstance(item, dict) else item
+    return size

@@ -1,0 +1,173 @@
+"""``%agent start``: ``agent-kernel serve`` for this kernel alone, where no Jupyter server has it: VS Code, IPython.
+
+A child process on loopback, which ends with the kernel, however that ends: it holds the other end of a pipe.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from agent_kernel.core.errors import AgentKernelError, Forbidden, ServerUnreachable
+from agent_kernel.notebook.display.render import line_bundle
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.magic.conversation_commands import Say
+from agent_kernel.notebook.turn.server_client import Server
+
+HELP = "a server for this kernel alone, where no Jupyter server has agent-kernel; stop server ends it"
+NEEDED = ("jupyter_server", "jupyter_ext")
+START_S = 120.0
+"""A cold disk takes the longest; a few seconds are usual."""
+STOP_S = 20.0
+LOOK_S = 0.2
+TAIL = 1_500
+"""Characters of the server's log that are shown when it does not come up."""
+NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+COSTS = (
+    "Started a server for this kernel: {process}. It listens on this machine only ({address}), knows this kernel only, "
+    "and ends with it. A model is loaded with the first turn. %agent stop server ends it."
+)
+
+
+class OwnServer:
+    """At most one. ``adopted`` is told of a server that came up, with what it tells its kernels."""
+
+    def __init__(self, shell: Any, say: Say, adopted: Callable[[dict[str, str]], None]) -> None:
+        self._shell = shell
+        self._say = say
+        self._adopted = adopted
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._server: Server | None = None
+
+    @property
+    def server(self) -> Server | None:
+        """None where there is none, or none any more."""
+        return self._server if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Raises AgentError for a server that can not be started."""
+        if server := self.server:
+            self._tell(f"The server of this kernel runs already, at {server.url}.")
+            return
+        if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+            raise AgentError(f"{sys.executable} has no {missing[0]}: pip install agent-kernel in it.")
+        self._tell("Starting a server for this kernel ...")
+        try:
+            server = self._begin()
+            told = self._until_up(server)
+        except BaseException:
+            self.close()
+            raise
+        self._server = server
+        self._adopted(told)
+        self._tell(COSTS.format(process=self._described(), address=server.url))
+
+    def stop(self) -> None:
+        was = self.server is not None
+        self.close()
+        self._tell("The server of this kernel is stopped; its conversations are kept." if was else "There is none.")
+
+    def close(self) -> None:
+        """Ends it, and waits until it has saved what it holds."""
+        process, self._process, self._server = self._process, None, None
+        if process is not None:
+            atexit.unregister(self.close)
+            with contextlib.suppress(OSError):
+                if process.stdin:
+                    process.stdin.close()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _begin(self) -> Server:
+        port, kernel, token = _free_port(), f"own-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
+        notebook = told_by_front_end(self._shell)
+        root = notebook.parent if notebook else Path.cwd()
+        environment = {name: value for name, value in os.environ.items() if name not in NOT_HANDED_ON}
+        environment |= {
+            "AGENT_KERNEL_ADOPTS": kernel,
+            "AGENT_KERNEL_ADOPTS_TOKEN": token,
+            "AGENT_KERNEL_ADOPTS_NOTEBOOK": notebook.name if notebook else "",
+            "JUPYTER_TOKEN": secrets.token_urlsafe(32),  # nobody's: only the kernel's credential is used
+        }
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the server writes to it
+        self._process = subprocess.Popen(
+            _command(port, root),
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            env=environment,
+            cwd=root,
+            start_new_session=True,  # Ctrl-C in a terminal is meant for the kernel
+        )
+        atexit.register(self.close)
+        return Server(f"http://127.0.0.1:{port}/", kernel, token)
+
+    def _until_up(self, server: Server) -> dict[str, str]:
+        """What the server tells its kernels. Raises AgentError."""
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            assert self._process is not None
+            if self._process.poll() is not None:
+                raise AgentError(f"the server ended at its start:\n{self._tail()}")
+            try:
+                return dict(server.call("GET", "binding", timeout=5.0)["environment"])
+            except (ServerUnreachable, Forbidden):
+                time.sleep(LOOK_S)
+            except AgentKernelError as error:
+                raise AgentError(f"the server does not work: {error}\n{self._tail()}") from None
+        raise AgentError(f"the server did not come up within {START_S:.0f} s:\n{self._tail()}")
+
+    def _tail(self) -> str:
+        if self._log is None:
+            return ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - TAIL))
+        return self._log.read().decode(errors="replace").strip()
+
+    def _described(self) -> str:
+        assert self._process is not None
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+            kb = [int(line.split()[1]) for line in lines if line.startswith("VmRSS:")]
+            if kb:
+                return f"process {self._process.pid}, {kb[0] / 1000:,.0f} MB now"
+        return f"process {self._process.pid}"
+
+    def _tell(self, text: str) -> None:
+        self._say(line_bundle(text))
+
+
+def _command(port: int, root: Path) -> list[str]:
+    serve = (sys.executable, "-m", "agent_kernel", "serve")
+    return [*serve, "--port", str(port), "--root", str(root), "--drain", "0", "--log-level", "info"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def told_by_front_end(shell: Any) -> Path | None:
+    """The file of the notebook, where a front end tells the kernel (VS Code does)."""
+    told = shell.user_ns.get("__vsc_ipynb_file__")
+    path = Path(told) if isinstance(told, str) else None
+    return path if path is not None and path.suffix == ".ipynb" and path.is_file() else None

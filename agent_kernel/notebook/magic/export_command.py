@@ -1,0 +1,110 @@
+"""``%agent export``, ``import`` and ``clear outputs``: the conversation of this notebook as a document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from agent_kernel.notebook.display.render import line_bundle, table_bundle
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.magic.conversation_commands import Say, Words
+from agent_kernel.notebook.turn.input_prompt import Person
+from agent_kernel.notebook.turn.server_client import Server, quoted
+
+HELP = {
+    "export": "[PATH] [--format agent-kernel|jsonl|openai|mistralrs|markdown|notebook]: this conversation as a file",
+    "import": "[PATH] [--use]: a conversation from a file, or what lies beside this notebook; shows it first",
+}
+SUFFIXES = {".json": "agent-kernel", ".jsonl": "jsonl", ".md": "markdown", ".ipynb": "notebook"}
+"""The format that a file's name asks for."""
+TIMEOUT_S = 300.0
+
+
+class Exchange:
+    def __init__(self, server: Callable[[], Server], person: Person, say: Say) -> None:
+        self._server = server
+        self._person = person
+        self._say = say
+
+    def export(self, rest: str) -> None:
+        """Never over a file that is there, unless --yes says so."""
+        words = Words(rest, "--format")
+        path = Path(words.text).expanduser() if words.rest else None
+        format = words.option or (SUFFIXES.get(path.suffix, "agent-kernel") if path else "agent-kernel")
+        session = self._bound()
+        where = f"sessions/{quoted(session['id'])}/export?{urlencode({'format': format})}"
+        document, suffix, left_out = self._server().fetch(where, timeout=TIMEOUT_S)
+        target = path or Path(_file_name(session["title"] or session["id"]) + suffix)
+        try:
+            with target.open("wb" if "--yes" in words.flags else "xb") as file:
+                file.write(document)
+        except FileExistsError:
+            raise AgentError(f"{target} is there already; another name, or --yes to replace it.") from None
+        except OSError as error:
+            raise AgentError(f"{target} can not be written: {error.strerror}.") from None
+        self._tell(f"Wrote {len(document):,} bytes to {target} ({format}).{_without(left_out)}")
+
+    def bring_in(self, rest: str) -> None:
+        words = Words(rest)
+        query: dict[str, Any] = {} if words.rest else {"beside": 1}
+        document = self._read(Path(words.text).expanduser()) if words.rest else b""
+        seen = self._send({**query, "preview": 1}, document)["preview"]
+        self._show(seen)
+        if "--yes" not in words.flags and not self._person.agrees("Bring it in as a new session?"):
+            raise AgentError("nothing was brought in: it was not confirmed (--yes confirms it beforehand).")
+        bind = not words.rest or "--use" in words.flags
+        come = self._send({**query, **({"bind": 1} if bind else {})}, document)
+        then = "this notebook goes on with it" if come["bound"] else f"%agent use {come['id']} goes on with it"
+        self._tell(f"It is the session {come['id']}; {then}.")
+
+    def clear_outputs(self) -> None:
+        """Of the cells whose outputs are gone from the notebook as it was saved last."""
+        session = self._bound()
+        cleared = self._server().call("POST", f"sessions/{quoted(session['id'])}/clear-outputs", {})
+        if not cleared["results"]:
+            self._tell("Nothing to clear: save the notebook after its outputs were cleared, then try again.")
+            return
+        self._tell(
+            f"Took {cleared['results']} tool output(s) of {cleared['cells']} cell(s) out of the conversation. What the "
+            "model said about them stays."
+        )
+
+    def _bound(self) -> Mapping[str, Any]:
+        session: Mapping[str, Any] | None = self._server().call("GET", "binding")["session"]
+        if session is None:
+            raise AgentError("this notebook has no session yet; the first %%agent cell begins one.")
+        return session
+
+    def _send(self, query: Mapping[str, Any], document: bytes) -> dict[str, Any]:
+        return self._server().call("POST", f"sessions/import?{urlencode(query)}", document, timeout=TIMEOUT_S)
+
+    def _read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise AgentError(f"{path} can not be read: {error.strerror}.") from None
+
+    def _show(self, seen: Mapping[str, Any]) -> None:
+        rows = [
+            ("title", seen["title"]),
+            ("begins", seen["begins"]),
+            ("turns", f"{seen['turns']} on {seen['branches']} branch(es), {seen['messages']} messages"),
+            ("media", f"{seen['media']}, {seen['media_bytes']:,} bytes"),
+            ("stays out", ", ".join(f"{count} {what}" for what, count in seen["left_out"].items()) or "nothing"),
+        ]
+        self._say(table_bundle((f"a conversation ({seen['format']})", ""), rows))
+
+    def _tell(self, text: str) -> None:
+        self._say(line_bundle(text))
+
+
+def _file_name(title: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", title).strip("-.")[:80] or "session"
+
+
+def _without(left_out: Mapping[str, int]) -> str:
+    told = ", ".join(f"{count} {what}" for what, count in left_out.items())
+    return f" The format has no place for: {told}." if told else ""

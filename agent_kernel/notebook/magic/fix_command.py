@@ -1,0 +1,99 @@
+"""``%agent fix``: the last cell that failed, as a question for a corrected one."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import keyword
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel import inspection
+from agent_kernel.notebook.kernel.changed_names import UNREADABLE, plain
+from agent_kernel.notebook.kernel.variables import summary
+from agent_kernel.notebook.turn.execution_history import Executions
+
+CHARS = 6_000
+"""Of source and traceback together; of more, the head and the tail of each."""
+FIX = "Correct the cell In[{number}], which failed with {error}. Give the whole cell as it should be."
+SAME = "The proposed cell is the same code that failed, so it is not proposed. Say more: %agent fix WORDS."
+MAX_NAMES = 8
+NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
+FRAME = re.compile(r"^  In\[(\d+)\], line (\d+), in ", re.MULTILINE)
+MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``prompt`` and ``notes`` for the model; ``source`` is the cell that failed."""
+
+    prompt: str
+    notes: tuple[dict[str, str], ...]
+    source: str
+
+
+def question(shell: Any, executions: Executions, words: str) -> Question:
+    """``words`` is what the person adds. Raises AgentError when no cell has failed in this life of the kernel."""
+    failure = executions.failure
+    if failure is None:
+        raise AgentError("no cell has failed since this kernel was started; run the one that fails, then ask again.")
+    number, _, source, told = failure
+    raised = told.strip().splitlines()[-1] if told.strip() else "an error"
+    error = raised if len(raised) <= 200 else f"{raised[:200]} ..."
+    prompt = FIX.format(number=number, error=error) + (f"\n{words}" if words else "")
+    notes = [{"title": "The cell that failed", "text": inspection.last_error(shell, executions, CHARS)}]
+    facts = [summary(name, shell.user_ns[name]) for name in _names_that_matter(shell, told)]
+    notes += [{"title": "Variables", "text": "\n".join(facts)}] if facts else []
+    return Question(prompt, tuple(notes), source)
+
+
+def is_same_code(shell: Any, one: str, other: str) -> bool:
+    """Equal up to comments, blank lines and layout."""
+    try:
+        first, second = (ast.dump(ast.parse(plain(shell, code))) for code in (one, other))
+    except UNREADABLE:
+        return one.split() == other.split()
+    return first == second
+
+
+def _names_that_matter(shell: Any, told: str) -> list[str]:
+    """Variables in the statements that the traceback goes through, those of the innermost first; and for a name that
+    there is not, variables that are called alike."""
+    namespace, hidden = shell.user_ns, getattr(shell, "user_ns_hidden", {})
+    known = {
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_") and name not in hidden and not isinstance(value, types.ModuleType)
+    }
+    sources = list(namespace.get("In", ()))
+    found: dict[str, None] = {}
+    for number, line in reversed([(int(number), int(line)) for number, line in FRAME.findall(told)]):
+        if number < len(sources):
+            found |= dict.fromkeys(name for name in _names_in_statement(shell, sources[number], line) if name in known)
+    if missing := MISSING.search(told):
+        found |= dict.fromkeys(difflib.get_close_matches(missing[1], sorted(known), 2))
+    return list(found)[:MAX_NAMES]
+
+
+def _names_in_statement(shell: Any, source: str, line: int) -> list[str]:
+    """Of the smallest statement around a line; of a compound one, and of code that cannot be read, the line alone."""
+    lines = source.splitlines()
+    text = lines[line - 1] if line <= len(lines) else ""
+    try:
+        around = list(_statements(ast.parse(plain(shell, source)), line))
+    except UNREADABLE:
+        around = []
+    smallest = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)
+    if smallest is not None and not hasattr(smallest, "body"):
+        return [node.id for node in ast.walk(smallest) if isinstance(node, ast.Name)]
+    return [name for name in NAME.findall(text) if not keyword.iskeyword(name)]
+
+
+def _statements(tree: ast.Module, line: int) -> Iterator[ast.stmt]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            yield node

@@ -1,0 +1,326 @@
+"""``%%agent`` and ``%agent``: a turn in a cell, and what is around it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+
+from agent_kernel.core.errors import AgentKernelError, from_json
+from agent_kernel.core.events import TurnFinished
+from agent_kernel.notebook.display.render import Summary, Version
+from agent_kernel.notebook.display.screen import CellScreen, Screen, screen_for
+from agent_kernel.notebook.display.short_errors import AgentError, AgentInterrupted, line_of
+from agent_kernel.notebook.draft.apply_draft import Keep
+from agent_kernel.notebook.draft.draft import Drafts
+from agent_kernel.notebook.kernel.live_execution import LiveCode
+from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.magic.commands import Commands, Table, interrupted
+from agent_kernel.notebook.magic.completion import Completion
+from agent_kernel.notebook.magic.context_preview import NextTurn
+from agent_kernel.notebook.magic.conversation_commands import Say
+from agent_kernel.notebook.magic.fix_command import SAME, is_same_code
+from agent_kernel.notebook.magic.freeze_command import Freeze
+from agent_kernel.notebook.magic.model_pull import ModelPull, missing_model
+from agent_kernel.notebook.magic.options import Request, parsed, usage
+from agent_kernel.notebook.magic.python_commands import Python
+from agent_kernel.notebook.magic.turn_commands import Here, TurnCommands
+from agent_kernel.notebook.turn.answer_format import FORMS, code_of
+from agent_kernel.notebook.turn.background_turns import Background, CellPublisher
+from agent_kernel.notebook.turn.cell_identity import Cells
+from agent_kernel.notebook.turn.cell_turn import CellTurn, Surroundings
+from agent_kernel.notebook.turn.client_tools import Abilities
+from agent_kernel.notebook.turn.execution_history import Executions
+from agent_kernel.notebook.turn.execution_target import run_request
+from agent_kernel.notebook.turn.input_prompt import Person
+from agent_kernel.notebook.turn.request_builder import Note, Orders, session_of
+from agent_kernel.notebook.turn.server_client import Server, server_of_this_kernel
+from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
+from agent_kernel.notebook.turn.stored_answers import StoredAnswers
+from agent_kernel.notebook.turn.user_functions import Functions
+
+NOT_BEGUN = "(new)"
+"""The id of no session: nothing is allowed or refused in it."""
+BRANCH_ELSEWHERE = "--branch goes on with a branch of this notebook's conversation: leave out -s and --new."
+CODE_STAYS = "A cell that is over can not propose another: the code will stand in the answer."
+
+
+@magics_class
+class AgentMagics(Magics):
+    """State of one kernel: what was allowed, which cells were met."""
+
+    def __init__(self, shell: Any, server: Server | None) -> None:
+        super().__init__(shell)
+        self._shell = shell
+        self._person = Person(shell)
+        self._consent = Consent()
+        self._code = LiveCode(shell)
+        self.executions = Executions(shell)
+        self.functions = Functions(shell.user_ns)
+        self._abilities = Abilities(shell, self._code, self.executions, self.functions)
+        self._in_turn = False
+        self._cells = Cells(shell)
+        self._touched = Touched(shell)
+        self._drafts = Drafts(shell)
+        self._keep = Keep(shell, self._drafts, self._person, self._code, self._touched, self._live_is_denied)
+        self._background = Background()
+        self._orders = Orders(
+            shell,
+            person=self._person,
+            consent=self._consent,
+            abilities=self._abilities,
+            functions=self.functions,
+            executions=self.executions,
+            drafts=self._drafts,
+            touched=self._touched,
+            bound=self._bound,
+        )
+        self._commands = Commands(
+            shell,
+            server,
+            self._person,
+            self._consent,
+            self._show,
+            python=self._python,
+            turns=self._turn_commands,
+            declared=self._orders.declared,
+            running=lambda: self._background.running,
+        )
+        self._stored = StoredAnswers(shell)
+        self.completion = Completion(lambda: self._commands.known)
+
+    @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
+    def command(self, line: str) -> None:
+        """%agent status | sessions | search WORDS | use ID | new | branches | undo | stop | model | in | keep | help"""
+        with _one_line():
+            try:
+                self._commands.run(line)
+            except AgentInterrupted:
+                raise
+            except KeyboardInterrupt:
+                raise interrupted() from None
+
+    @line_magic("agent_draft")  # type: ignore[arg-type]
+    def draft(self, line: str) -> None:
+        """Run code of a turn that does not come from a cell in a draft; the server sends it."""
+        run_request(self._shell, self._drafts, line)
+
+    def unfit_for_drafts(self) -> str:
+        """Why no draft can be made; the server asks. A draft that is forked here must show values as one that is
+        forked in a cell does, so it is made while IPython's display hook is in place."""
+        with self._shell.display_trap:
+            return self._drafts.unfit()
+
+    @cell_magic("agent")  # type: ignore[arg-type]
+    def turn(self, line: str, cell: str) -> None:
+        """%%agent [options] [prompt]: one turn of this notebook's conversation; %%agent --help has the options."""
+        with _one_line():
+            request = parsed(line)
+            if request.help:
+                self._shell.display_pub.publish({"text/plain": usage()})
+                return
+            prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
+            if not prompt.strip():
+                raise AgentError("what shall I do? Write the prompt below %%agent.")
+            self._one_turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """A turn that code of a turn asks for would wait for its own end."""
+        if self._in_turn:
+            raise AgentError("an agent cell can not be run from inside an agent cell.")
+        self._in_turn = True
+        try:
+            yield
+        finally:
+            self._in_turn = False
+
+    def _one_turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = (), failed: str = "") -> None:
+        with self._one_at_a_time():
+            if self._stored.is_on:
+                self._stored.show(prompt, cell)
+                return
+            self._turn(request, prompt, cell, notes, failed)
+
+    @property
+    def server(self) -> Server | None:
+        """The one that started this kernel, or that this kernel started."""
+        return self._commands.known
+
+    def close(self) -> None:
+        self._orders.arrivals.close()
+        self.executions.close()
+        self._drafts.close()
+        self._code.close()
+        self._commands.close()
+
+    def _turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note], failed: str) -> None:
+        server = self._commands.server
+        if request.branch and (request.session or request.new):
+            raise AgentError(BRANCH_ELSEWHERE)
+        publisher = CellPublisher(self._shell) if request.background else None
+        session = request.session or (NOT_BEGUN if request.new else "")
+        body = self._orders.body(request, prompt, cell, session, notes)
+        if request.branch:  # what outlives the turn comes when all else of it is known to be right
+            self._commands.go_on(request.branch)
+        if session == NOT_BEGUN:
+            body["session"] = self._commands.begin()
+        if publisher is not None:
+            self._go_on_aside(request, body, cell, publisher)
+            return
+        end = self._followed(request, prompt, body, cell, failed)
+        error = from_json(end.error) if end.error else None
+        offer = missing_model(error) if error else None
+        if offer and ModelPull(server, self._shell, offer).offered(self._person):
+            body |= {"rerun": "append"}  # the first try is no version
+            end = self._followed(request, prompt, body, cell, failed)
+            error = from_json(end.error) if end.error else None
+        if error is not None:
+            raise error
+        if end.state != "committed":
+            raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
+
+    def _followed(self, request: Request, prompt: str, body: Mapping[str, Any], cell: str, failed: str) -> TurnFinished:
+        screen = screen_for(self._shell, FORMS[request.form].words)
+        started = self._started(body, screen)
+        around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
+        turn = CellTurn(around, _summary(started, cell))
+        end = turn.follow()
+        if end.state == "committed" and not started["stored"]:
+            self._keep.after(started["turn"], prompt, screen)
+            if request.form == "code":
+                self._propose(code_of(turn.answer), screen, failed)
+        return end
+
+    def _started(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
+        """Begins a turn. Under Run All, say why the cell is asked again instead of showing its stored answer."""
+        started: Mapping[str, Any] = self._commands.server.call("POST", "turns", body)
+        self._commands.last_turn = started["turn"]
+        if again := started.get("asked_again"):
+            screen.line(self._orders.why_again(str(again["reason"]), str(again["turn"])))
+        return started
+
+    def _go_on_aside(self, request: Request, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
+        screen = CellScreen(publisher, FORMS[request.form].words)
+        started = self._started(body, screen)
+        if request.form == "code":
+            screen.line(CODE_STAYS)
+        around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
+        around = replace(around, waiting=self._background.waiting)
+        self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
+
+    def _propose(self, code: str, screen: Screen, failed: str) -> None:
+        """A cell below with the code, which the person runs or not; where nobody edits cells the answer shows it. Code
+        that has just failed is not proposed again."""
+        if not code:
+            screen.line("There is no code in this answer, so there is no cell to propose.")
+        elif failed and is_same_code(self._shell, code, failed):
+            screen.line(SAME)
+        elif self._person.is_there:
+            self._shell.set_next_input(code, replace=False)
+
+    def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> Surroundings:
+        return Surroundings(
+            self._commands.server,
+            screen,
+            self._person,
+            self._consent,
+            self._abilities,
+            self._touched,
+            self._keep,
+            allowed,
+            ask,
+        )
+
+    def _show(self, told: Mapping[str, Any]) -> None:
+        """An earlier answer, as it was kept."""
+        summary = Summary(told["turn"], told["session"], stored=told["answered"], version=_version(told))
+        CellTurn(self._around(screen_for(self._shell)), summary).follow()
+
+    def _python(self, server: Callable[[], Server], say: Say) -> Python:
+        return Python(self._shell, self._orders.place, self._keep, server, say)
+
+    def _turn_commands(self, commands: Commands) -> Table:
+        here = Here(
+            shell=self._shell,
+            server=lambda: commands.server,
+            bound=commands.needed,
+            person=self._person,
+            consent=self._consent,
+            executions=self.executions,
+            cells=self._cells,
+            background=self._background,
+            turn=self._one_turn,
+            show=self._show,
+            last_turn=lambda: commands.last_turn,
+        )
+        freeze = Freeze(self._shell, here.server, commands.needed, commands.say)
+        following = NextTurn(self._shell, here.server, commands.needed, self._orders.declared, commands.say)
+        return {**TurnCommands(here).table, "freeze": freeze.freeze, "context": following.tell}
+
+    def _live_is_denied(self) -> str:
+        """Why what a draft made may not be run for real, by this person or by the server."""
+        if self._consent and self._consent.refuses(self._bound(), LIVE):
+            return "you have denied live code in this session, and %agent allow live takes that back"
+        try:
+            rule = self._commands.server.call("GET", "agent/permissions")["policy"].get(LIVE, {})
+        except AgentKernelError as error:
+            return str(error)
+        return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""
+
+    def _bound(self) -> str:
+        return session_of(self._commands.bound())
+
+
+def _summary(started: Mapping[str, Any], cell: str) -> Summary:
+    """Of a turn that begins, or of the stored one that stands for it."""
+    summary = Summary(started["turn"], started["session"], cell=cell, private=started["private"])
+    if started["stored"]:
+        summary.stored, summary.version = started["answered"], _version(started["version"])
+    return summary
+
+
+def _version(told: Mapping[str, Any]) -> Version:
+    return Version(told["branch"], told["number"], told["count"], told["replaces"])
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """Errors of ours reach the person as a line, without our frames."""
+    try:
+        yield
+    except AgentKernelError as error:
+        raise line_of(error) from None
+    except KeyboardInterrupt as stop:
+        if isinstance(stop, AgentInterrupted):
+            raise
+        raise AgentInterrupted("stopped.") from None
+
+
+def with_body(lines: list[str]) -> list[str]:
+    """IPython refuses a cell magic without a body; a prompt may stand in the first line alone."""
+    return [*lines, "\n"] if len(lines) == 1 and lines[0].startswith("%%agent") else lines
+
+
+def load(shell: Any) -> None:
+    """Registers both magics and their completion; loading twice does nothing more."""
+    if isinstance(shell.magics_manager.registry.get("AgentMagics"), AgentMagics):
+        return
+    magics = AgentMagics(shell, server_of_this_kernel())
+    shell.register_magics(magics)
+    shell.Completer.custom_matchers.append(magics.completion.match)
+    shell.input_transformers_cleanup.append(with_body)
+
+
+def unload(shell: Any) -> None:
+    magics = shell.magics_manager.registry.pop("AgentMagics", None)
+    if magics is None:
+        return
+    magics.close()
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("agent", None)
+    shell.Completer.custom_matchers.remove(magics.completion.match)
+    shell.input_transformers_cleanup.remove(with_body)

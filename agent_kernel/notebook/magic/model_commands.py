@@ -1,0 +1,122 @@
+"""``%agent model``: which models and servers there are, which one this notebook talks to, what is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_kernel.notebook.display.render import line_bundle, place, table_bundle
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.magic.conversation_commands import Say
+from agent_kernel.notebook.magic.model_pull import MB, ModelPull
+from agent_kernel.notebook.turn.input_prompt import Person
+from agent_kernel.notebook.turn.server_client import Server, quoted
+
+HELP = {
+    "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
+    "unload": "give back the memory of the model; the next turn loads it again",
+}
+
+
+class Models:
+    """One method for each command, by its name. ``confirm`` waits for a person's yes in the browser."""
+
+    def __init__(
+        self,
+        shell: Any,
+        server: Callable[[], Server],
+        person: Person,
+        say: Say,
+        confirm: Callable[[Mapping[str, Any], str, str], None],
+    ) -> None:
+        self._shell = shell
+        self._server = server
+        self._person = person
+        self._say = say
+        self._confirm = confirm
+        self.table: dict[str, Callable[[str], None]] = {"model": self.model, "unload": self.unload}
+
+    def model(self, rest: str) -> None:
+        verb, _, name = rest.partition(" ")
+        if verb == "pull":
+            self._pull(name.strip())
+        elif verb == "unload":
+            self.unload("")
+        elif name:
+            raise AgentError("%agent model [NAME|URL[#MODEL]|reset]; %agent model pull NAME; %agent model unload.")
+        elif verb:
+            self._choose("" if verb == "reset" else verb)
+        else:
+            self._list_models()
+
+    def unload(self, rest: str) -> None:
+        answer = self._server().call("POST", "engine/unload", {})
+        engine, freed = answer["engine"], answer.get("freed_bytes", 0) / MB
+        gave = f" and gave back {freed:,.0f} MB" if freed else ""
+        self._say(line_bundle(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again."))
+
+    def _choose(self, name: str) -> None:
+        """For this notebook's session, from its next turn on."""
+        answer = self._server().call("PUT", "engine", {"model": name})
+        engine = answer["engine"]
+        where = place(engine["local"], engine["host"])
+        if "pending" in answer:
+            self._confirm(
+                answer,
+                f"{engine['host']} is in no configuration. To it go the conversation of this notebook and all that "
+                "follows.",
+                "Let this notebook send its conversation there",
+            )
+        told = "" if engine["local"] else f" From the next turn on the whole conversation is sent to {engine['host']}."
+        self._say(line_bundle(f"This notebook talks to {engine['model']} ({where}).{told}"))
+
+    def _list_models(self) -> None:
+        answer = self._server().call("GET", "models")
+        rows = [
+            (
+                model["name"],
+                model["description"],
+                model["state"],
+                f"{model['download_bytes'] / MB:,.0f} MB",
+                model["licence"],
+                model["publisher"],
+            )
+            for model in answer["models"]
+        ]
+        self._say(table_bundle(("model", "", "state", "download", "licence", "publisher"), rows))
+        if answer["engines"]:
+            servers = [
+                (entry["name"], entry["model"], place(entry["local"], entry["host"]), "refused" * entry["refused"])
+                for entry in answer["engines"]
+            ]
+            self._say(table_bundle(("engine", "model", "where", ""), servers))
+        engine = answer["current"]
+        where = place(engine["local"], engine["host"])
+        told = f"This notebook talks to {engine['model']} ({where}, {engine['state']})."
+        self._say(line_bundle(f"{told} {engine['problem']}".strip()))
+
+    def _pull(self, name: str) -> None:
+        models = {model["name"]: model for model in self._server().call("GET", "models")["models"]}
+        if "/" in name:
+            self._pull_from_hub(name)
+            return
+        if name not in models:
+            raise AgentError(f"There is no model {name!r}; there are: {', '.join(models)}, and a hub's org/name.")
+        pull = ModelPull(self._server(), self._shell, models[name])
+        self._say(line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is here already."))
+        if models[name]["state"] == "ready":
+            return
+        if not self._person.agrees("Download it now?"):
+            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
+        pull.run()
+
+    def _pull_from_hub(self, name: str) -> None:
+        """What it is and costs is told first, as for any model we do not know."""
+        offer = self._server().call("GET", f"models/{quoted(name)}")
+        pull = ModelPull(self._server(), self._shell, offer)
+        if offer["state"] == "ready":
+            self._say(line_bundle(f"{name} is here already."))
+        elif pull.offered(self._person):
+            return
+        else:
+            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")

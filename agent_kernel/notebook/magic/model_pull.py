@@ -1,0 +1,89 @@
+"""The first pull of a model, offered in the cell that needs it, with a progress bar there."""
+
+from __future__ import annotations
+
+import html
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, PullFailed, from_json
+from agent_kernel.notebook.display.render import QUIET, Bundle
+from agent_kernel.notebook.display.screen import Segment
+from agent_kernel.notebook.turn.input_prompt import Person
+from agent_kernel.notebook.turn.server_client import Server, quoted
+
+MB = 1_000_000
+
+
+class ModelPull:
+    """One model of the catalog. ``offer`` is what the server says of it."""
+
+    def __init__(self, server: Server, shell: Any, offer: Mapping[str, Any]) -> None:
+        self._server = server
+        self._shell = shell
+        self.name = str(offer.get("name", ""))
+        self._offer = offer
+
+    @property
+    def described(self) -> str:
+        """What a person is told before a download: every place it may come from; the first may be out of reach."""
+        offer = self._offer
+        first, *others = offer.get("sources") or [offer]
+        lines = [
+            f"The model {self.name} ({offer.get('title') or self.name}) is not on this machine yet: {_told(first)}, "
+            f"licence {offer.get('licence', 'unknown')}.",
+            *(f"If that can not be reached: {_told(other)}. {other.get('why', '')}".rstrip() for other in others),
+        ]
+        return "\n".join(lines)
+
+    def offered(self, person: Person) -> bool:
+        """True when the person said yes and the model is there now. Raises PullFailed."""
+        if not self.name or not person.is_there:
+            return False
+        self._shell.display_pub.publish({"text/plain": self.described})
+        if not person.agrees("Download it now?"):
+            return False
+        self.run()
+        return True
+
+    def run(self) -> None:
+        """Raises AgentKernelError. Stopping the cell leaves the download to the server, which goes on with it."""
+        segment = Segment(self._shell.display_pub, lambda: _bar(self.name, {"stage": "starting"}))
+        segment.touch()
+        path = f"models/{quoted(self.name)}/pull"
+        try:
+            for frame in self._server.frames("POST", path, {"consent": True}):
+                line = json.loads(frame.data)
+                if line.get("stage") == "failed":
+                    raise from_json(line["error"])
+                segment.bundle = lambda line=line: _bar(self.name, line)  # type: ignore[misc]
+                segment.touch(force=line.get("stage") == "done")
+        except (OSError, http.client.HTTPException) as error:
+            raise PullFailed(f"The connection was lost during the download ({error}).", hint="Ask again.") from error
+
+
+def missing_model(error: AgentKernelError) -> Mapping[str, Any] | None:
+    """The offer in a ``model_missing`` error."""
+    return error.details if error.code == "model_missing" and error.details.get("name") else None
+
+
+def _told(source: Mapping[str, Any]) -> str:
+    size = source.get("download_bytes") or 0
+    place = source.get("label") or source.get("source") or "its source"
+    return f"{size / MB:,.0f} MB from {place}, published by {source.get('publisher', 'unknown')}"
+
+
+def _bar(name: str, line: Mapping[str, Any]) -> Bundle:
+    stage, done, total = str(line.get("stage", "")), line.get("done") or 0, line.get("total") or 0
+    words = str(line.get("message") or line.get("note") or "")
+    if stage == "done":
+        text, bar = f"{name} is ready.", ""
+    elif total:
+        share = min(1.0, done / total)
+        text = f"{name}: {stage} {share:.0%}" + (f", {done / MB:,.0f} of {total / MB:,.0f} MB" if total > MB else "")
+        bar = f"<progress max='1' value='{share:.4f}' style='width:24em;max-width:60%'></progress> "
+    else:
+        text, bar = f"{name}: {stage} {words}".rstrip(), ""
+    return {"text/html": f"<div style='{QUIET}'>{bar}{html.escape(text)}</div>", "text/plain": text}

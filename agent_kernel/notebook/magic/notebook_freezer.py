@@ -1,0 +1,213 @@
+"""A notebook without its agent: what was asked and answered as text, the code that ran as plain cells. Pure: a document
+and turns in, a document out; it runs where nobody has this package.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
+from agent_kernel.notebook.display.safe_markdown import safe_markdown
+from agent_kernel.notebook.display.terminal_escape import printable
+from agent_kernel.notebook.kernel.missing_imports import missing_imports
+
+CELL = re.compile(r"\s*%%agent\b")
+LINE = re.compile(r"^(?P<indent>[ \t]*)(?P<line>%agent\b.*|%(?:re)?load_ext[ \t]+agent_kernel\b.*)$", re.MULTILINE)
+ASKS = re.compile(r"^[ \t]*%agent[ \t]+(?:ask|fix)\b", re.MULTILINE)
+NEEDS_US = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:agent_kernel|jupyter_ext)\b", re.MULTILINE)
+PLACES = {"sandbox": "# Ran in the sandbox, on copies of the variables.", "draft": "# Ran in a draft of the kernel."}
+AROUND = (f"<details style='{BOX}'", f"<details open style='{BOX}'", f"<div style='{QUIET}'")
+WITHOUT_CELL = "Asked in the panel, or in cells that are not in this notebook any more:"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is kept of one. ``ran``: (code, where) of its python, as far as it did not fail."""
+
+    cell: str
+    prompt: str
+    answer: str
+    ran: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Frozen:
+    """``unknown``: agent cells of which no turn is kept, which stay as text. ``bound``: cells that import us, so that
+    they do not run elsewhere."""
+
+    document: Json
+    turns: int = 0
+    cells: int = 0
+    unknown: int = 0
+    bound: int = 0
+    names: set[str] = field(default_factory=set)
+
+
+def frozen(document: Mapping[str, Any], turns: Sequence[Turn], transformed: Callable[[str], str]) -> Frozen:
+    """``transformed`` makes plain Python of IPython's. The newest turn of a cell counts; ``document`` is left alone."""
+    told = _by_cell(turns)
+    result = Frozen({**copy.deepcopy(dict(document)), "cells": []})
+    cells: list[Json] = result.document["cells"]
+    met: set[str] = set()
+    for cell in document.get("cells", ()):
+        source, id = _joined(cell.get("source")), str(cell.get("id", ""))
+        if cell.get("cell_type") != "code" or not CELL.match(source):
+            asked = list(told.get(id, {}).values()) if ASKS.search(source) else []
+            met |= {turn.cell for turn in asked}
+            cells.append(_plain(_without(cell, asked), source, result, transformed))
+            cells += [made for turn in asked for made in _of_turn(turn, {}, result, transformed)]
+        elif turn := told.get(id, {}).get(id):
+            met.add(turn.cell)
+            cells += _of_turn(turn, cell, result, transformed)
+        else:
+            cells += _unknown(cell, source, result)
+    rest = [turn for turn in turns if turn.ran and turn.cell not in met]
+    if rest:
+        cells.append(_text(WITHOUT_CELL))
+        for turn in rest:
+            cells += _of_turn(turn, {}, result, transformed)
+    _with_ids(cells, document)
+    return result
+
+
+def _by_cell(turns: Sequence[Turn]) -> dict[str, dict[str, Turn]]:
+    """id of a cell -> its turns, the newest of each; of one that asks in lines there are several: ID, ID#2."""
+    told: dict[str, dict[str, Turn]] = {}
+    for turn in turns:
+        if turn.cell:
+            told.setdefault(turn.cell.partition("#")[0], {})[turn.cell] = turn
+    return told
+
+
+def _of_turn(turn: Turn, cell: Mapping[str, Any], result: Frozen, transformed: Callable[[str], str]) -> list[Json]:
+    """Question, code, answer; pictures that the cell shows stay with the last of its code."""
+    result.turns += 1
+    made = [_text(_quoted(turn.prompt))]
+    made += [_code(code, where, result, transformed) for code, where in turn.ran]
+    pictures = [output for output in cell.get("outputs", ()) if _is_picture(output)]
+    if turn.ran:
+        made[-1]["outputs"] = pictures
+    if turn.answer.strip():
+        made.append(_text(safe_markdown(turn.answer)))
+    return made
+
+
+def _code(code: str, where: str, result: Frozen, transformed: Callable[[str], str]) -> Json:
+    plain = transformed(code)
+    imports = missing_imports(plain, dict.fromkeys(result.names))
+    result.names |= _bound("\n".join([*imports, plain]))
+    result.cells += 1
+    lines = [*([PLACES[where]] if where in PLACES else []), *imports, code]
+    empty: Json = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    return {**empty, "source": "\n".join(lines)}
+
+
+def _plain(cell: Mapping[str, Any], source: str, result: Frozen, transformed: Callable[[str], str]) -> Json:
+    kept = copy.deepcopy(dict(cell))
+    if kept.get("cell_type") == "code":
+        kept["source"] = LINE.sub(_comment, source)
+        result.bound += bool(NEEDS_US.search(source))
+        result.names |= _bound(transformed(str(kept["source"])))
+    return kept
+
+
+def _comment(match: re.Match[str]) -> str:
+    """An indented line may be all that a block has."""
+    return f"{match['indent']}{'pass  ' if match['indent'] else ''}# {match['line']}"
+
+
+def _without(cell: Mapping[str, Any], turns: Sequence[Turn]) -> Mapping[str, Any]:
+    """A cell that asked in lines, without outputs that stand below it as text and as code."""
+    if not turns:
+        return cell
+    answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
+    kept = [output for output in cell.get("outputs", ()) if not (_is_around(output) or _answer(output) in answers)]
+    return {**cell, "outputs": kept}
+
+
+def _unknown(cell: Mapping[str, Any], source: str, result: Frozen) -> list[Json]:
+    """As text, with the words that it shows."""
+    result.unknown += 1
+    words = [text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _words(output))]
+    return [_text(_quoted(source)), *([_text("\n\n".join(words))] if words else [])]
+
+
+def _words(output: Any) -> str:
+    """As Markdown. Pictures and errors have none."""
+    data = _data(output)
+    if "text/markdown" in data:
+        return safe_markdown(data["text/markdown"].strip())
+    text = "" if _is_picture(output) else printable(data.get("text/plain", "")).strip("\n")
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{ticks}\n{text}\n{ticks}" if text.strip() else ""
+
+
+def _answer(output: Any) -> str:
+    """The words of a display; nothing of what code printed or came to."""
+    is_shown = isinstance(output, Mapping) and output.get("output_type") == "display_data"
+    return _data(output).get("text/plain", "").strip() if is_shown else ""
+
+
+def _is_around(output: Any) -> bool:
+    """Shown beside an answer: a call, a line of ours, how the turn ended."""
+    data = _data(output)
+    return TURN_MIME in data or data.get("text/html", "").startswith(AROUND)
+
+
+def _data(output: Any) -> dict[str, str]:
+    """Texts by MIME type; what was printed is plain text."""
+    if not isinstance(output, Mapping):
+        return {}
+    if output.get("output_type") == "stream":
+        return {"text/plain": _joined(output.get("text"))}
+    data = output.get("data")
+    return {str(mime): _joined(text) for mime, text in data.items()} if isinstance(data, Mapping) else {}
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in safe_markdown(text).splitlines())
+
+
+def _text(source: str) -> Json:
+    return {"cell_type": "markdown", "metadata": {}, "source": source}
+
+
+def _is_picture(output: Any) -> bool:
+    data = output.get("data") if isinstance(output, Mapping) else None
+    return isinstance(data, Mapping) and any(str(mime).startswith("image/") for mime in data)
+
+
+def _bound(code: str) -> set[str]:
+    """Names that the code makes, in any scope: one too many costs an import that somebody has to write."""
+    try:
+        nodes: Iterable[ast.AST] = ast.walk(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    names: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=asname):
+                names.add(asname or name.partition(".")[0])
+    return names
+
+
+def _joined(source: Any) -> str:
+    return "".join(map(str, source)) if isinstance(source, list) else str(source or "")
+
+
+def _with_ids(cells: Sequence[Json], document: Mapping[str, Any]) -> None:
+    """nbformat 4.5 wants one for each cell, older ones want none."""
+    has_ids = (document.get("nbformat", 4), document.get("nbformat_minor", 0)) >= (4, 5)
+    for cell in cells:
+        if has_ids:
+            cell.setdefault("id", secrets.token_hex(4))

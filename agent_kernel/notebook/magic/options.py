@@ -1,0 +1,173 @@
+"""The words after ``%%agent``: options first, then the prompt, which is never taken apart."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.turn.execution_target import CHOICES
+
+WORD = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """``flags``, what it sets, and how its value is read; a ``constant`` takes no value. One that may be given again
+    collects its values (``many``)."""
+
+    flags: tuple[str, ...]
+    sets: str
+    help: str
+    value: str = ""
+    read: Callable[[str], Any] = str
+    constant: Any = None
+    choices: tuple[str, ...] = ()
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the line of an agent cell asks for; ``words`` is the prompt's first line. ``allows`` are kinds of calls that
+    need no question in this turn; ``page`` is what of the notebook the model sees in place of the conversation."""
+
+    words: str = ""
+    help: bool = False
+    where: str = ""
+    session: str = ""
+    new: bool = False
+    fresh: bool = False
+    model: str = ""
+    permission: str = ""
+    allows: tuple[str, ...] = ()
+    page: str = ""
+    branch: str = ""
+    background: bool = False
+    form: str = "md"
+    variables: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    rounds: int | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
+
+
+WIDTH = 100
+LEFT = 28
+FORMS = ("md", "code", "json", "text")
+EDITS = ("notebook.edit",)
+ACTS = ("python.live", "notebook.edit", "notebook.run")
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+OPTIONS = (
+    Option(
+        ("--in",),
+        "where",
+        "run python in your kernel, in a draft that changes nothing of it, or in the sandbox",
+        "live|draft|sandbox",
+        choices=CHOICES,
+    ),
+    Option(("-s", "--session"), "session", "talk in another session of this notebook", "ID"),
+    Option(("--new",), "new", "begin a new session first", constant=True),
+    Option(("--branch",), "branch", "go on with a branch, or on a new one behind turn N of this one", "NAME|N"),
+    Option(
+        ("-c", "--context"),
+        "page",
+        "what the model sees in place of the conversation: the cells above in the order of the page, nothing, or "
+        "the cells that are named",
+        "above|none|3,5-8",
+    ),
+    Option(("--above",), "page", "the same as -c above", constant="above"),
+    Option(("--fresh",), "fresh", "ask again where Run All would show the stored answer", constant=True),
+    Option(("-m", "--model"), "model", "the model that answers", "NAME"),
+    Option(
+        ("-v", "--vars"), "variables", "tell the model of these variables; the sandbox gets copies", "df,cfg", _names
+    ),
+    Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),
+    Option(("--skill",), "skills", "give it a skill, by its name or id; may be given again", "NAME", many=True),
+    Option(
+        ("-f", "--format"),
+        "form",
+        "the answer as Markdown, as code for a cell below (which does not run by itself), as JSON, or as plain text",
+        "md|code|json|text",
+        choices=FORMS,
+    ),
+    Option(
+        ("--background",),
+        "background",
+        "return at once; the answer grows in this cell's output, python runs in the sandbox",
+        constant=True,
+    ),
+    Option(("--ask",), "permission", "ask before every call in this turn", constant="ask"),
+    Option(("--edit",), "allows", "cells are edited without asking in this turn", constant=EDITS),
+    Option(("--auto",), "allows", "code runs in your kernel, cells are edited and run, without asking", constant=ACTS),
+    Option(("--deny",), "permission", "let nothing run in this turn", constant="deny"),
+    Option(("--rounds", "--steps"), "rounds", "at most N rounds of calls; 0: none", "N", int),
+    Option(("--max-tokens",), "max_tokens", "stop the answer after N tokens", "N", int),
+    Option(("--temperature",), "temperature", "0: always the likeliest word", "T", float),
+    Option(("--top-p",), "top_p", "choose among the likeliest words only", "P", float),
+    Option(("--seed",), "seed", "the same choices again", "N", int),
+    Option(("-h", "--help"), "help", "this list", constant=True),
+)
+SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
+BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
+
+
+def parsed(line: str) -> Request:
+    """Raises AgentError, in one line, for an option that does not exist or a value that does not fit."""
+    values: dict[str, Any] = {}
+    position = 0
+    while (match := WORD.match(line, position)) and match[1].startswith("-") and len(match[1].strip("-")) > 0:
+        flag, equals, value = match[1].partition("=")
+        option = BY_FLAG.get(flag) or _unknown(flag)
+        position = match.end()
+        if option.constant is not None:
+            values[option.sets] = option.constant
+            continue
+        if not equals:
+            following = WORD.match(line, position)
+            if following is None:
+                raise AgentError(f"{flag} needs a value: {flag} {option.value}")
+            value, position = following[1], following.end()
+        read = _read(option, flag, value.strip("\"'"))
+        values[option.sets] = (*values.get(option.sets, ()), read) if option.many else read
+    sampling = {name: values.pop(name) for name in SAMPLING & set(values)}
+    return Request(words=line[position:].strip(), sampling=sampling, **values)
+
+
+def _read(option: Option, flag: str, value: str) -> Any:
+    try:
+        read = option.read(value)
+    except ValueError:
+        raise AgentError(f"{flag} needs a number, not {value!r}.") from None
+    if option.choices and read not in option.choices:
+        raise AgentError(f"{flag} is {' or '.join(option.choices)}, not {value!r}.")
+    return read
+
+
+def _unknown(flag: str) -> Option:
+    near = difflib.get_close_matches(flag, BY_FLAG, 1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    raise AgentError(f"%%agent has no option {flag}.{meant} What is meant for the model can stand in the next line.")
+
+
+def usage() -> str:
+    lines = [
+        "%%agent [options] [prompt]",
+        "prompt, as many lines as you like; {name} tells the model of a variable, the sandbox gets a copy",
+        "",
+    ]
+    for option in OPTIONS:
+        left = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
+        text = textwrap.wrap(option.help, WIDTH - LEFT)
+        beside = len(left) <= LEFT - 4
+        lines.append(f"  {left:<{LEFT - 2}}{text[0]}" if beside else f"  {left}")
+        lines += [" " * LEFT + line for line in (text[1:] if beside else text)]
+    return "\n".join(lines)

@@ -1,0 +1,93 @@
+"""``%agent search``: in what was said, with what goes on from there; pure but for the call."""
+
+from __future__ import annotations
+
+import html
+import re
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.notebook.display.render import BOX, QUIET, Bundle, json_bundle, line_bundle, moment
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.turn.server_client import Server
+
+HELP = "WORDS: where any of them was said; --here: in this notebook's session; --all: in all, once you agreed; --json"
+FLAGS = frozenset({"--here", "--all", "--json"})
+ASKED = ("A notebook searches its own conversations by itself.", "Let this notebook search all of yours")
+OWN = "Only conversations that this notebook may read were searched; %agent search --all WORDS asks you for the others."
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A line behind ``%agent search``; but for our flags every word is looked for as it stands."""
+
+    words: tuple[str, ...]
+    flags: frozenset[str]
+
+    @classmethod
+    def of(cls, line: str) -> Search:
+        """Raises AgentError when there is nothing to look for."""
+        words = line.split()
+        flags = FLAGS.intersection(words)
+        wanted = tuple(word for word in words if word not in FLAGS)
+        if not wanted:
+            raise AgentError("what shall be looked for? %agent search WORDS")
+        return cls(wanted, flags)
+
+    def run(self, server: Server) -> Json:
+        where = {"here": "1"} if "--here" in self.flags else {}
+        query = urllib.parse.urlencode({"q": " ".join(self.words), **where})
+        return server.call("GET", f"search?{query}")
+
+    def bundle(self, answer: Json) -> Bundle:
+        hits: Sequence[Json] = answer["hits"]
+        if "--json" in self.flags:
+            return json_bundle(hits)
+        own = OWN if answer["searched"] == "own" and "--here" not in self.flags else ""
+        if not hits:
+            return line_bundle(f"Nothing was found. {own}".strip())
+        plain = [part for hit in hits for part in ("", *_plain(hit))][1:]
+        rich = [_rich(hit, self.words) for hit in hits]
+        if own:
+            plain += ["", own]
+            rich.append(f"<div style='{QUIET}'>{html.escape(own)}</div>")
+        return {"text/html": "".join(rich), "text/plain": "\n".join(plain)}
+
+
+def _plain(hit: Json) -> list[str]:
+    lines = [f"    {piece['role']}: {piece['text']}" for piece in hit["snippets"]]
+    return [_heading(hit), *lines, f"    to go on with it: {_use(hit)}"]
+
+
+def _rich(hit: Json, words: Sequence[str]) -> str:
+    lines = "".join(
+        f"<div><span style='{QUIET}'>{html.escape(piece['role'])}</span> {_marked(piece['text'], words)}</div>"
+        for piece in hit["snippets"]
+    )
+    use = f"<div style='{QUIET}'>to go on with it: <code>{html.escape(_use(hit))}</code></div>"
+    return f"<div style='{BOX}'><b>{html.escape(_heading(hit))}</b>{lines}{use}</div>"
+
+
+def _heading(hit: Json) -> str:
+    session = hit["session"]
+    title = " ".join(str(session["title"]).split()) or "untitled"
+    notebooks = f" · {', '.join(hit['notebooks'])}" if hit["notebooks"] else ""
+    return f"{title} · {moment(session['updated'])} · {session['turns']} turns{notebooks}"
+
+
+def _use(hit: Json) -> str:
+    return f"%agent use {hit['session']['id']}"
+
+
+def _marked(text: str, words: Sequence[str]) -> str:
+    """What is found by folding alone (ß by ss) stays unmarked."""
+    found = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    shown, end = "", 0
+    for match in found.finditer(text):
+        shown += f"{html.escape(text[end : match.start()])}<mark>{html.escape(match[0])}</mark>"
+        end = match.end()
+    return shown + html.escape(text[end:])

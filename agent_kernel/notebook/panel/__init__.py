@@ -1,0 +1,1 @@
+"""The chat panel as a widget in a cell's output."""

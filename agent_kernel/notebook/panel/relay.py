@@ -1,0 +1,173 @@
+"""Carries what a panel asks over its widget's comm to the Jupyter server, with this kernel's own credential.
+
+Messages of the page are read by the kernel's main thread, between cells: nothing here waits in it, the work is done by
+threads. What they send reaches the page while a cell runs. Not a proxy: paths below ``agent/v1``, in JSON, and what the
+server lets a kernel do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import re
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, QuotaExceeded
+from agent_kernel.core.events import TurnFinished
+from agent_kernel.notebook.panel.session_poll import Say, Watch
+from agent_kernel.notebook.turn.server_client import NO_SERVER, Server
+
+METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{1,4000}")
+MAX_BYTES = 32 << 20
+MAX_AT_ONCE = 32
+"""Requests and followed turns of one widget, together."""
+
+
+class Relay:
+    """``known`` is the server as far as it is known by now. ``say`` sends to the page, from any thread. Every message
+    names the view (``to``) that asked."""
+
+    def __init__(self, known: Callable[[], Server | None], say: Say) -> None:
+        self._known = known
+        self._say = say
+        self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
+        self._followed: dict[tuple[str, str], Followed] = {}
+        self._watch = Watch(lambda: self.server, say)
+        self._closed = False
+
+    @property
+    def server(self) -> Server:
+        """Raises ServerUnreachable."""
+        if (server := self._known()) is None:
+            raise NO_SERVER
+        return server
+
+    def hear(self, content: Any) -> None:
+        """Returns at once. What is not a message of the panel is left alone."""
+        if self._closed or not isinstance(content, Mapping) or not isinstance(to := content.get("to"), str):
+            return
+        match content:
+            case {"do": "request", "id": int(id), "method": str(method), "path": str(path)}:
+                self._start(to, id, lambda: self._request(to, id, method, path, content.get("body")))
+            case {"do": "bytes", "id": int(id), "path": str(path)}:
+                self._start(to, id, lambda: self._bytes(to, id, path))
+            case {"do": "follow", "turn": str(turn), "after": int(after), "number": int(number)}:
+                self._follow(to, turn, after, number)
+            case {"do": "unfollow", "turn": str(turn)}:
+                self._unfollow(to, turn)
+            case {"do": "watch", "target": str(target)}:
+                self._watch.renew(to, target)
+            case {"do": "leave"}:
+                self._watch.leave(to)
+                for followed in [turn for view, turn in self._followed if view == to]:
+                    self._unfollow(to, followed)
+
+    def close(self) -> None:
+        self._closed = True
+        self._watch.close()
+        for followed in [*self._followed.values()]:
+            followed.leave()
+
+    def _start(self, to: str, id: int, work: Callable[[], None]) -> None:
+        if not self._room.acquire(blocking=False):
+            self._fail(to, id, QuotaExceeded(f"A panel has at most {MAX_AT_ONCE} requests at once."))
+            return
+
+        def run() -> None:
+            try:
+                work()
+            except AgentKernelError as error:
+                self._fail(to, id, error)
+            finally:
+                self._room.release()
+
+        threading.Thread(target=run, name="agent-panel-request", daemon=True).start()
+
+    def _request(self, to: str, id: int, method: str, path: str, body: Any) -> None:
+        if method not in METHODS or not isinstance(body, Mapping | None):
+            raise InvalidRequest("A request has a method, a path and a body of JSON.")
+        answer = self.server.call(method, below(path), prepared(method, path, body))
+        self._say({"to": to, "id": id, "body": answer})
+
+    def _bytes(self, to: str, id: int, path: str) -> None:
+        data, headers = self.server.raw(below(path), most=MAX_BYTES)
+        self._say({"to": to, "id": id, "body": {"mime": headers.get_content_type()}}, [data])
+
+    def _fail(self, to: str, id: int, error: AgentKernelError) -> None:
+        self._say({"to": to, "id": id, "error": error.to_json()})
+
+    def _follow(self, to: str, turn: str, after: int, number: int) -> None:
+        """All that is said of the turn has the number of the question: what an earlier one still says is told apart."""
+        about = {"to": to, "number": number}
+        self._unfollow(to, turn)
+        if not self._room.acquire(blocking=False):
+            self._say({**about, "lost": turn})
+            return
+        followed = self._followed[to, turn] = Followed(turn, after)
+
+        def run() -> None:
+            try:
+                for event in followed.events(self.server):
+                    self._say({**about, "event": event})
+            except AgentKernelError as error:
+                if not followed.left:
+                    self._say({**about, "unknown" if isinstance(error, NotFound) else "lost": turn})
+            finally:
+                self._room.release()
+                if self._followed.get((to, turn)) is followed:
+                    del self._followed[to, turn]
+
+        threading.Thread(target=run, name=f"agent-panel-follows-{turn}", daemon=True).start()
+
+    def _unfollow(self, to: str, turn: str) -> None:
+        if followed := self._followed.pop((to, turn), None):
+            followed.leave()
+
+
+class Followed:
+    """A turn as it is read by a thread of its own, until its end or until somebody leaves."""
+
+    def __init__(self, turn: str, after: int) -> None:
+        self.left = False
+        self._turn = turn
+        self._after = after
+        self._connection: http.client.HTTPConnection | None = None
+
+    def events(self, server: Server) -> Any:
+        for event in server.events(self._turn, self._after, opened=self._opened):
+            if self.left:
+                return
+            yield event.to_json()
+            if isinstance(event.body, TurnFinished):
+                return
+
+    def leave(self) -> None:
+        self.left = True
+        if self._connection is not None and self._connection.sock is not None:
+            with contextlib.suppress(OSError):
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _opened(self, connection: http.client.HTTPConnection) -> None:
+        if self.left:
+            raise NotFound("Nobody follows this turn any more.")
+        self._connection = connection
+
+
+def below(path: str) -> str:
+    """The path, if it stays below ``agent/v1``. Raises InvalidRequest."""
+    bare = path.partition("?")[0]
+    steps = re.sub(r"%2e", ".", bare, flags=re.IGNORECASE).split("/")
+    if not PATH.fullmatch(path) or bare.startswith("/") or {".", ".."} & set(steps):
+        raise InvalidRequest("That is no path of the agent's server.")
+    return path
+
+
+def prepared(method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Code of a turn that a kernel begins runs in the main thread of that kernel, which here nobody holds for it: it
+    runs in the sandbox."""
+    begins = method == "POST" and re.fullmatch(r"(sessions/[^/]+/)?turns", path.partition("?")[0])
+    return {**body, "where": "sandbox"} if begins and body is not None else body

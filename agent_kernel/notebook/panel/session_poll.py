@@ -1,0 +1,117 @@
+"""What happens in a kernel's session, asked of the server again and again: a kernel's credential has no socket."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.notebook.turn.server_client import Server, quoted
+
+EVERY_S = 2.0
+LOOKED_AT = 20
+"""Turns of a session; what began and ended before these were the newest is not told."""
+UNTIL_S = 600.0
+"""A page that is gone says nothing more; one that is there renews what it watches, as soon as the kernel is idle."""
+
+
+class Say(Protocol):
+    """Sends to the page, from any thread."""
+
+    def __call__(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ...) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of a session when it was looked at last: when it changed and how long it was, and which turns ran."""
+
+    changed: tuple[float, int] = (0.0, -1)
+    runs: Mapping[str, bool] = field(default_factory=dict)
+
+
+class Watch:
+    """One thread, as long as somebody watches. A target is ``session:ID``, or ``kernel`` for the session of this
+    kernel's notebook, whichever that is."""
+
+    def __init__(self, server: Callable[[], Server], say: Say) -> None:
+        self._server = server
+        self._say = say
+        self._until: dict[tuple[str, str], float] = {}
+        self._seen: dict[tuple[str, str], Seen] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def renew(self, to: str, target: str) -> None:
+        with self._lock:
+            self._until[to, target] = time.monotonic() + UNTIL_S
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="agent-panel-watch", daemon=True)
+                self._thread.start()
+
+    def leave(self, to: str) -> None:
+        with self._lock:
+            for key in [key for key in self._until if key[0] == to]:
+                del self._until[key]
+                self._seen.pop(key, None)
+
+    def close(self) -> None:
+        with self._lock:
+            self._until.clear()
+        self._wake.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._wake.wait(EVERY_S) and (watched := self._watched()):
+                for to, target in watched:
+                    with contextlib.suppress(AgentKernelError):  # the next look may reach it
+                        self._look(to, target)
+        finally:
+            with self._lock:  # who watches next begins another one
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _watched(self) -> list[tuple[str, str]]:
+        """Those of now. Without any the thread ends; who comes after this has another one."""
+        with self._lock:
+            now = time.monotonic()
+            for key in [key for key, until in self._until.items() if until <= now]:
+                del self._until[key]
+                self._seen.pop(key, None)
+            if not self._until:
+                self._thread = None
+            return list(self._until)
+
+    def _look(self, to: str, target: str) -> None:
+        """Reads turns only when the session changed or one of them runs."""
+        kind, _, id = target.partition(":")
+        call = self._server().call
+        session = (
+            call("GET", "binding")["session"]
+            if kind == "kernel"
+            else call("GET", f"sessions/{quoted(id)}?format=facts")
+        )
+        if session is None:
+            return
+        seen = self._seen.get((to, target))
+        changed = (session["updated"], session["turns"])
+        if seen is not None and seen.changed == changed and True not in seen.runs.values():
+            return
+        turns = call("GET", f"sessions/{quoted(session['id'])}/turns?limit={LOOKED_AT}")["turns"]
+        runs = {turn["turn"]: bool(turn["running"]) for turn in turns}
+        self._seen[to, target] = Seen(changed, runs)
+        known = runs if seen is None else seen.runs  # what had ended before the first look is no news
+        for turn in turns:
+            id, runs_now = turn["turn"], bool(turn["running"])
+            news = {"turn": id, "session": turn["session"], "kernel": "", "cell": turn["cell"]}
+            if id not in known or (seen is None and runs_now):
+                self._tell(to, target, {"type": "turn.opened", **news})
+            if not runs_now and known.get(id, True):
+                self._tell(to, target, {"type": "turn.closed", **news, "state": turn["state"]})
+
+    def _tell(self, to: str, target: str, news: Mapping[str, Any]) -> None:
+        self._say({"to": to, "target": target, "news": news})

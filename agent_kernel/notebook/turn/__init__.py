@@ -1,0 +1,1 @@
+"""One turn of an agent cell: the request, its events, approvals, and the calls that the kernel runs."""

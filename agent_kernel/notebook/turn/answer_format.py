@@ -1,0 +1,65 @@
+"""``-f``: the form that an answer is asked for in, how it is shown, and the code of an answer as a cell."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.notebook.display.render import PRE, Bundle, text_bundle
+
+CODE = {
+    "title": "Form of the answer",
+    "text": "One fenced block of Python, whole and ready to be run as a new cell of this notebook, after at most two "
+    "sentences. It does not run by itself: the person reads it and runs it.",
+}
+FENCED = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[\w+#.-]*)[^\n]*\n(?P<code>.*?)^ {0,3}(?P=fence)", re.M | re.S
+)
+PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """``output`` binds what the engine writes, ``rounds`` is how many rounds of calls there are if nobody says; None:
+    as ever. ``words`` makes a bundle of the text so far."""
+
+    words: Callable[[str], Bundle] = text_bundle
+    notes: tuple[dict[str, str], ...] = ()
+    output: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int | None = None
+
+
+def plain_bundle(text: str) -> Bundle:
+    return {"text/html": f"<pre style='{PRE}'>{html.escape(text)}</pre>", "text/plain": text}
+
+
+def json_text_bundle(text: str) -> Bundle:
+    """As it grows, so it may not be whole yet."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return {"text/markdown": f"{ticks}json\n{text}\n{ticks}", "text/plain": text}
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "md": Form(),
+        "code": Form(notes=(CODE,), rounds=0),
+        "json": Form(json_text_bundle, output={"kind": "json_object"}),
+        "text": Form(plain_bundle),
+    }
+)
+
+
+def code_of(text: str) -> str:
+    """The Python of an answer: its fenced blocks one after another, or all of it if that is Python. Empty: none."""
+    blocks = [match["code"].rstrip() for match in FENCED.finditer(text) if match["info"].lower() in PYTHON]
+    if blocks or FENCED.search(text):
+        return "\n\n".join(blocks)
+    try:
+        return text.strip() if ast.parse(text).body else ""
+    except (SyntaxError, ValueError, RecursionError):
+        return ""

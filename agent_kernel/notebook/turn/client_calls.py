@@ -1,0 +1,109 @@
+"""Calls of a turn that this kernel runs: claimed, run in the main thread, shown while they run, answered once."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
+from agent_kernel.notebook.display.render import WAITING, Card
+from agent_kernel.notebook.display.screen import Screen
+from agent_kernel.notebook.draft.apply_draft import Keep
+from agent_kernel.notebook.kernel.capture import Listener, Show
+from agent_kernel.notebook.kernel.live_execution import Outcome
+from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.turn.call_claim import Claim
+from agent_kernel.notebook.turn.client_tools import Abilities, Ability
+from agent_kernel.notebook.turn.server_client import Server
+
+Bundle: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """``touched`` learns which code of which turn has run in the person's namespace, or in a draft of it."""
+
+    server: Server
+    screen: Screen
+    abilities: Abilities
+    touched: Touched
+    keep: Keep
+
+    def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+        """In this thread, which is the kernel's main thread: an interrupt reaches what runs. None when somebody else
+        runs it, or nobody here can."""
+        ability = self.abilities.find(name) if card.where != "draft" else self._drafted(turn, card)
+        if ability is None:
+            if not self.abilities.knows(name):
+                return None
+            Claim.decline(self.server, turn, card.call, f"this kernel has no {name}")
+            return None
+        claim = Claim.take(self.server, turn, card.call)
+        if claim is None:
+            return None
+        return (
+            self._look(claim, ability, arguments) if ability.looks else self._do(claim, turn, card, ability, arguments)
+        )
+
+    def _drafted(self, turn: str, card: Card) -> Ability:
+        """Python in a draft of the kernel; what a draft may not do is offered to the person there."""
+
+        def prepared(arguments: Mapping[str, Any]) -> str:
+            return self.keep.drafts.prepared(str(arguments.get("code", "")))
+
+        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> Outcome:
+            drafted = self.keep.drafts.run(turn, card.code, listener, show)
+            real = self.keep.for_real(turn, card, self.screen) if drafted.refused else None
+            return real or drafted.outcome
+
+        return Ability(run, code=prepared)
+
+    def _look(self, claim: Claim, ability: Ability, arguments: Mapping[str, Any]) -> Outcome:
+        with claim:
+            outcome = ability.run(arguments, lambda stream, text: None, self.screen.show)
+            claim.finish(outcome.status, outcome.text, outcome.media)
+        return outcome
+
+    def _do(self, claim: Claim, turn: str, card: Card, ability: Ability, arguments: Mapping[str, Any]) -> Outcome:
+        card.code = ability.code(arguments) or card.code
+
+        def listen(stream: str, text: str) -> None:
+            claim.output("stderr" if stream == "stderr" else "stdout", text)
+            card.add(text)
+            self.screen.card(card)
+
+        bundles: list[dict[str, str]] = []
+
+        def show(data: Bundle, metadata: Bundle, transient: Bundle, update: bool) -> None:
+            body = None if update else bundle_medium(data)
+            if body is not None and len(bundles) < MAX_BUNDLES:
+                bundles.append({"mime": BUNDLE, "data": base64.b64encode(body).decode()})
+            self.screen.show(data, metadata, transient, update)
+
+        began = card.where
+        claim.record = lambda: {
+            "where": card.where if card.where != began else "",
+            "state": "waiting" if card.state == WAITING else "running",
+        }
+        claim.tick = lambda: self.screen.flush_from_aside(card)
+        started, waited = time.monotonic(), self.keep.person.waited_s
+        with claim:
+            outcome = ability.run(arguments, listen, show)
+            self.touched.ran(turn, card.code, drafted=card.where == "draft")
+            waited = self.keep.person.waited_s - waited
+            card.seconds = time.monotonic() - started - waited
+            card.add(outcome.traceback)
+            self.screen.card(card)
+            claim.finish(
+                outcome.status,
+                outcome.text,
+                (*outcome.media, *bundles),
+                variables=outcome.variables,
+                where=card.where if card.where != began else "",
+                waited_s=waited,
+                patient=not outcome.interrupted,
+            )
+        return outcome

@@ -1,0 +1,83 @@
+"""What this kernel can run of a turn's calls, by the names it declares: a table, and the person's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agent_kernel.notebook.kernel import inspection
+from agent_kernel.notebook.kernel.capture import Listener, Show
+from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+from agent_kernel.notebook.turn.execution_history import Executions
+from agent_kernel.notebook.turn.user_functions import Functions
+
+Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """``looks``: it only tells; what it told is all there is to show. ``code`` is what will run, for a person."""
+
+    run: Run
+    looks: bool = False
+    code: Callable[[Mapping[str, Any]], str] = lambda arguments: ""
+
+
+class Abilities:
+    """All of it runs in the kernel's main thread, as part of the agent's own cell: nothing of it can outlive the cell,
+    and an interrupt reaches it."""
+
+    def __init__(self, shell: Any, code: LiveCode, executions: Executions, functions: Functions) -> None:
+        self._shell = shell
+        self._live = code
+        self._executions = executions
+        self._functions = functions
+        self._declared: set[str] = set()
+        runs_code = Ability(self._run, code=self._prepared)
+        self._table: dict[str, Ability] = {
+            "python": runs_code,
+            "run_cell": runs_code,
+            "variables": Ability(self._looking(self._variables), looks=True),
+            "last_error": Ability(self._looking(self._last_error), looks=True),
+            "executions": Ability(self._looking(self._ran), looks=True),
+        }
+
+    def declare(self) -> list[str]:
+        """What a turn declares as ``client_tools``."""
+        names = [*self._table, *(name for name in self._functions.registered if name not in self._table)]
+        self._declared.update(names)
+        return names
+
+    def knows(self, name: str) -> bool:
+        """Whether a turn of this kernel has ever declared it; what none has is for a page of the notebook to run."""
+        return name in self._declared
+
+    def find(self, name: str) -> Ability | None:
+        if name in self._table:
+            return self._table[name]
+        function = self._functions.registered.get(name)
+        if function is None:
+            return None
+        return Ability(lambda arguments, listener, show: self._live.call(function.function, arguments, listener, show))
+
+    def _prepared(self, arguments: Mapping[str, Any]) -> str:
+        return self._live.prepared(str(arguments.get("code", "")))
+
+    def _run(self, arguments: Mapping[str, Any], listener: Listener, show: Show) -> Outcome:
+        return self._live.run(self._prepared(arguments), listener, show)
+
+    def _looking(self, look: Callable[[Mapping[str, Any]], str]) -> Run:
+        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> Outcome:
+            return Outcome("success", look(arguments), "", (), interrupted=False)
+
+        return run
+
+    def _variables(self, arguments: Mapping[str, Any]) -> str:
+        return inspection.variables(self._shell, str(arguments.get("name", "")))
+
+    def _last_error(self, arguments: Mapping[str, Any]) -> str:
+        return inspection.last_error(self._shell, self._executions)
+
+    def _ran(self, arguments: Mapping[str, Any]) -> str:
+        return inspection.executions(self._shell, self._executions, tuple(map(int, arguments.get("numbers") or ())))

@@ -1,0 +1,52 @@
+"""What ran in this life of the kernel: of which cell, and how it ended. Code of the agent is not counted."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from agent_kernel.notebook.display.short_errors import AgentError, AgentInterrupted
+from agent_kernel.notebook.kernel.inspection import traced
+from agent_kernel.notebook.turn.cell_identity import parent
+
+KEPT = 500
+
+
+class Executions:
+    """``failure`` is (number, cell, source, traceback) of the last cell that failed by itself. No exception and no
+    value is kept alive."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._ran: OrderedDict[int, tuple[str, str]] = OrderedDict()
+        self.failure: tuple[int, str, str, str] | None = None
+        shell.events.register("post_run_cell", self._after)
+
+    def close(self) -> None:
+        self._shell.events.unregister("post_run_cell", self._after)
+
+    def of(self, number: int) -> tuple[str, str]:
+        """(cell, error) of an execution; empty where it is not known or there was none."""
+        return self._ran.get(number, ("", ""))
+
+    @property
+    def cells(self) -> list[str]:
+        """The ids of the cells that ran, each once, in the order of their last run. Empty where no front end sends
+        them."""
+        ran = [cell for cell, _ in self._ran.values() if cell]
+        return list(dict.fromkeys(reversed(ran)))[::-1]
+
+    def _after(self, result: Any) -> None:
+        if not result.info.store_history or result.execution_count is None:
+            return
+        cell = parent(self._shell).get("metadata", {}).get("cellId")
+        cell = cell if isinstance(cell, str) else ""
+        error = result.error_before_exec or result.error_in_exec
+        number = result.execution_count
+        self._ran[number] = (cell, type(error).__name__ if error else "")
+        while len(self._ran) > KEPT:
+            self._ran.popitem(last=False)
+        if error is not None and not isinstance(error, AgentError | AgentInterrupted | KeyboardInterrupt):
+            numbers = getattr(self._shell.compile, "_filename_map", {})
+            told = traced(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
+            self.failure = (number, cell, str(result.info.raw_cell), told)

@@ -1,0 +1,221 @@
+"""The head of each file that a question names: columns with types and three rows, keys and types, how a text begins.
+
+A head is read only of a regular file below the working directory that a draft of this kernel may read, and costs at
+most HEAD_BYTES, or WHOLE_BYTES where the file is not larger. Every line that quotes the file is indented, so no content
+of a file can pass for a fact about one. Standard library only.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.notebook.draft.jail import readable_paths
+
+MAX_FILES = 3
+HEAD_BYTES = 64 * 1024
+WHOLE_BYTES = 1024 * 1024
+"""Files up to this size are read whole: only then are rows and lines counted, and only then is JSON taken apart."""
+MAX_COLUMNS = 40
+ROWS = 3
+TYPED_ROWS = 200
+"""Rows from which the type of a column is read."""
+CELL = 60
+LINE = 300
+MAX_CHARS = 1_500
+DEPTH = 3
+"""Levels of a JSON document that are described."""
+NAMED = re.compile(
+    r"""["'`]([^"'`\n]{1,200}\.[A-Za-z]\w{0,9})["'`]|(?<![\w./\\-])((?:\.?/)?\w(?:[\w./-]*\w)?\.[A-Za-z]\w{0,9})(?!\w)"""
+)
+DELIMITERS = ",;\t|"
+TABLES = frozenset({"csv", "tsv"})
+JSON_LINES = frozenset({"jsonl", "ndjson"})
+TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini", "xml", "html"})
+BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xls": "read_excel"}
+LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
+DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?")
+TYPES: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("int64", lambda text: bool(re.fullmatch(r"[+-]?\d{1,18}", text))),
+    ("float64", lambda text: bool(re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|inf", text))),
+    ("bool", lambda text: text in ("True", "False", "true", "false", "TRUE", "FALSE")),
+    ("date", lambda text: bool(DATE.fullmatch(text))),
+)
+MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of a file as text; ``whole`` says that this is all of it. ``encoding`` is empty for UTF-8."""
+
+    text: str
+    whole: bool
+    size: int
+    encoding: str = ""
+
+
+def heads(prompt: str) -> str:
+    """Facts about the files that the prompt names and that are there, at most MAX_FILES; empty if there are none."""
+    facts: list[str] = []
+    for name in dict.fromkeys(quoted or plain for quoted, plain in NAMED.findall(prompt)):
+        if len(facts) == MAX_FILES:
+            break
+        path = _visible(name)
+        if path is not None and (fact := _described(name, path, prompt)):
+            facts.append(fact)
+    return "\n".join(facts)
+
+
+def _visible(name: str) -> str | None:
+    """The real path of a regular file that a draft may read too and that lies below the working directory."""
+    extension = _extension(name)
+    if extension not in TABLES | JSON_LINES | TEXTS | {"json"} | BY_PANDAS.keys():
+        return None
+    try:
+        here, path = os.path.realpath(os.getcwd()), os.path.realpath(name)
+        if not stat.S_ISREG(os.stat(path).st_mode) or not path.startswith(here.rstrip("/") + "/"):
+            return None
+        allowed = [os.path.realpath(root) for root in readable_paths()]
+    except (OSError, ValueError):
+        return None
+    if any(part.startswith(".") or ".agent." in part for part in Path(path).relative_to(here).parts):
+        return None
+    return path if any(path == root or path.startswith(root.rstrip("/") + "/") for root in allowed) else None
+
+
+def _described(name: str, path: str, prompt: str) -> str:
+    """At most MAX_CHARS characters; empty for what can not be read."""
+    extension = _extension(name)
+    if extension in BY_PANDAS:
+        expression = f"pd.{BY_PANDAS[extension]}({name!r})"
+        return f"{name}: table {_reads(expression)}, {os.path.getsize(path)} bytes"
+    head = _head(path)
+    if head is None:
+        return ""
+    lines = _table(name, head) if extension in TABLES else _lines_of(name, head, prompt, extension)
+    text = "\n".join(
+        [_cut(f"{name}: {lines[0]}", MAX_CHARS - ROWS * LINE // 2), *(f"    {_cut(line, LINE)}" for line in lines[1:])]
+    )
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
+
+
+def _head(path: str) -> Head | None:
+    """None for binary content, and for what can not be opened. A pipe is never waited for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            data = file.read(WHOLE_BYTES + 1 if status.st_size <= WHOLE_BYTES else HEAD_BYTES)
+    except OSError:
+        return None
+    if b"\0" in data:
+        return None
+    whole = len(data) >= status.st_size and len(data) <= WHOLE_BYTES
+    if not whole:
+        data = data[: data.rfind(b"\n") + 1] or data
+    try:
+        encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else ""
+        return Head(data.decode(encoding or "utf-8"), whole, status.st_size, encoding)
+    except UnicodeDecodeError:
+        return Head(data.decode("latin-1"), whole, status.st_size, "latin-1")
+
+
+def _table(name: str, head: Head) -> list[str]:
+    first, _, _ = head.text.partition("\n")
+    separator = max(DELIMITERS, key=first.count) if any(mark in first for mark in DELIMITERS) else ","
+    try:
+        rows = [row for row in csv.reader(io.StringIO(head.text), delimiter=separator) if row]
+    except csv.Error:
+        return [f"text {_reads(_opened(name, head) + '.read()')}, {head.size} bytes"]
+    if not rows:
+        return ["CSV, empty"]
+    columns = rows[0][:MAX_COLUMNS]
+    kinds = [_type([row[at] for row in rows[1 : 1 + TYPED_ROWS] if at < len(row)]) for at in range(len(columns))]
+    options = [f"sep={separator!r}"] if separator != "," else []
+    dates = [column for column, kind in zip(columns, kinds, strict=True) if kind == "date"]
+    options += [f"parse_dates={dates!r}"] if dates else []
+    options += [f"encoding={head.encoding!r}"] if head.encoding == "latin-1" else []
+    count = f"{len(rows) - 1} rows x " if head.whole else ""
+    more = f", and {len(rows[0]) - MAX_COLUMNS} more" if len(rows[0]) > MAX_COLUMNS else ""
+    described = ", ".join(f"{_cut(column)} {kind}" for column, kind in zip(columns, kinds, strict=True))
+    shown = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
+    reads = _reads(f"pd.read_csv({', '.join([repr(name), *options])})")
+    return [_one_line(f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"), *map(_one_line, shown)]
+
+
+def _type(cells: Sequence[str]) -> str:
+    known = [text for cell in cells if (text := cell.strip()) not in MISSING]
+    if not known:
+        return "str"
+    kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
+    kind = "float64" if kind == "str" and all(TYPES[0][1](text) or TYPES[1][1](text) for text in known) else kind
+    return "float64" if kind == "int64" and len(known) < len(cells) else kind
+
+
+def _lines_of(name: str, head: Head, prompt: str, extension: str) -> list[str]:
+    """Of JSON its keys and types; of everything else how it begins."""
+    if extension in JSON_LINES:
+        documents = [_loaded(line) for line in head.text.splitlines()[:ROWS] if line.strip()]
+        if documents and None not in documents:
+            shape = _shape(documents[0], DEPTH)
+            reads = _reads(f"pd.read_json({name!r}, lines=True)")
+            return [_one_line(f"JSON lines {reads}, each {shape}"), *map(_one_line, head.text.splitlines()[:ROWS])]
+    if extension == "json" and head.whole and (document := _loaded(head.text)) is not None:
+        return [_one_line(f"JSON {_reads(f'json.load({_opened(name, head)})')}, {_shape(document, DEPTH)}")]
+    if extension == "json":
+        return [f"JSON {_reads(f'json.load({_opened(name, head)})')}, {head.size} bytes", _one_line(head.text[:LINE])]
+    lines = head.text.splitlines()
+    count = f"{len(lines)} lines" if head.whole else f"{head.size} bytes"
+    read = _opened(name, head) + (".read().splitlines()" if LINES.search(prompt) else ".read()")
+    return [f"text {_reads(read)}, {count}", *(_one_line(line) for line in lines[:ROWS])]
+
+
+def _loaded(text: str) -> Any:
+    """None for what is no JSON, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _shape(value: Any, depth: int) -> str:
+    """Keys and types, down to ``depth``."""
+    if isinstance(value, dict):
+        if depth == 0:
+            return f"object of {len(value)}"
+        some = [f"{_cut(str(key))} {_shape(item, depth - 1)}" for key, item in list(value.items())[:MAX_COLUMNS]]
+        return f"object {{{', '.join(some)}{', ...' if len(value) > len(some) else ''}}}"
+    if isinstance(value, list):
+        return f"list of {len(value)}" + (f", each {_shape(value[0], depth - 1)}" if value and depth else "")
+    return "null" if value is None else type(value).__name__
+
+
+def _opened(name: str, head: Head) -> str:
+    return f"open({name!r}, encoding={head.encoding!r})" if head.encoding else f"open({name!r})"
+
+
+def _reads(expression: str) -> str:
+    """The protocol for small models takes the code that reads a file from here."""
+    return f"read by {expression}"
+
+
+def _extension(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() or char == "\t" else " " for char in text)
+
+
+def _cut(text: str, most: int = CELL) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -1,0 +1,52 @@
+"""What turns in the background ask and nobody has answered yet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent_kernel.core.events import ApprovalRequired
+from agent_kernel.notebook.display.render import Card
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``card`` is the call as it was when it was asked about."""
+
+    asked: ApprovalRequired
+    session: str
+    card: Card
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Filled by the threads that follow turns, emptied in the main thread."""
+
+    _questions: dict[str, Question] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, asked: ApprovalRequired, session: str, card: Card | None) -> None:
+        code = card.code if card else _told(asked.arguments)
+        with self._lock:
+            shown = Card(asked.call, asked.name, asked.target, code, "waiting for your answer")
+            self._questions[asked.approval] = Question(asked, session, shown)
+
+    def resolved(self, approval: str) -> None:
+        """By whomever."""
+        with self._lock:
+            self._questions.pop(approval, None)
+
+    def forget(self, calls: set[str]) -> None:
+        """Of a turn that is over."""
+        with self._lock:
+            self._questions = {name: one for name, one in self._questions.items() if one.asked.call not in calls}
+
+    @property
+    def questions(self) -> list[Question]:
+        with self._lock:
+            return list(self._questions.values())
+
+
+def _told(arguments: Mapping[str, object]) -> str:
+    return "\n".join(f"{name} = {value!r}" for name, value in arguments.items())

@@ -1,0 +1,203 @@
+"""What a cell asks of the server: the body of a turn, put together from its options, its words and this kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agent_kernel.notebook.display.render import line_bundle
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.draft.draft import Drafts
+from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.kernel.variable_transfer import Given, given
+from agent_kernel.notebook.kernel.variables import (
+    EARLIER,
+    data_mentioned,
+    named_in_braces,
+    summary,
+    tables_mentioned,
+    without_braces,
+)
+from agent_kernel.notebook.magic.options import Request
+from agent_kernel.notebook.turn.answer_format import FORMS
+from agent_kernel.notebook.turn.client_tools import Abilities
+from agent_kernel.notebook.turn.execution_history import Executions
+from agent_kernel.notebook.turn.execution_target import Place
+from agent_kernel.notebook.turn.image_arguments import attached
+from agent_kernel.notebook.turn.input_prompt import Person
+from agent_kernel.notebook.turn.named_files import heads
+from agent_kernel.notebook.turn.run_all_detector import Arrivals
+from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answers
+from agent_kernel.notebook.turn.user_functions import Functions
+
+Note = dict[str, str]
+MAX_EARLIER = 2_000
+"""Characters of earlier questions in which names of data are looked for."""
+NOT_IN_BACKGROUND = (
+    "a turn in the background runs python in the sandbox, with copies of what you name: the kernel is yours. "
+    "Leave out --in {where}, or --background."
+)
+
+
+class Orders:
+    """``bound`` tells the id of this notebook's session, empty: it has none yet."""
+
+    def __init__(
+        self,
+        shell: Any,
+        *,
+        person: Person,
+        consent: Consent,
+        abilities: Abilities,
+        functions: Functions,
+        executions: Executions,
+        drafts: Drafts,
+        touched: Touched,
+        bound: Callable[[], str],
+    ) -> None:
+        self._shell = shell
+        self._person = person
+        self._consent = consent
+        self._abilities = abilities
+        self._functions = functions
+        self._executions = executions
+        self._drafts = drafts
+        self._touched = touched
+        self._bound = bound
+        self._earlier = ("", "")
+        self.arrivals = Arrivals(shell)
+        self.place = Place(shell, drafts)
+
+    def body(self, request: Request, prompt: str, cell: str, session: str, notes: Sequence[Note]) -> dict[str, Any]:
+        """Raises AgentError for what can not be: a variable that there is not, a picture that can not be read."""
+        named = named_in_braces(prompt, self._shell.user_ns)
+        place = self._where(request, session)
+        copies = self._given(request, prompt, named, place)
+        form = FORMS[request.form]
+        facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
+        told = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
+        shows = not request.fresh and self.arrivals.together()
+        body: dict[str, Any] = {
+            "prompt": without_braces(prompt, named),
+            "context": told,
+            "cell": cell,
+            "rerun": "show" if shows else "ask",
+            "alive": self._touched.intact() if shows else [],
+            "answers": self._answers(request, session),
+            **self._runs(request),
+            "remembered": request.permission != "ask",
+            "denied": sorted(self._consent.refused(session or self._bound())) if self._consent else [],
+            "sampling": request.sampling,
+        }
+        rounds = form.rounds if request.rounds is None else request.rounds
+        optional = {
+            "session": session,
+            "where": place,
+            "given": copies.variables,
+            "permission": request.permission,
+            "model": request.model,
+            "media": attached(request.images, self._shell.user_ns),
+            "skills": list(request.skills),
+            "output": dict(form.output),
+            "page": request.page,
+            "ran": self._executions.cells if request.page else [],
+        }
+        body |= {name: value for name, value in optional.items() if value}
+        return body if rounds is None else {**body, "max_tool_rounds": rounds}
+
+    def declared(self) -> dict[str, Any]:
+        """The part of a turn's body that decides what may be called in it."""
+        place = self.place.of("", live_is_allowed=self._is_allowed(""))
+        return {**self._runs(Request()), **({"where": place} if place else {})}
+
+    def why_again(self, reason: str, turn: str) -> str:
+        """For the person: why the stored answer ``turn`` does not stand. The server knows all but the variables."""
+        if reason != "variables":
+            return f"Asked again: {reason}."
+        changed = self._touched.changed(turn)
+        if not changed:
+            return "Asked again: the kernel does not have the variables of that time any more."
+        names = ", ".join(changed[:5]) + (" and others" if len(changed) > 5 else "")
+        return (
+            f"Asked again: {names} {'is' if len(changed) == 1 else 'are'} not what the code of its answer worked with."
+        )
+
+    def allowed(self, request: Request) -> frozenset[str]:
+        """Kinds that need no question in this turn alone."""
+        if request.permission == "ask":
+            return frozenset()
+        return frozenset(request.allows) | (frozenset({LIVE}) if request.where == "live" else frozenset())
+
+    def _where(self, request: Request, session: str) -> str:
+        if request.background:
+            if request.where in ("live", "draft") or LIVE in request.allows:
+                raise AgentError(NOT_IN_BACKGROUND.format(where=request.where or "live (--auto)"))
+            return "sandbox"
+        self._drafts.begin()
+        asked = request.where or ("live" if LIVE in request.allows else "")
+        return self.place.of(asked, live_is_allowed=self._is_allowed(session))
+
+    def _runs(self, request: Request) -> dict[str, Any]:
+        """What this kernel can run of a turn's calls; nothing of one that goes on when its cell is over."""
+        if request.background:
+            return {"client_tools": [], "functions": []}
+        return {"client_tools": self._abilities.declare(), "functions": self._functions.to_json()}
+
+    def _given(self, request: Request, prompt: str, named: list[str], place: str) -> Given:
+        """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""
+        namespace = self._shell.user_ns
+        for name in request.variables:
+            if name not in namespace:
+                raise AgentError(f"there is no variable {name!r} in this kernel.")
+        if place != "sandbox":
+            return Given()
+        tables = tables_mentioned(prompt, namespace) if request.where == "draft" or request.background else []
+        copies = given(dict.fromkeys([*request.variables, *named, *tables]), namespace)
+        for name, reason in copies.left_out.items():
+            text = f"{name} is not in the sandbox, only what it looks like: {reason}."
+            self._shell.display_pub.publish(line_bundle(text))
+        return copies
+
+    def _facts(self, request: Request, prompt: str, named: list[str], copies: Given) -> list[Note]:
+        namespace = self._shell.user_ns
+        names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
+        lines = [summary(name, namespace[name]) for name in names]
+        lines += [f"{name} is not in the sandbox: {reason}." for name, reason in copies.left_out.items()]
+        facts = "\n".join(lines)
+        return [{"title": "Variables", "text": facts}] if facts else []
+
+    def _of_earlier(self, prompt: str, session: str, facts: Sequence[Note]) -> list[Note]:
+        """A question that names nothing ("And the largest one?") is about what the one before it named: the facts of
+        that data, as it is now."""
+        before, earlier = self._earlier
+        follows = before == session and not facts
+        self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if follows else prompt)
+        if not follows:
+            return []
+        namespace = self._shell.user_ns
+        text = "\n".join(summary(name, namespace[name]) for name in data_mentioned(earlier, namespace))
+        return [{"title": EARLIER, "text": text}] if text else []
+
+    def _is_allowed(self, session: str) -> bool:
+        """Whether the person lets code of this session run in their kernel unasked."""
+        return bool(self._consent) and self._consent.allows(session or self._bound())
+
+    def _answers(self, request: Request, session: str) -> list[str]:
+        """Without a person only what was allowed beforehand can be answered."""
+        if self._person.is_there or request.permission == "ask":
+            return answers(self._person.is_there, ())
+        kinds: set[str] = set(self.allowed(request))
+        if self._consent:
+            kinds |= self._consent.kinds(session or self._bound())
+        return answers(False, kinds)
+
+
+def _files(prompt: str, place: str) -> list[Note]:
+    """The heads of the files that the prompt names. The sandbox runs in a directory of its own, where relative names
+    mean other files."""
+    facts = heads(prompt) if place != "sandbox" else ""
+    return [{"title": "Files", "text": facts}] if facts else []
+
+
+def session_of(bound: Mapping[str, Any] | None) -> str:
+    return str((bound or {}).get("id", ""))

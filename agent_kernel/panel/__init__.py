@@ -1,1 +1,0 @@
-"""The chat panel as a widget in a cell's output; ``static/`` is built from ``ui/``."""

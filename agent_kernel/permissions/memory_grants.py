@@ -1,0 +1,57 @@
+"""What people decided, for a store that keeps no grants: it lasts as long as this process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.seams.grant_store import Grants
+from agent_kernel.core.session import SessionKey
+
+MAX_QUESTIONS = 10_000
+"""The oldest ones are forgotten: an answer to one of them is then an answer to nothing."""
+
+
+class MemoryGrants:
+    """A ``Grants``. It knows nothing of sessions and turns: what goes with them goes when ``revoke`` says so."""
+
+    def __init__(self) -> None:
+        self._grants: dict[SessionKey, dict[tuple[str, str], Grant]] = defaultdict(dict)
+        self._questions: dict[tuple[str, str], Question] = {}
+
+    async def grants(self, key: SessionKey) -> list[Grant]:
+        known = self._grants.get(key, {})
+        return [known[place] for place in sorted(known)]
+
+    async def grant(self, key: SessionKey, grant: Grant) -> None:
+        self._grants[key][grant.kind, grant.tool] = grant
+
+    async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
+        known = self._grants.get(key, {})
+        gone = [place for place in known if kind in (None, place[0]) and tool in (None, place[1])]
+        for place in gone:
+            del known[place]
+        return len(gone)
+
+    async def ask(self, question: Question) -> None:
+        self._questions[question.key.namespace, question.id] = question
+        while len(self._questions) > MAX_QUESTIONS:
+            del self._questions[next(iter(self._questions))]
+
+    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+        place = question.key.namespace, question.id
+        kept = self._questions.get(place, question)
+        if kept.outcome != "waiting":
+            return kept
+        if grant is not None:
+            await self.grant(question.key, grant)
+        self._questions[place] = question
+        return question
+
+    async def question(self, namespace: str, id: str) -> Question | None:
+        return self._questions.get((namespace, id))
+
+
+def grants_of(store: object) -> Grants:
+    """The store's own, or in memory where it keeps none."""
+    return store if getattr(store, "grants", None) is not None else MemoryGrants()  # type: ignore[return-value]

@@ -1,0 +1,116 @@
+"""Paths beside the work directory that sandboxed code may open, because a person was asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from agent_kernel.core.events import ApprovalRequired
+from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.protocols import ToolContext, ToolSpec
+from agent_kernel.permissions.decision import Answer, shown_hash
+from agent_kernel.permissions.gate import Gate, asked_about
+
+KIND = "path"
+PATH = ToolSpec("path", "", {}, kind=KIND, where="sandbox", label="A path")
+Allowed = tuple[tuple[Path, ...], tuple[Path, ...]]
+
+
+class AskedPaths:
+    """The ``Paths`` of one call. A grant holds for a path as it was on the disk; one that leads elsewhere since then
+    (code with the right to write may have put a link there) does not count."""
+
+    def __init__(self, gate: Gate, context: ToolContext) -> None:
+        self._gate = gate
+        self._context = context
+
+    async def allowed(self) -> Allowed:
+        ruling = self._gate.ruling(PATH)
+        if ruling.permission == "deny" or ruling.firm or not self._gate.remembered:
+            return (), ()
+        granted = [grant for grant in await self._grants() if grant.decision == "approve"]
+        return tuple(self._still(granted, "read:")), tuple(self._still(granted, "write:"))
+
+    async def ask(self, path: Path, *, write: bool = False) -> Path | None:
+        real = _resolved(path, there=not write)
+        if real is None:
+            return None
+        spec = replace(PATH, name=scope(real, write=write))
+        ruling = self._gate.ruling(PATH)
+        if ruling.permission == "deny" or self._is_hidden(real):
+            return None
+        if ruling.permission == "auto":
+            return real
+        if any(grant.tool == spec.name and grant.decision == "deny" for grant in await self._grants()):
+            return None
+        if self._gate.ask is None and not self._gate.answers & {KIND, "*"}:
+            return None
+        return await self._asked(spec, real, firm=ruling.firm)
+
+    async def _asked(self, spec: ToolSpec, real: Path, *, firm: bool) -> Path | None:
+        write = spec.name.startswith("write:")
+        question = replace(asked_about(spec, self._context), tool=spec.name, shown=_hash(spec, real))
+        folder = ("folder",) if self._may_be_given(real, real.parent) else ()
+        required = _required(self._gate, question, real, () if firm else ("session", *folder, "never"))
+
+        def grant(answer: Answer) -> Grant:
+            chosen = real.parent if answer.remember == "folder" else real
+            return Grant(KIND, scope(chosen, write=write), answer.decision)
+
+        verdict = await self._gate.put(question, required, self._context, grant)
+        if not verdict.allowed:
+            return None
+        return real.parent if verdict.remember == "folder" else real
+
+    async def _grants(self) -> list[Grant]:
+        found = await self._gate.approvals.grants.grants(self._context.key)
+        return [grant for grant in found if grant.kind == KIND]
+
+    def _still(self, grants: list[Grant], access: str) -> list[Path]:
+        paths = [Path(grant.tool.removeprefix(access)) for grant in grants if grant.tool.startswith(access)]
+        return [path for path in paths if _leads_where_it_says(path) and not self._is_hidden(path)]
+
+    def _is_hidden(self, real: Path) -> bool:
+        hidden = [place.resolve() for place in self._gate.hidden]
+        return any(real.is_relative_to(place) or place.is_relative_to(real) for place in hidden)
+
+    def _may_be_given(self, real: Path, folder: Path) -> bool:
+        """The folder of a file, but not the home directory or anything above it."""
+        above_home = Path.home().resolve().is_relative_to(folder)
+        return not (real.is_dir() or above_home or self._is_hidden(folder))
+
+
+def scope(path: Path, *, write: bool) -> str:
+    return f"{'write' if write else 'read'}:{path}"
+
+
+def _required(gate: Gate, question: Question, real: Path, remember: tuple[str, ...]) -> ApprovalRequired:
+    access = question.tool.partition(":")[0]
+    return ApprovalRequired(
+        question.id,
+        question.call,
+        KIND,
+        KIND,
+        "sandbox",
+        f"{access} {str(real) if str(real).isprintable() else ascii(str(real))}",
+        {"path": str(real), "access": access},
+        label=PATH.label,
+        shown=question.shown,
+        remember=remember,
+        until=gate.until(question),
+    )
+
+
+def _hash(spec: ToolSpec, real: Path) -> str:
+    return shown_hash(KIND, spec.where, {"path": str(real), "access": spec.name.partition(":")[0]})
+
+
+def _leads_where_it_says(path: Path) -> bool:
+    return _resolved(path, there=False) == path
+
+
+def _resolved(path: Path, *, there: bool) -> Path | None:
+    try:
+        return path.resolve(strict=there)
+    except (OSError, RuntimeError, ValueError):  # it is not there, a link leads to itself, or it has a NUL
+        return None

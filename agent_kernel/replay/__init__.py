@@ -1,1 +1,0 @@
-"""Recorded turns run again, to see which answers still hold."""

@@ -1,0 +1,77 @@
+"""Tables and charts that came out of the jail: checked, since a page that trusts them will draw them. Pure.
+
+A chart is data and nothing else. Drawing one that names an address would carry to that address, from a person's
+browser, what the jail keeps in. So charts pass by allow-lists (``plotly_chart``, ``vega_chart``); no other is shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.sandbox.host.chart_text import NotShown
+from agent_kernel.sandbox.host.plotly_chart import checked_plotly
+from agent_kernel.sandbox.host.vega_chart import checked_vega
+
+__all__ = ["CHARTS", "PLOTLY", "TABLE", "NotShown", "checked"]
+
+TABLE = "application/vnd.agent-kernel.table+json"
+PLOTLY = "application/vnd.plotly.v1+json"
+CHARTS = frozenset({PLOTLY, *(f"application/vnd.vegalite.v{version}+json" for version in range(2, 10))})
+"""The types of charts that can be checked."""
+MAX_BYTES = 4 << 20
+MAX_ROWS = 200
+MAX_COLUMNS = 100
+MAX_CELL = 400
+
+
+def checked(mime: str, data: bytes) -> bytes:
+    """The same in canonical form. Raises NotShown."""
+    if len(data) > MAX_BYTES:
+        raise NotShown(f"it has more than {MAX_BYTES >> 20} MB")
+    try:
+        body = json.loads(data, parse_constant=lambda name: None)
+    except (ValueError, RecursionError) as error:
+        raise NotShown("it is not JSON") from error
+    if not isinstance(body, dict):
+        raise NotShown("it is not an object")
+    found = CHECKS[mime](body) if mime in CHECKS else checked_vega(body)
+    try:
+        return json.dumps(found, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except ValueError as error:  # 1e999 is read as infinity
+        raise NotShown("it has a number that JSON does not") from error
+
+
+def _table(body: dict[str, Any]) -> dict[str, Any]:
+    columns, index, rows, shape = (body.get(name) for name in ("columns", "index", "rows", "shape"))
+    if not (isinstance(columns, list) and isinstance(index, list) and isinstance(rows, list)):
+        raise NotShown("it is no table")
+    if len(columns) > MAX_COLUMNS or len(rows) > MAX_ROWS or len(index) not in (0, len(rows)):
+        raise NotShown("it is no table")
+    if not (isinstance(shape, list) and len(shape) == 2 and all(type(side) is int and side >= 0 for side in shape)):
+        raise NotShown("it is no table")
+    heads = []
+    for column in columns:
+        if not isinstance(column, dict):
+            raise NotShown("it is no table")
+        heads.append({name: _cell(str(column.get(name, ""))) for name in ("name", "type")})
+    if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
+        raise NotShown("its rows are not as long as its head")
+    cells = [[_cell(value) for value in row] for row in rows]
+    return {"columns": heads, "index": [_cell(label) for label in index], "rows": cells, "shape": shape}
+
+
+def _cell(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if isinstance(value, str) and len(value) <= MAX_CELL:
+        return value
+    raise NotShown("a cell is neither a short text nor a number")
+
+
+CHECKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
+    {TABLE: _table, PLOTLY: checked_plotly}
+)
+"""By type; every other type is a version of Vega-Lite."""

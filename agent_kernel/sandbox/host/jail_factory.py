@@ -1,0 +1,250 @@
+"""Where jails come from: finds out once how far they go on this system, keeps some processes warm, and makes one of
+them the jail of a session. Which session has which, is ``pool``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import AgentKernelError, SandboxUnavailable
+from agent_kernel.core.protocols import Work
+from agent_kernel.sandbox.host import profile, visible_paths
+from agent_kernel.sandbox.host.cgroup import Cgroups
+from agent_kernel.sandbox.host.jail_resources import Surroundings
+from agent_kernel.sandbox.host.policy import LAYERS, OFF, REQUIRED, SandboxPolicy
+from agent_kernel.sandbox.host.process import JailedProcess, unavailable
+from agent_kernel.sandbox.host.proxy import Reach
+from agent_kernel.sandbox.host.run import StopReason
+from agent_kernel.sandbox.jail import credentials
+from agent_kernel.sandbox.jail.jail import Plan, Spec, missing_platform
+from agent_kernel.tools.web.net.guard import Guard
+
+SELF_CHECK = "import subprocess\nopen('check', 'w').write('1')\nopen('check').read()"
+OLDEST = (3, 11)
+"""Python of a kernel's environment in which our worker still runs."""
+VERSION_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the throw-away processes showed: how far the jail goes here, or why there is none."""
+
+    plan: Plan | None
+    layers: Mapping[str, Mapping[str, Any]]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one session's jail is made for. ``interpreter``: that of the kernel, empty for the server's own."""
+
+    workdir: Path
+    uid: int
+    read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+    interpreter: str = ""
+
+
+class Jails:
+    """``plans``: how far jails may go, best first; None = as far as the policy and the system allow. Constructing it
+    does no I/O."""
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        work_root: Path,
+        interpreter: Path | None = None,
+        *,
+        hidden: Sequence[Path] = (),
+        plans: Sequence[Plan] | None = None,
+        exits: Exits | None = None,
+    ) -> None:
+        self.policy = policy
+        self.interpreter = Path(interpreter or sys.executable)
+        self._work_root = work_root
+        self._hidden = [str(path) for path in (work_root, *hidden)]
+        self._plans = plans
+        self._reach = Reach(Guard(policy.hosts, ports=None), exits or Exits()) if policy.network == "full" else None
+        self._cgroups: Cgroups | None = None
+        self._found: asyncio.Task[Found] | None = None
+        self._tools: list[str] | None = None
+        self._warm: list[JailedProcess] = []
+        self._filling = asyncio.Lock()
+        self._versions: dict[str, bool] = {}
+        self._closing = False
+
+    async def found(self) -> Found:
+        """What is possible here; found out at the first call."""
+        if self._found is None:
+            self._found = asyncio.create_task(self._probe())
+        return await asyncio.shield(self._found)
+
+    async def jail(self, cell: Cell) -> JailedProcess:
+        """Raises SandboxUnavailable."""
+        found = await self.found()
+        if found.plan is None:
+            raise unavailable(found.reason, dict(found.layers))
+        if cell.interpreter and await self._serves(cell.interpreter):
+            process = await self._start(Path(cell.interpreter))
+            try:
+                return await self._entered(process, found.plan, cell, Path(cell.interpreter))
+            except SandboxUnavailable:
+                self._versions[cell.interpreter] = False  # it can not be read by the session's user, say
+        process = await self._take()
+        return await self._entered(process, found.plan, cell, self.interpreter)
+
+    async def fill(self) -> None:
+        """Starts the waiting processes that are missing. Does nothing where there is no sandbox."""
+        if len(self._warm) >= self.policy.warm or (await self.found()).plan is None:
+            return
+        async with self._filling:
+            while len(self._warm) < self.policy.warm and not self._closing:
+                self._warm.append(await self._start(self.interpreter))
+
+    async def aclose(self) -> None:
+        self._closing = True
+        if self._found is not None:
+            await asyncio.gather(self._found, return_exceptions=True)
+        async with self._filling:
+            for process in self._warm:
+                await process.kill("the sandbox was closed")
+            self._warm.clear()
+
+    # ------------------------------------------------------------------------------------------------ one jail
+
+    async def _start(self, interpreter: Path) -> JailedProcess:
+        if self._cgroups is None:
+            self._cgroups = Cgroups.found()
+            self._cgroups.sweep()
+        return await JailedProcess.start(interpreter, self.policy, Surroundings(self._cgroups, self._reach))
+
+    async def _take(self) -> JailedProcess:
+        while self._warm:
+            process = self._warm.pop()
+            if not process.ended:
+                return process
+            await process.kill("")
+        return await self._start(self.interpreter)
+
+    async def _entered(self, process: JailedProcess, plan: Plan, cell: Cell, interpreter: Path) -> JailedProcess:
+        layers = await process.enter(self._spec(plan, cell))
+        whose = "the kernel's" if cell.interpreter and _same(str(interpreter), cell.interpreter) else "the server's"
+        layers["interpreter"] = {"required": False, "active": True, "detail": f"{interpreter} ({whose})"}
+        return process
+
+    def _spec(self, plan: Plan, cell: Cell) -> Spec:
+        hidden = [*self._hidden, *visible_paths.hidden_by_default()]
+        if self._tools is None:  # once: it looks at some dozens of places
+            self._tools = profile.readable(self.policy, hidden)
+        return Spec(
+            plan=plan,
+            workdir=str(cell.workdir),
+            uid=cell.uid,
+            limits=self.policy.limits(),
+            required=() if plan.namespaces == "off" else self.policy.required,
+            read=[os.path.abspath(path) for path in cell.read],
+            write=[*self.policy.write, *(os.path.abspath(path) for path in cell.write)],
+            tools=self._tools,
+            hidden=hidden,
+            network=self.policy.network,
+            env=dict(self.policy.env),
+        )
+
+    async def _serves(self, interpreter: str) -> bool:
+        """Whether it can be used: it runs, and is not too old."""
+        if _same(interpreter, str(self.interpreter)):
+            return False  # the server's own, of which processes are warm
+        if interpreter not in self._versions:
+            self._versions[interpreter] = await _version(interpreter) >= OLDEST
+        return self._versions[interpreter]
+
+    # ------------------------------------------------------------------------------------------------ what is possible
+
+    async def _probe(self) -> Found:
+        reason = missing_platform()
+        if reason:
+            return Found(None, {"platform": _layer("platform", reason)}, reason)
+        tried: list[str] = []
+        layers: Mapping[str, Mapping[str, Any]] = {}
+        for plan in self._plans or Plan.candidates(root=os.geteuid() == 0, off=self.policy.mode == "off"):
+            problem, layers = await self._try(plan, layers)
+            if not problem:
+                return Found(plan, self._told(plan, layers, tried))
+            tried.append(problem)
+        return Found(None, _with_reasons(layers, tried), "; ".join(dict.fromkeys(tried)))
+
+    def _told(self, plan: Plan, layers: Mapping[str, Mapping[str, Any]], tried: Sequence[str]) -> dict[str, Any]:
+        if plan.namespaces == "off":
+            isolation = {"required": False, "active": False, "detail": OFF}
+            return {"isolation": isolation} | {name: dict(layer) for name, layer in layers.items()}
+        return _with_reasons(layers, tried)
+
+    async def _try(
+        self, plan: Plan, layers: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
+        """(what went wrong or "", the layers as far as they are known)."""
+        workdir = self._work_root / f"probe-{os.getpid()}-{id(self):x}"
+        stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        process = None
+        try:
+            self._work_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if plan.drop:
+                self._work_root.chmod(0o711)  # each session's user goes through to its own, and sees no other
+            process = await self._start(self.interpreter)
+            await self._entered(process, plan, Cell(workdir, credentials.FIRST_UID), self.interpreter)
+            layers = process.layers
+            result = await process.run(Work(SELF_CHECK, timeout_s=30.0), stop=stop)
+            return ("" if result.value == "'1'" else f"a first run failed: {result.error}"), layers
+        except AgentKernelError as error:
+            return error.message, error.details.get("layers") or layers
+        except OSError as error:
+            return str(error), layers
+        finally:
+            if process is not None:
+                await process.kill("")
+            await asyncio.to_thread(shutil.rmtree, workdir, ignore_errors=True)
+
+
+async def _version(interpreter: str) -> tuple[int, ...]:
+    """(3, 12), or () for what does not say so in VERSION_S."""
+    code = "import sys; print(*sys.version_info[:2])"
+    try:
+        async with asyncio.timeout(VERSION_S):
+            pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+            process = await asyncio.create_subprocess_exec(
+                interpreter, "-I", "-S", "-c", code, stdin=null, stdout=pipe, stderr=null
+            )
+            try:
+                said, _ = await process.communicate()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+        return tuple(int(word) for word in said.split())
+    except (OSError, TimeoutError, ValueError):
+        return ()
+
+
+def _same(one: str, other: str) -> bool:
+    """Of one environment: several may share one binary."""
+    prefixes = [os.path.dirname(os.path.abspath(path)) for path in (one, other)]
+    return prefixes[0] == prefixes[1] and os.path.realpath(one) == os.path.realpath(other)
+
+
+def _layer(name: str, detail: str) -> dict[str, Any]:
+    return {"required": name in REQUIRED or name == "platform", "active": False, "detail": detail}
+
+
+def _with_reasons(layers: Mapping[str, Mapping[str, Any]], tried: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Every layer by name, and beside those not in force why a better jail was not possible."""
+    report = {name: dict(layers.get(name, _layer(name, "not reached"))) for name in LAYERS}
+    for layer in report.values():
+        if not layer["active"] and tried:
+            layer["detail"] = f"{layer['detail']} ({'; '.join(dict.fromkeys(tried))})"
+    return report | {name: dict(layer) for name, layer in layers.items() if name not in report}

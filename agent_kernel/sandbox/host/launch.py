@@ -1,0 +1,35 @@
+"""The command line and the environment of a process that will become a jail."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from agent_kernel.sandbox.host import profile
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+
+_START = """
+import sys, types
+package, *channels = sys.argv[1:]
+for name, path in (("agent_kernel", package), ("agent_kernel.sandbox", package + "/sandbox")):
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__path__ = [path]
+from agent_kernel.sandbox.jail.supervisor import main
+main(*map(int, channels))
+"""
+"""The interpreter may be that of another environment: it gets our sandbox modules without the package around them."""
+DEFAULT = SandboxPolicy()
+
+
+def command(interpreter: Path, *channels: int) -> list[str]:
+    """Starts ``supervisor.main`` on the inherited channels."""
+    package = str(Path(__file__).parents[2])
+    return [str(interpreter), "-E", "-c", _START, package, *map(str, channels)]
+
+
+def environment(interpreter: Path, policy: SandboxPolicy = DEFAULT) -> dict[str, str]:
+    """All that jailed code inherits of our environment: no secret has a way in."""
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE", "TZ") if name in os.environ}
+    # HOME tells the interpreter where the person's own packages are; the worker has its work directory instead.
+    start = {"PATH": profile.path(policy, interpreter), "HOME": str(Path.home())}
+    return start | kept | profile.variables(policy)

@@ -1,0 +1,83 @@
+"""Work directories of sessions that are gone, because another program deleted them or a server was killed.
+
+Beside each work directory lies a note that says whose it is, out of reach of the code.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core import process_identity
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.session import SessionKey
+
+NOTE = ".session"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A work directory and the session that it was made for. ``idle``: the process that used it last is certainly gone,
+    or it is this one."""
+
+    key: SessionKey
+    workdir: Path
+    idle: bool
+
+
+def note(workdir: Path, key: SessionKey) -> None:
+    """Says whose ``workdir`` is, and which process uses it."""
+    place = workdir.with_suffix(NOTE)
+    fresh = place.with_suffix(f".{os.getpid()}.tmp")
+    fresh.write_text(json.dumps({"namespace": key.namespace, "id": key.id, **_of(os.getpid())}), encoding="utf-8")
+    fresh.chmod(0o600)
+    fresh.replace(place)
+
+
+def forget(workdir: Path) -> None:
+    """Removes the directory with all that is said of it."""
+    shutil.rmtree(workdir, ignore_errors=True)
+    for place in workdir.parent.glob(f"{workdir.name}.*"):
+        place.unlink(missing_ok=True)
+
+
+def found(work_root: Path) -> list[Leftover]:
+    """All that there are notes of; notes that can not be read are left alone."""
+    leftovers = []
+    for place in sorted(work_root.glob(f"*{NOTE}")):
+        try:
+            body = json.loads(place.read_text(encoding="utf-8"))
+            leftovers.append(Leftover(SessionKey(body["namespace"], body["id"]), place.with_suffix(""), _is_idle(body)))
+        except (OSError, ValueError, KeyError, TypeError, InvalidRequest):
+            continue
+    return leftovers
+
+
+@functools.cache
+def _of(pid: int) -> dict[str, Any]:
+    """Of this process, which does not change."""
+    where = {
+        "machine": process_identity.machine(),
+        "boot": process_identity.boot(),
+        "pids": process_identity.pid_namespace(),
+    }
+    return {"pid": pid, "started": process_identity.started(pid), **where}
+
+
+def _is_idle(body: Mapping[str, Any]) -> bool:
+    """Of a process on another machine, or in another container, nothing is known."""
+    mine = _of(os.getpid())
+    if all(body[name] == value for name, value in mine.items()):
+        return True
+    if not mine["machine"] or body["machine"] != mine["machine"]:
+        return False
+    rebooted = body["boot"] != mine["boot"]
+    return rebooted or (
+        body["pids"] == mine["pids"] and not process_identity.alive(int(body["pid"]), str(body["started"]))
+    )

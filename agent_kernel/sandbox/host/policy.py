@@ -1,0 +1,120 @@
+"""How much sandboxed code may use, what it may see and reach, and which layers must be in force."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from agent_kernel.core.settings import Settings
+
+Mode = Literal["off", "auto", "on"]
+Profile = Literal["developer", "restricted"]
+Network = Literal["none", "loopback", "full"]
+REQUIRED = ("limits", "no_new_privs", "landlock", "seccomp")
+"""Without one of these nothing runs: they are what keeps files, sockets and other processes out of reach."""
+WANTED = ("namespaces", "mounts", "pids", "uid", "capabilities", "network", "memory", "processes")
+"""Applied where the system allows; what is missing is told by ``report()`` and every result, and refused if ``on``."""
+LAYERS = (*REQUIRED, *WANTED)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxPolicy:
+    """Limits per session. Memory and file size hold per process (``setrlimit``); ``session_memory_mb`` is for all
+    processes of a session together (0 = twice ``memory_mb``).
+
+    ``mode`` on: a missing layer is a refusal; auto: it is told; off: no isolation at all, a plain process with limits.
+    ``profile`` developer sees the tools of this machine beside Python. ``network`` loopback is one of its own, full
+    reaches other machines through a proxy (``proxy.Proxy``), and private ones only if they are among ``hosts``.
+    ``read`` and ``write`` are more paths, ``env`` variables that code sees.
+
+    ``cpu_s`` is CPU time in one run; it is bounded by the wall clock as well (``Work.timeout_s``) and killed
+    ``grace_s`` after its interrupt. ``output_chars`` per stream are kept (head and tail);
+    code that writes more than ``output_stop_mb`` is stopped. ``tmp_mb`` bounds each of the private /tmp and /dev/shm. A
+    run that leaves less than ``disk_reserve_mb`` on the disk of the work directory is stopped. ``max_sessions`` 0 =
+    max(4, GiB of memory).
+    """
+
+    mode: Mode = "auto"
+    profile: Profile = "restricted"
+    network: Network = "none"
+    memory_mb: int = 2048
+    session_memory_mb: int = 0
+    cpu_s: int = 3600
+    procs: int = 64
+    fds: int = 256
+    file_mb: int = 512
+    tmp_mb: int = 64
+    disk_reserve_mb: int = 512
+    grace_s: float = 3.0
+    output_chars: int = 100_000
+    output_stop_mb: int = 256
+    value_chars: int = 20_000
+    figures: int = 20
+    figure_mb: int = 8
+    warm: int = 2
+    max_sessions: int = 0
+    idle_s: float = 4 * 3600.0
+    required: tuple[str, ...] = REQUIRED
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    hosts: str = ""
+
+    @classmethod
+    def of(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
+        """``sandbox_env`` are names, of which the values are taken from ``environ``, or NAME=value."""
+        return cls(
+            mode=settings.sandbox,
+            profile=settings.sandbox_profile,
+            network=settings.sandbox_network or "none",
+            memory_mb=settings.sandbox_memory_mb,
+            cpu_s=settings.sandbox_cpu_s,
+            procs=settings.sandbox_procs,
+            fds=settings.sandbox_fds,
+            file_mb=settings.sandbox_file_mb,
+            required=LAYERS if settings.sandbox == "on" else REQUIRED if settings.sandbox == "auto" else (),
+            read=_paths(settings.sandbox_read),
+            write=_paths(settings.sandbox_write),
+            env=tuple(_variables(settings.sandbox_env, environ)),
+            hosts=settings.web_hosts,
+        )
+
+    def limits(self) -> dict[str, int]:
+        """What the jail applies, as it travels to the jailed process."""
+        names = ["memory_mb", "cpu_s", "procs", "fds", "file_mb", "tmp_mb", "value_chars", "figures", "figure_mb"]
+        names.append("disk_reserve_mb")
+        session = self.session_memory_mb or 2 * self.memory_mb
+        return {name: getattr(self, name) for name in names} | {"session_memory_mb": session}
+
+    def less(self, layers: Mapping[str, Mapping[str, Any]]) -> str:
+        """What code has less of than was asked for, in words; "" if nothing."""
+        if self.mode == "off":
+            return OFF
+        lacking = {name: layers[name] for name in LAYERS if name in layers and not layers[name]["active"]}
+        if not lacking:
+            return ""
+        reasons = dict.fromkeys(str(layer["detail"]) for layer in lacking.values())
+        return f"The sandbox is without {', '.join(lacking)}: {'; '.join(reasons)}."
+
+
+OFF = "The sandbox is off: this ran as a plain process, which can read and change whatever this user can."
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    return tuple(os.path.abspath(os.path.expanduser(path.strip())) for path in text.split(os.pathsep) if path.strip())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _variables(text: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    found = []
+    for word in _words(text):
+        name, given, value = word.partition("=")
+        if given or name in environ:
+            found.append((name, value if given else environ[name]))
+    return found

@@ -1,0 +1,334 @@
+"""The sandbox of a server: one jailed process per session that runs code, some waiting warm, the oldest going first.
+
+Knows which session has which process and what became of it; how a process is jailed and driven is ``process``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import keyword
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import InvalidRequest, NotFound, SandboxUnavailable
+from agent_kernel.core.protocols import Held, RunResult, Variable, Work
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sandbox.host import denied_path, orphan_workdirs, visible_paths
+from agent_kernel.sandbox.host.jail_factory import Cell, Jails
+from agent_kernel.sandbox.host.orphan_workdirs import Leftover
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.process import JailedProcess
+from agent_kernel.sandbox.host.run import Run, StopReason
+from agent_kernel.sandbox.jail import credentials
+from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.worker import variable_transfer
+
+ASK_S = 30.0
+"""For a copy of a variable, or the list of them."""
+EARLIER_LIFE = "it belongs to an earlier life of the server"
+RESTARTED = "Python was started again for this session ({why}): variables are gone, files in the work directory remain."
+
+
+DEFAULT = SandboxPolicy()
+
+
+def _quiet(stream: str, text: str) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A session's place in the pool."""
+
+    workdir: Path
+    uid: int
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    process: JailedProcess | None = None
+    paths: tuple[tuple[Path, ...], tuple[Path, ...]] = ((), ())
+    """What its process may read and write beside the work directory."""
+    lost: str = ""
+    used: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+    closed: bool = False
+
+
+class LinuxSandbox:
+    """The ``Sandbox`` for Linux. Work directories are ``work_root/<hash of namespace and id>``; ``hidden`` paths are
+    never visible to code, wherever they lie. ``plans``: how far the jail may go, best first; None = as far as the
+    system allows. Constructing it does no I/O."""
+
+    def __init__(
+        self,
+        work_root: Path,
+        policy: SandboxPolicy = DEFAULT,
+        interpreter: Path | None = None,
+        *,
+        hidden: Sequence[Path] = (),
+        plans: Sequence[Plan] | None = None,
+        exits: Exits | None = None,
+    ) -> None:
+        self.policy = policy
+        self.kernel_of: Callable[[SessionKey], str] = lambda session: ""
+        """The interpreter of the session's kernel, empty where there is none: a new process runs with it."""
+        self._work_root = Path(os.path.abspath(work_root))
+        self._hidden = [*visible_paths.hidden_by_default(), str(self._work_root), *map(str, hidden)]
+        self._jails = Jails(policy, self._work_root, interpreter, hidden=hidden, plans=plans, exits=exits)
+        self._places: dict[SessionKey, Place] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stops: set[asyncio.Future[StopReason]] = set()
+        self._most = policy.max_sessions or max(4, _memory_gb())
+        self._running = asyncio.Semaphore(self._most)
+        self._closing = False
+
+    def workdir(self, session: SessionKey) -> Path:
+        """Where the session's code writes; it may not exist yet."""
+        return self._work_root / _digest(session)
+
+    def _mark(self, workdir: Path) -> Path:
+        """Beside the work directory, where code can not reach it: there were variables once."""
+        return workdir.with_suffix(".ran")
+
+    async def run(
+        self,
+        session: SessionKey,
+        work: Work | str,
+        *,
+        on_output: Callable[[str, str], None] = _quiet,
+        read: Sequence[Path] = (),
+        write: Sequence[Path] = (),
+    ) -> RunResult:
+        asked = Work(work) if isinstance(work, str) else work
+        _check_given(asked.given)
+        stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        self._stops.add(stop)
+        task = self._spawn(self._run_in_place(session, asked, stop, on_output=on_output, read=read, write=write))
+        task.add_done_callback(lambda done: self._stops.discard(stop))
+        try:
+            # Whoever waits may go away at once; the run is interrupted and seen to its end, so that the worker is
+            # idle or dead when the session's next run begins.
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not stop.done():
+                stop.set_result("interrupted")
+            raise
+
+    async def leftovers(self) -> list[Leftover]:
+        """Work directories, with the sessions that they were made for: some may be gone."""
+        return await asyncio.to_thread(orphan_workdirs.found, self._work_root)
+
+    @property
+    def processes(self) -> int:
+        """Sessions that have one now."""
+        return sum(place.process is not None for place in self._places.values())
+
+    async def report(self) -> Mapping[str, Mapping[str, Any]]:
+        """Finds out once, in throw-away processes, what is possible here: name -> {required, active, detail}."""
+        return (await self._jails.found()).layers
+
+    async def warm(self) -> None:
+        """Starts the waiting processes now instead of after the first run. Does nothing where there is no sandbox."""
+        await self._jails.fill()
+
+    async def take(self, session: SessionKey, name: str) -> Variable:
+        _check_name(name)
+        run = await self._ask(session, name)
+        if run is not None and run.variable is not None:
+            return run.variable
+        done = run.done.result() if run is not None and run.done.done() else None
+        if done is not None and done.error:
+            raise InvalidRequest(done.error)
+        raise NotFound(f"The sandbox of this session has no variable {name}.", hint=self.lost(session))
+
+    async def variables(self, session: SessionKey) -> Sequence[Held]:
+        run = await self._ask(session)
+        return run.listed if run is not None else ()
+
+    async def _ask(self, session: SessionKey, name: str = "") -> Run | None:
+        """None when no python runs for the session."""
+        place = self._places.get(session)
+        if place is None:
+            return None
+        async with place.lock:
+            process = place.process
+            if process is None or process.ended or self._closing:
+                return None
+            run = await process.ask(ASK_S, variable=name)
+            await self._used(place)
+        return run
+
+    def lost(self, session: SessionKey) -> str:
+        place = self._places.get(session)
+        if place is not None:
+            ended = place.process.ended if place.process is not None else ""
+            return RESTARTED.format(why=ended) if ended else place.lost
+        return RESTARTED.format(why=EARLIER_LIFE) if self._mark(self.workdir(session)).exists() else ""
+
+    async def reset(self, session: SessionKey) -> None:
+        """Ends the session's process once it is idle; the next run begins a new one."""
+        place = self._places.get(session)
+        if place is not None:
+            async with place.lock:
+                await self._end(place, "it was reset")
+        self._mark(self.workdir(session)).unlink(missing_ok=True)
+
+    async def close(self, session: SessionKey, *, remove: bool = False) -> None:
+        """Ends the session's process; with ``remove`` its work directory goes too."""
+        place = self._places.pop(session, None)
+        if place is not None:
+            place.closed = True
+            await self._end(place, "the session was closed")
+        if remove:
+            await asyncio.to_thread(orphan_workdirs.forget, self.workdir(session))
+
+    async def aclose(self) -> None:
+        """No process and no task is left."""
+        self._closing = True
+        for stop in self._stops:
+            if not stop.done():
+                stop.set_result("interrupted")
+        for place in self._places.values():
+            if place.process is not None:
+                await place.process.kill("the sandbox was closed")
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for place in self._places.values():
+            await self._end(place, "")
+        await self._jails.aclose()
+        self._places.clear()
+
+    # ------------------------------------------------------------------------------------------------ a run
+
+    async def _run_in_place(
+        self,
+        session: SessionKey,
+        work: Work,
+        stop: asyncio.Future[StopReason],
+        *,
+        on_output: Callable[[str, str], None],
+        read: Sequence[Path],
+        write: Sequence[Path],
+    ) -> RunResult:
+        if self._closing:
+            raise SandboxUnavailable("The sandbox is closed.")
+        place = self._places.get(session)
+        if place is None:
+            place = self._places[session] = Place(self.workdir(session), credentials.uid_of(_digest(session)))
+            if self._mark(place.workdir).exists():
+                place.lost = RESTARTED.format(why=EARLIER_LIFE)
+        async with place.lock, self._running:
+            process = await self._process_of(session, place, (_each(read), _each(write)))
+            result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
+            lost, place.lost = place.lost, ""
+            await self._used(place)
+        # Only now: a start beside the run would slow it down on a small machine.
+        self._spawn(self._jails.fill())
+        return self._told(replace(result, lost=lost), process, place)
+
+    def _told(self, result: RunResult, process: JailedProcess, place: Place) -> RunResult:
+        """With what people are to know of where it ran."""
+        less = self.policy.less(process.layers)
+        known = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
+        path = denied_path.path_outside(result.error or "", str(place.workdir), known)
+        if path and self.policy.mode != "off":
+            result = replace(result, denied=path, error=f"{result.error}\n{denied_path.advice(path)}")
+        interpreter = str(process.layers.get("interpreter", {}).get("detail", ""))
+        return replace(result, less=less, interpreter=interpreter)
+
+    async def _process_of(
+        self, session: SessionKey, place: Place, paths: tuple[tuple[Path, ...], tuple[Path, ...]]
+    ) -> JailedProcess:
+        if place.process is not None and place.process.ended:
+            await self._end(place, place.process.ended)
+        if place.process is not None and place.paths != paths:
+            await self._end(place, "what it may read or write has changed")
+        if place.closed:
+            raise SandboxUnavailable("The session was closed.")
+        if place.process is None:
+            await self._make_room()
+            cell = Cell(place.workdir, place.uid, *paths, interpreter=self.kernel_of(session))
+            place.process, place.paths = await self._jails.jail(cell), paths
+            orphan_workdirs.note(place.workdir, session)
+            self._mark(place.workdir).touch(mode=0o600)
+        return place.process
+
+    async def _make_room(self) -> None:
+        """The least recently used session that is not running gives its process up."""
+        while len(live := [place for place in self._places.values() if place.process is not None]) >= self._most:
+            idle = [place for place in live if not place.lock.locked()]
+            if not idle:
+                return
+            await self._end(min(idle, key=lambda place: place.used), "its memory was needed for other sessions")
+
+    async def _used(self, place: Place) -> None:
+        if place.process is not None and place.process.ended:
+            await self._end(place, place.process.ended)
+        self._touch(place)
+
+    def _touch(self, place: Place) -> None:
+        place.used = time.monotonic()
+        if place.timer is not None:
+            place.timer.cancel()
+        if place.process is not None and not self._closing:
+            loop = asyncio.get_running_loop()
+            place.timer = loop.call_later(self.policy.idle_s, lambda: self._spawn(self._reap(place)))
+
+    async def _reap(self, place: Place) -> None:
+        async with place.lock:
+            if time.monotonic() - place.used >= self.policy.idle_s:
+                await self._end(place, "it was not used for a long time")
+
+    async def _end(self, place: Place, why: str) -> None:
+        process, place.process = place.process, None
+        if place.timer is not None:
+            place.timer.cancel()
+            place.timer = None
+        if process is not None:
+            await process.kill(why)
+            place.lost = RESTARTED.format(why=why)
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen by whoever awaits the task, if anybody still does
+
+
+def _each(paths: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(sorted(set(paths)))
+
+
+def _check_given(given: Sequence[Variable]) -> None:
+    """Raises InvalidRequest."""
+    for one in given:
+        _check_name(one.name)
+    if sum(len(one.data) for one in given) > variable_transfer.MAX_BYTES:
+        raise InvalidRequest(
+            f"The variables for the sandbox have more than {variable_transfer.MAX_BYTES >> 20} MB together.",
+            hint="Give a part of them, or write them to a file beside the notebook.",
+        )
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        raise InvalidRequest(f"{name!r} is no name of a variable.")
+
+
+def _digest(session: SessionKey) -> str:
+    return hashlib.sha256(json.dumps([session.namespace, session.id]).encode()).hexdigest()[:32]
+
+
+def _memory_gb() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    except (ValueError, OSError, AttributeError):
+        return 4

@@ -1,0 +1,398 @@
+"""One jailed process as the server sees it: started warm, entered for a session, run, interrupted, ended.
+
+Everything that comes from the worker is untrusted; what comes from the supervisor is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import SandboxUnavailable
+from agent_kernel.core.protocols import RunResult, Work
+from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.sandbox.host.jail_resources import Surroundings
+from agent_kernel.sandbox.host.launch import command, environment
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.protocol import (
+    HEAD,
+    MAX_JSON,
+    Done,
+    Frame,
+    Listed,
+    Nonsense,
+    Ready,
+    Refused,
+    Shown,
+    Taken,
+    check_size,
+    decode,
+    encode,
+    head_of,
+    size_of,
+)
+from agent_kernel.sandbox.host.run import Run, StopReason
+from agent_kernel.sandbox.jail.jail import Spec
+from agent_kernel.sandbox.worker import variable_transfer
+from agent_kernel.sandbox.worker.output import Output, Pipe
+
+ENTER_S = 60.0
+"""Guard for starting and jailing a process on a machine that is very busy."""
+END_S = 2.0
+BUFFER = 1 << 20
+"""Bytes of copies and pictures that are taken at once."""
+
+
+class JailedProcess:
+    """Owner of a supervisor process and its three channels. After ``kill``, or when the process ends by itself,
+    nothing of it is left and ``ended`` says why."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], policy: SandboxPolicy, surroundings: Surroundings, way: socket.socket
+    ) -> None:
+        self.ended = ""
+        self.layers: dict[str, dict[str, Any]] = {}
+        self._process = process
+        self._policy = policy
+        self._surroundings = surroundings
+        self._way = way
+        self._counted: asyncio.Task[dict[str, str]]
+        self._group = 0
+        self._pipes: dict[str, Pipe] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._run: Run | None = None
+        self._runs = 0
+        self._follows = False
+        loop = asyncio.get_running_loop()
+        self._entered: asyncio.Future[Ready] = loop.create_future()
+        self._refreshed = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    @classmethod
+    async def start(cls, interpreter: Path, policy: SandboxPolicy, surroundings: Surroundings) -> JailedProcess:
+        """Warm: the interpreter runs and waits, not yet jailed, knowing nothing of any session."""
+        ours, theirs = socket.socketpair()
+        control, supervisor = socket.socketpair()
+        way, jailed = socket.socketpair()
+        with theirs, supervisor, jailed:
+            fds = (theirs.fileno(), supervisor.fileno(), jailed.fileno())
+            process = subprocess.Popen(  # noqa: ASYNC220 - a few ms, and no thread is left behind
+                command(interpreter, *fds),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=fds,
+                env=environment(interpreter, policy),
+                cwd="/",
+                start_new_session=True,
+            )
+        self = cls(process, policy, surroundings, way)
+        # While it is warm: the kernel takes some ms to move a process.
+        count = partial(surroundings.count, process.pid, policy.limits())
+        self._counted = asyncio.create_task(in_own_thread(count, "control group of a jail"))
+        await self._connect(ours, control)
+        return self
+
+    async def _connect(self, ours: socket.socket, control: socket.socket) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        for name, stream in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+            self._pipes[name] = Pipe(os.dup(stream.fileno()))
+            stream.close()
+        reader, self._protocol = await asyncio.open_unix_connection(sock=ours, limit=BUFFER)
+        lines, self._control = await asyncio.open_unix_connection(sock=control)
+        # Opened here: the process can not have been reaped yet, so the pid is its own.
+        pidfd = os.pidfd_open(self._process.pid)
+        self._obeying = asyncio.create_task(self._obey(lines))
+        self._tasks = [self._obeying, asyncio.create_task(self._listen(reader))]
+        asyncio.get_running_loop().add_reader(pidfd, self._buried, pidfd)
+
+    # ------------------------------------------------------------------------------------------------ for the pool
+
+    async def enter(self, spec: Spec) -> dict[str, dict[str, Any]]:
+        """Becomes the jail of one session; returns the layers. Raises SandboxUnavailable, and is ended then."""
+        self._follows = bool(spec.read)
+        self._tell(asdict(spec) | {"counted": await self._counted})
+        try:
+            async with asyncio.timeout(ENTER_S):
+                ready = await self._entered
+        except TimeoutError:
+            await self.kill("did not start in time")
+            raise SandboxUnavailable(f"The sandbox did not start within {ENTER_S:g} s.") from None
+        except SandboxUnavailable:
+            await self.kill("refused")
+            raise
+        self.layers = ready.layers
+        await self._surroundings.open(self._way)
+        return ready.layers
+
+    async def run(
+        self,
+        work: Work,
+        *,
+        stop: asyncio.Future[StopReason],
+        on_output: Callable[[str, str], None] = lambda stream, text: None,
+        workdir: str = "/",
+    ) -> RunResult:
+        """Ends within the time limit + grace; afterwards the worker is idle or dead, never in between."""
+        started = time.monotonic()
+        run = self._begin(on_output, stop)
+        given = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
+        body = {
+            "type": "run",
+            "id": run.number,
+            "kind": work.kind,
+            "code": work.code,
+            "cpu_s": min(work.cpu_s or self._policy.cpu_s, self._policy.cpu_s),
+            "grace_s": self._policy.grace_s,
+            "given": given,
+        }
+        watch = asyncio.create_task(self._watch_disk(run, workdir))
+        try:
+            if run.number > 1:  # in the first run the view is as new as the jail
+                await self._refresh()
+            parts = [part for one in work.given for part in (head_of(one.data), one.data)]
+            reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
+        finally:
+            watch.cancel()
+        return run.result(reason, self.ended, work.timeout_s, time.monotonic() - started)
+
+    async def ask(self, timeout_s: float, *, variable: str = "") -> Run:
+        """The copy of a variable, or without a name the list of all; a run that holds no answer had none."""
+        run = self._begin(lambda stream, text: None, asyncio.get_running_loop().create_future())
+        run.taken, run.asked_list = variable, not variable
+        kind = {"type": "take", "name": variable} if variable else {"type": "variables"}
+        await self._exchange(run, [encode({**kind, "id": run.number})], timeout_s)
+        return run
+
+    async def kill(self, why: str) -> None:
+        """No process is left when this returns."""
+        self.ended = self.ended or why
+        self._control.close()  # end of file: the supervisor ends everything, then itself
+        try:
+            async with asyncio.timeout(END_S):
+                await self._gone.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._gone.wait()
+        await self._clean()
+
+    # ------------------------------------------------------------------------------------------------ a run
+
+    def _begin(self, on_output: Callable[[str, str], None], stop: asyncio.Future[StopReason]) -> Run:
+        self._runs += 1
+        outputs = {name: Output(self._policy.output_chars) for name in self._pipes}
+        done: asyncio.Future[Done | None] = asyncio.get_running_loop().create_future()
+        self._run = Run(self._runs, self._policy, on_output, stop, done, outputs)
+        return self._run
+
+    async def _exchange(self, run: Run, request: list[bytes], timeout_s: float) -> StopReason | None:
+        """Why the run was stopped, None when it ended by itself or not even began."""
+        try:
+            if self.ended and not run.done.done():
+                run.done.set_result(None)
+            for name, pipe in self._pipes.items():
+                pipe.attach(partial(run.heard, name))
+            if run.stop.done() or self.ended:
+                return run.stop.result() if run.stop.done() else None
+            self._protocol.writelines(request)
+            return await self._finish(run, timeout_s)
+        finally:
+            self._run = None
+            for pipe in self._pipes.values():
+                pipe.pause()
+                pipe.drain()
+
+    async def _finish(self, run: Run, timeout_s: float) -> StopReason | None:
+        """Why the run was stopped, None when it ended by itself."""
+        either: set[asyncio.Future[Any]] = {run.done, run.stop}
+        await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if run.done.done():
+            return None
+        reason: StopReason = run.stop.result() if run.stop.done() else "timeout"
+        await self._interrupt(run)
+        if not run.done.done():
+            await self.kill("it did not react to an interrupt and was ended")
+        return reason
+
+    async def _interrupt(self, run: Run) -> None:
+        """Twice: one that arrives before the code has begun is not heard."""
+        grace = self._policy.grace_s
+        for wait in (grace / 3, grace - grace / 3):
+            self._tell({"do": "interrupt"})
+            await asyncio.wait({run.done}, timeout=wait)
+            if run.done.done():
+                # The signal may be on its way still, if the code ended just now; it is not for the next run.
+                return await asyncio.sleep(0.02)
+
+    async def _refresh(self) -> None:
+        """Files that appeared in a directory given to read become visible before the code looks for them."""
+        if self._follows and self.layers.get("mounts", {}).get("active"):
+            self._refreshed.clear()
+            self._tell({"do": "refresh"})
+            try:
+                async with asyncio.timeout(END_S):
+                    await self._refreshed.wait()
+            except TimeoutError:
+                return  # a very large directory: the code sees it as it was
+
+    async def _watch_disk(self, run: Run, workdir: str) -> None:
+        free = _free_mb(workdir)
+        # A disk that is nearly full already is not the code's doing: then only half of what is left may go.
+        reserve = min(self._policy.disk_reserve_mb, free // 2)
+        while True:
+            await asyncio.sleep(0.5)
+            if _free_mb(workdir) < reserve:
+                run.halt("disk")
+                return
+
+    # ------------------------------------------------------------------------------------------------ channels
+
+    def _tell(self, body: dict[str, Any]) -> None:
+        if not self._control.is_closing():
+            self._control.write(json.dumps(body).encode() + b"\n")
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Frames of the worker, for as long as it lives."""
+        try:
+            while True:
+                body = await reader.readexactly(size_of(await reader.readexactly(HEAD), b"J", MAX_JSON))
+                await self._receive(decode(body), reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            try:
+                async with asyncio.timeout(END_S):
+                    await self._gone.wait()  # ended by itself: the supervisor says how
+            except TimeoutError:
+                self._end("it closed its channel")
+        except Nonsense:
+            self._end("it sent something that is not the protocol of the sandbox")
+
+    async def _receive(self, frame: Frame, reader: asyncio.StreamReader) -> None:
+        if isinstance(frame, Ready | Refused):
+            if self._entered.done():
+                raise Nonsense("ready twice")
+            if isinstance(frame, Ready):
+                self._entered.set_result(frame)
+            else:
+                self._entered.set_exception(unavailable(frame.reason, frame.layers))
+            return
+        run = self._run
+        if run is None or run.done.done() or frame.run != run.number:
+            raise Nonsense("nobody asked")
+        match frame:
+            case Done():
+                run.done.set_result(frame)
+            case Listed():
+                run.list(frame)
+            case Shown():
+                await run.show(frame, await self._announced(frame, self._policy.figure_mb << 20, reader))
+            case Taken():
+                run.take(frame, await self._announced(frame, variable_transfer.MAX_BYTES, reader))
+
+    async def _announced(self, frame: Shown | Taken, limit: int, reader: asyncio.StreamReader) -> bytes:
+        data = await reader.readexactly(size_of(await reader.readexactly(HEAD), b"B", limit))
+        check_size(frame, data)
+        return data
+
+    async def _obey(self, lines: asyncio.StreamReader) -> None:
+        """What the supervisor says."""
+        while line := await lines.readline():
+            said = json.loads(line)
+            if "refreshed" in said:
+                self._refreshed.set()
+            elif "failed" in said and not self._entered.done():
+                self._entered.set_exception(unavailable(said["failed"], {}))
+            elif "group" in said:
+                self._group = said["group"]
+            elif "exit" in said:
+                self._group = 0
+                killed = said["exit"] == -signal.SIGKILL and self._surroundings.out_of_memory()
+                self.ended = self.ended or said.get("why") or killed or _why(said["exit"])
+
+    def _end(self, why: str) -> None:
+        """The worker is of no use any more: its supervisor ends it, and tells us how it ended if it did so itself."""
+        self.ended = self.ended or why
+        self._control.close()
+
+    def _buried(self, pidfd: int) -> None:
+        asyncio.get_running_loop().remove_reader(pidfd)
+        os.close(pidfd)
+        self._process.wait()
+        self._surroundings.kill()
+        if self._group:  # a supervisor that was killed itself could not end them
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, signal.SIGKILL)
+        self._tasks.append(asyncio.create_task(self._over()))
+
+    async def _over(self) -> None:
+        await asyncio.wait({self._obeying}, timeout=END_S)  # its last line says how the worker ended
+        self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
+        if not self._entered.done():
+            self._entered.set_exception(unavailable(f"its process ended at once. {self._last_words()}", {}))
+        if self._run is not None and not self._run.done.done():
+            self._run.done.set_result(None)
+        self._gone.set()
+        self._refreshed.set()
+
+    def _last_words(self) -> str:
+        heard = Output(2000)
+        self._pipes["stderr"].attach(heard.keep)
+        self._pipes["stderr"].drain()
+        self._pipes["stderr"].pause()
+        return heard.text().strip().rpartition("\n")[2]
+
+    async def _clean(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._entered.done() and not self._entered.cancelled():
+            self._entered.exception()
+        for writer in (self._protocol, self._control):
+            writer.close()
+            try:
+                await writer.wait_closed()
+            except OSError:
+                continue
+        for pipe in self._pipes.values():
+            pipe.pause()
+            if self._run is None:
+                pipe.close()
+        self._way.close()
+        await asyncio.wait([self._counted])
+        await self._surroundings.aclose()
+
+
+def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"The sandbox can not be used on this system: {reason}.",
+        hint="Run the code live in the notebook instead, or see: agent-kernel doctor",
+        details={"layers": layers},
+    )
+
+
+def _why(code: int) -> str:
+    """Of an exit code as ``waitstatus_to_exitcode`` gives it."""
+    if code >= 0:
+        return f"the code ended it (exit code {code})"
+    known = {signal.SIGKILL: "it was killed (often: out of memory)", signal.SIGXCPU: "it used up its CPU time"}
+    return known.get(signal.Signals(-code), f"it crashed ({signal.Signals(-code).name})")
+
+
+def _free_mb(path: str) -> int:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 1 << 40
+    return found.f_bavail * found.f_frsize >> 20

@@ -1,0 +1,107 @@
+"""What the two profiles add to what Python needs: ``developer`` the tools and toolchains of this machine and the
+variables that they look at, ``restricted`` nothing. Decided on the server's side, from its own environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from agent_kernel.sandbox.host import visible_paths
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+
+ROOTS = (
+    *("/opt", "/home/linuxbrew/.linuxbrew", "/run/current-system/sw"),
+    *("~/.pyenv", "~/.nvm", "~/.cargo/bin", "~/.rustup/toolchains", "~/.rustup/settings.toml", "~/.volta", "~/.asdf"),
+    *("~/.rbenv", "~/.goenv", "~/.deno/bin", "~/.bun/bin", "~/.sdkman/candidates", "~/.juliaup", "~/.ghcup/bin"),
+    *("~/.local/bin", "~/.local/share/uv/python", "~/.local/share/uv/tools", "~/.local/share/pipx/venvs"),
+    *("~/.nix-profile", "~/go/bin", "~/miniconda3", "~/anaconda3", "~/miniforge3", "~/mambaforge", "~/micromamba"),
+)
+OF_VARIABLES = ("CONDA_PREFIX", "VIRTUAL_ENV", "JAVA_HOME", "GOROOT", "PYENV_ROOT", "NVM_DIR", "CUDA_HOME", "R_HOME")
+LISTS = ("LD_LIBRARY_PATH", "NODE_PATH")
+SEEN = (*OF_VARIABLES, *LISTS, "CONDA_DEFAULT_ENV", "CUDA_PATH", "TERM")
+TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+"""Files of certificates, for a network that has its own."""
+NETWORK_FILES = (
+    "/etc/hosts",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/gai.conf",
+    "/etc/ca-certificates",
+    "/etc/pki/tls",
+)
+OF_HOME = {"RUSTUP_HOME": "~/.rustup", "PYENV_ROOT": "~/.pyenv", "NVM_DIR": "~/.nvm"}
+"""Toolchains look for these below HOME, which is the work directory inside."""
+SECRETS = frozenset({".condarc", "condarc", ".npmrc", ".netrc", ".env", "credentials", "credentials.toml"})
+"""Never shown, also not at the top of a toolchain."""
+
+
+def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Paths shown whole, read-only: those of the profile, the network's files and the administrator's own."""
+    wanted = list(policy.read)
+    if policy.profile == "developer":
+        wanted += _tools(environ)
+    if policy.network != "none":
+        wanted += [*NETWORK_FILES, *(environ[name] for name in TRUST if environ.get(name))]
+    home = os.path.realpath(os.path.expanduser("~"))
+    covered = [os.path.realpath(path) for path in hidden]
+    found: list[str] = []
+    for path in dict.fromkeys(wanted):
+        real = os.path.realpath(path)
+        if os.path.isabs(path) and os.path.exists(real) and visible_paths.shareable(real, covered, home):
+            found += _without_secrets(path)
+    return [path for path in found if not any(_below(path, other) for other in (*visible_paths.SYSTEM, *found))]
+
+
+def variables(policy: SandboxPolicy, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What code sees beside the usual."""
+    if policy.profile != "developer":
+        return {}
+    found = {name: environ[name] for name in SEEN if environ.get(name)}
+    for name, place in OF_HOME.items():
+        if name not in found and os.path.isdir(path := os.path.expanduser(place)):
+            found[name] = path
+    if policy.network != "none":
+        found |= {name: environ[name] for name in TRUST if environ.get(name)}
+    return found
+
+
+def path(policy: SandboxPolicy, interpreter: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """PATH: the interpreter's directory, those of the server in their order, the usual ones."""
+    theirs = [*_toolchains(), *_path_entries(environ)] if policy.profile == "developer" else []
+    return os.pathsep.join(dict.fromkeys([str(interpreter.parent), *theirs, "/usr/local/bin", "/usr/bin", "/bin"]))
+
+
+def _toolchains() -> list[str]:
+    """Before rustup's own programs, which want to write beside the toolchains."""
+    return sorted(map(str, Path(os.path.expanduser("~/.rustup/toolchains")).glob("*/bin")))
+
+
+def _tools(environ: Mapping[str, str]) -> Iterator[str]:
+    yield from (os.path.expanduser(root) for root in ROOTS)
+    yield from (environ[name] for name in OF_VARIABLES if environ.get(name))
+    for name in LISTS:
+        yield from filter(None, environ.get(name, "").split(os.pathsep))
+    for entry in _path_entries(environ):
+        prefix = os.path.dirname(entry)
+        whole = any(os.path.exists(os.path.join(prefix, mark)) for mark in ("pyvenv.cfg", "conda-meta"))
+        yield prefix if whole else entry
+
+
+def _path_entries(environ: Mapping[str, str]) -> list[str]:
+    return [entry for entry in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
+
+
+def _below(path: str, other: str) -> bool:
+    return path.startswith(other + "/") or (path == other and path in visible_paths.SYSTEM)
+
+
+def _without_secrets(root: str) -> list[str]:
+    """The path itself, or its entries without those that hold secrets."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return [root]
+    if SECRETS.isdisjoint(names):
+        return [root]
+    return [os.path.join(root, name) for name in names if name not in SECRETS]

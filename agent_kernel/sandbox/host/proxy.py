@@ -1,0 +1,233 @@
+"""The way out of a jail with network ``full``: a proxy for HTTP and CONNECT, served by the server on a socket that
+listens inside the jail's own network. Every target is checked, and the address that was checked is connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest
+from agent_kernel.tools.web.net.addresses import is_own
+from agent_kernel.tools.web.net.guard import Guard, Place
+
+MAX_HEAD = 65_536
+MAX_CONNECTIONS = 64
+"""At once, of one session."""
+HEAD_S = 30.0
+CONNECT_S = 20.0
+IDLE_S = 300.0
+"""Nothing in either direction for so long ends a connection."""
+CLOSE_S = 5.0
+CHUNK = 65_536
+REFUSED_PORTS = frozenset({25, 465, 587})
+"""Mail: nobody's agent sends it unseen."""
+_STATUS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}
+
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect: TypeAlias = Callable[[str, int], Awaitable[Streams]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``head`` is sent there first; empty for CONNECT, where the client is told that the way is open."""
+
+    host: str
+    port: int
+    head: bytes = b""
+
+
+class Reach:
+    """Where a sandbox may connect: by the guard, but never to this machine, even if the guard would allow that."""
+
+    def __init__(self, guard: Guard, exits: Exits) -> None:
+        self._guard = guard
+        self._exits = exits
+
+    async def admit(self, host: str, port: int) -> Place:
+        """Raises Forbidden, InvalidRequest, FetchFailed."""
+        if port in REFUSED_PORTS:
+            raise Forbidden(f"Port {port} is for mail, which a sandbox does not send.")
+        self._exits.check(f"[{host}]" if ":" in host else host, "a connection of the sandbox")
+        place = await self._guard.admit(host, port)
+        if any(_this_machine(address) for address in place.addresses):
+            raise Forbidden(f"{place.host} is this machine, which a sandbox does not reach.")
+        return place
+
+
+async def dial(address: str, port: int) -> Streams:
+    return await asyncio.open_connection(address, port)
+
+
+class Proxy:
+    """Serves one jail until ``aclose``. ``connect`` makes the connection to an address that was checked."""
+
+    def __init__(self, reach: Reach, connect: Connect = dial) -> None:
+        self._reach = reach
+        self._connect = connect
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Owns ``listener`` from here on."""
+        listener.setblocking(False)
+        self._server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD)
+
+    async def aclose(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was aborted is told so in the loop's next round
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._serve_one(reader, writer)
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            return  # a client that went away, or sent nothing that can be read
+        except asyncio.CancelledError:
+            return  # by aclose, which waits for this
+        finally:
+            await _shut(writer)
+            self._tasks.discard(task)
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(HEAD_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+        if len(self._tasks) > MAX_CONNECTIONS:
+            return _answer(writer, 503, f"more than {MAX_CONNECTIONS} connections at once")
+        try:
+            target = target_of(head)
+            place = await self._reach.admit(target.host, target.port)
+        except InvalidRequest as error:
+            return _answer(writer, 400, error.message)
+        except AgentKernelError as error:
+            return _answer(writer, 403 if isinstance(error, Forbidden) else 502, error.message)
+        try:
+            streams = await self._open(place)
+        except OSError as error:
+            return _answer(writer, 502, f"{place.host} can not be reached: {error.strerror or error}")
+        try:
+            if target.head:
+                streams[1].write(target.head)
+            else:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await _relay((reader, writer), streams)
+        finally:
+            await _shut(streams[1])
+
+    async def _open(self, place: Place) -> Streams:
+        """The first of its addresses that answers. Raises OSError."""
+        problem: OSError = OSError("it has no address")
+        for address in place.addresses:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await self._connect(address, place.port)
+            except TimeoutError:
+                problem = OSError(f"no answer in {CONNECT_S:g} s")
+            except OSError as error:
+                problem = error
+        raise problem
+
+
+def target_of(head: bytes) -> Target:
+    """Of the head of a request to a proxy, up to and with its empty line. Raises InvalidRequest."""
+    lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    words = lines[0].split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or any(c in head for c in (b"\0",)):
+        raise InvalidRequest("This is a proxy: CONNECT host:port, or an absolute http:// URL.")
+    method, where, version = (word.decode("latin-1") for word in words)
+    if method == "CONNECT":
+        return Target(*_authority(where, None))
+    if not where.lower().startswith("http://"):
+        raise InvalidRequest("This is a proxy: CONNECT host:port, or an absolute http:// URL.")
+    try:
+        split = urlsplit(where)
+    except ValueError as error:
+        raise InvalidRequest(f"{where[:200]!r} is no URL: {error}.") from None
+    host, port = _authority(split.netloc.rpartition("@")[2], 80)
+    path = where[len("http://") + len(split.netloc) :] or "/"
+    kept = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
+    kept = [line for line in kept if not line.lower().startswith(b"host:")]
+    shown = f"[{host}]" if ":" in host else host
+    named = shown if port == 80 else f"{shown}:{port}"
+    path = path if path.startswith("/") else f"/{path}"
+    # One request per connection: the next one may be for another host.
+    first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
+    return Target(host, port, b"\r\n".join([*first, *kept]) + b"\r\n\r\n")
+
+
+def _authority(text: str, port: int | None) -> tuple[str, int]:
+    host, colon, number = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, number = text, ""
+    if number and not (number.isascii() and number.isdigit() and len(number) < 6):
+        raise InvalidRequest(f"{number[:20]!r} is no port.")
+    if not host or (not number and port is None):
+        raise InvalidRequest(f"{text[:100]!r} is no host:port.")
+    return host.strip("[]"), int(number) if number else port or 0
+
+
+def _answer(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
+    body = f"agent-kernel: {reason}\n".encode()
+    head = f"HTTP/1.1 {status} {_STATUS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+    writer.write(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+async def _shut(writer: asyncio.StreamWriter) -> None:
+    """What was written still goes out, for CLOSE_S at most."""
+    writer.close()
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
+
+
+async def _relay(one: Streams, other: Streams) -> None:
+    """Both ways until both have ended, or nothing moved for IDLE_S."""
+    moved = [asyncio.get_running_loop().time()]
+    tasks = [asyncio.create_task(_pump(one[0], other[1], moved)), asyncio.create_task(_pump(other[0], one[1], moved))]
+    try:
+        while pending := [task for task in tasks if not task.done()]:
+            idle = asyncio.get_running_loop().time() - moved[0]
+            if idle > IDLE_S:
+                return
+            await asyncio.wait(pending, timeout=IDLE_S - idle + 0.1)
+            # A side that failed, or a server that has said everything, ends the connection.
+            if tasks[1].done():
+                return
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, moved: Sequence[float]) -> None:
+    assert isinstance(moved, list)
+    while data := await reader.read(CHUNK):
+        moved[0] = asyncio.get_running_loop().time()
+        writer.write(data)
+        await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+def _this_machine(text: str) -> bool:
+    address = ipaddress.ip_address(text)
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback or mapped.is_unspecified or mapped.is_link_local or is_own(address))

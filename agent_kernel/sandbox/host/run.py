@@ -1,0 +1,120 @@
+"""One execution in a jailed process: what was heard of it so far, and the result that this makes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from agent_kernel.core.messages import Media, Status
+from agent_kernel.core.protocols import Held, RunResult, Variable
+from agent_kernel.sandbox.host import chart_validation
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.protocol import JSON_MEDIA, Done, Listed, Nonsense, Shown, Taken
+from agent_kernel.sandbox.worker.output import Output
+
+StopReason: TypeAlias = Literal["interrupted", "output", "disk", "timeout"]
+MAX_ERROR = 50_000
+LARGE = 1 << 18
+"""Bytes of JSON that are checked beside the event loop, not on it."""
+
+
+@dataclass(slots=True)
+class Run:
+    """``stop`` is resolved to end it early, ``done`` by the worker (None: its process ended). ``taken`` is the name of
+    the variable that was asked for, if one was; ``asked_list``: the list of variables was."""
+
+    number: int
+    policy: SandboxPolicy
+    on_output: Callable[[str, str], None]
+    stop: asyncio.Future[StopReason]
+    done: asyncio.Future[Done | None]
+    outputs: dict[str, Output]
+    taken: str = ""
+    asked_list: bool = False
+    variable: Variable | None = None
+    listed: tuple[Held, ...] = ()
+    media: list[Media] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    dropped: int = 0
+    written: int = 0
+
+    def halt(self, reason: StopReason) -> None:
+        if not self.stop.done():
+            self.stop.set_result(reason)
+
+    def heard(self, name: str, text: str) -> None:
+        """Something that the code printed."""
+        self.written += len(text)
+        shown = self.outputs[name].add(text)
+        if shown:
+            self.on_output(name, shown)
+        if self.written > self.policy.output_stop_mb << 20:
+            self.halt("output")
+
+    async def show(self, frame: Shown, data: bytes) -> None:
+        """A picture, table or chart. Raises Nonsense for more than a worker sends."""
+        if len(self.media) + self.dropped >= self.policy.figures:
+            raise Nonsense("more pictures than a worker sends")
+        if frame.mime in JSON_MEDIA:
+            try:
+                check = chart_validation.checked
+                data = (
+                    await asyncio.to_thread(check, frame.mime, data) if len(data) > LARGE else check(frame.mime, data)
+                )
+            except chart_validation.NotShown as why:
+                self.dropped += 1
+                self.notes.append(f"A table or chart was not shown: {why}.")
+                return
+        if sum(kept.size for kept in self.media) + len(data) > 4 * (self.policy.figure_mb << 20):
+            self.dropped += 1
+            self.notes.append("An image was not kept: the images of this run are too large together.")
+        else:
+            self.media.append(Media.of(frame.mime, data))
+
+    def take(self, frame: Taken, data: bytes) -> None:
+        """Raises Nonsense when nobody asked."""
+        if not self.taken or self.variable is not None:
+            raise Nonsense("nobody asked for a variable")
+        self.variable = Variable(self.taken, frame.encoding, data, frame.type)
+
+    def list(self, frame: Listed) -> None:
+        """Raises Nonsense when nobody asked."""
+        if not self.asked_list:
+            raise Nonsense("nobody asked for the variables")
+        self.listed = frame.variables
+
+    def result(self, reason: StopReason | None, ended: str, timeout_s: float, seconds: float) -> RunResult:
+        """``reason``: why it was stopped, if it was; ``ended``: why there is no process any more."""
+        done = self.done.result() if self.done.done() else None
+        status: Status = done.status if done else "error"
+        if reason is not None:
+            status = reason if reason in ("timeout", "interrupted") else "error"
+        notes = [done.error[:MAX_ERROR]] if done and done.error else []
+        if reason is not None:
+            notes.append(self._explain(reason, timeout_s))
+        if ended:
+            notes.append(f"The sandbox lost its process: {ended}. Variables are gone, files remain.")
+        notes += dict.fromkeys(self.notes)
+        texts = {name: output.text() for name, output in self.outputs.items()}
+        # What a worker sends is shorter than this; what code forges need not be.
+        value = done.value[: 2 * self.policy.value_chars] if done and done.value else None
+        return RunResult(
+            status,
+            texts["stdout"],
+            texts["stderr"],
+            value,
+            "\n".join(notes) or None,
+            tuple(self.media),
+            seconds,
+            exit_code=done.exit_code if done else None,
+        )
+
+    def _explain(self, reason: StopReason, timeout_s: float) -> str:
+        return {
+            "timeout": f"Stopped: the time limit of {timeout_s:g} s was reached.",
+            "interrupted": "Stopped: interrupted.",
+            "output": f"Stopped: it wrote more than {self.policy.output_stop_mb} MB of output.",
+            "disk": f"Stopped: it left less than {self.policy.disk_reserve_mb} MB free on the disk.",
+        }[reason]

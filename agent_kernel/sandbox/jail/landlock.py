@@ -1,0 +1,92 @@
+"""Landlock: the process gives up every file, TCP port and outside process that it does not name. Cannot be undone.
+
+Source of constants and of what each ABI version handles: the kernel's ``Documentation/userspace-api/landlock.rst``.
+Landlock does not cover chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp do.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+
+from agent_kernel.sandbox.jail.syscalls import syscall
+
+_RIGHTS = [
+    "execute",
+    "write_file",
+    "read_file",
+    "read_dir",
+    "remove_dir",
+    "remove_file",
+    "make_char",
+    "make_dir",
+    "make_reg",
+    "make_sock",
+    "make_fifo",
+    "make_block",
+    "make_sym",
+    "refer",
+    "truncate",
+    "ioctl_dev",
+]
+_BIT = {name: 1 << index for index, name in enumerate(_RIGHTS)}
+_HANDLED_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15}
+READ = _BIT["execute"] | _BIT["read_file"] | _BIT["read_dir"]
+_OF_FILES = _BIT["execute"] | _BIT["write_file"] | _BIT["read_file"] | _BIT["truncate"] | _BIT["ioctl_dev"]
+_NOT_IN_WORK = _BIT["make_char"] | _BIT["make_block"]
+_VERSION, _PATH_BENEATH = 1, 1
+_TCP = 0b11
+_SCOPES = 0b11
+
+
+def abi() -> int:
+    """The kernel's Landlock version, 0 when there is none. Asks the system call: /sys/kernel/security may be absent."""
+    try:
+        return syscall("landlock_create_ruleset", None, 0, _VERSION)
+    except OSError:
+        return 0
+
+
+def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False, listed: Iterable[str] = ()) -> str:
+    """Only ``readable`` (and execute) and ``writable`` paths with all below them, no TCP (ABI 4) unless ``tcp``, no
+    signal and no abstract unix socket out of the jail (ABI 6). Directories below ``listed`` show their names only.
+    Paths that do not exist are skipped. Needs no_new_privs first. Returns what is in force, raises OSError."""
+    version = abi()
+    if not version:
+        raise OSError("this kernel has no Landlock (5.13 or later with CONFIG_SECURITY_LANDLOCK)")
+    handled = (1 << _HANDLED_BY_ABI.get(version, 16)) - 1
+    attributes = struct.pack("=QQQ", handled, 0 if tcp else _TCP, _SCOPES)[
+        : 24 if version >= 6 else 16 if version >= 4 else 8
+    ]
+    ruleset = syscall("landlock_create_ruleset", attributes, len(attributes), 0)
+    try:
+        for path in readable:
+            _allow(ruleset, path, READ & handled)
+        for path in listed:
+            _allow(ruleset, path, _BIT["read_dir"])
+        for path in writable:
+            _allow(ruleset, path, handled & ~_NOT_IN_WORK)
+        syscall("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+    said = [f"ABI {version}: files", *(["TCP"] if version >= 4 and not tcp else [])]
+    return ", ".join([*said, *(["signals"] if scopes_signals() else [])])
+
+
+def scopes_signals() -> bool:
+    """Whether a process can be kept from signalling others than those it started."""
+    return abi() >= 6
+
+
+def _allow(ruleset: int, path: str, access: int) -> None:
+    try:
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not os.path.isdir(path):
+            access &= _OF_FILES
+        syscall("landlock_add_rule", ruleset, _PATH_BENEATH, struct.pack("=Qi", access, beneath), 0)
+    finally:
+        os.close(beneath)

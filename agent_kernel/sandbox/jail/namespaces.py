@@ -1,0 +1,26 @@
+"""Namespaces: the jail's own network, processes, IPC, host name and file tree.
+
+As root they are made directly, otherwise inside a user namespace of our own, where the system allows that.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from agent_kernel.sandbox.jail.syscalls import checked, libc
+
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+
+
+def enter(*, as_user: bool) -> str:
+    """The next child is process 1 of the new process namespace. Raises OSError when the system refuses."""
+    assert libc is not None
+    uid, gid = os.getuid(), os.getgid()
+    flags = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET | (_NEWUSER if as_user else 0)
+    checked(int(libc.unshare(flags)), "unshare")
+    if as_user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    return "own network, processes, IPC, host name" + (", user" if as_user else "")

@@ -1,0 +1,252 @@
+"""A seccomp filter: system calls that agent code never needs and a jail must not offer are refused.
+
+``program`` is pure (rules in, BPF out); ``install`` puts it in force, for this process and all it starts, for good.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agent_kernel.sandbox.jail.syscalls import numbers, prctl
+
+_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN, _JUMP = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06, 0x05
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_X32_BIT = 0x40000000
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_NEW_NAMESPACES = 0x7E020080
+"""CLONE_NEWTIME | NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET."""
+
+NEVER = [
+    "acct",
+    "add_key",
+    "adjtimex",
+    "bpf",
+    "chroot",
+    "clock_adjtime",
+    "clock_settime",
+    "delete_module",
+    "fanotify_init",
+    "finit_module",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "init_module",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "ioperm",
+    "iopl",
+    "kcmp",
+    "kexec_file_load",
+    "kexec_load",
+    "keyctl",
+    "lookup_dcookie",
+    "memfd_secret",
+    "migrate_pages",
+    "modify_ldt",
+    "mount",
+    "mount_setattr",
+    "move_mount",
+    "move_pages",
+    "name_to_handle_at",
+    "nfsservctl",
+    "open_by_handle_at",
+    "open_tree",
+    "open_tree_attr",
+    "perf_event_open",
+    "pidfd_getfd",
+    "pivot_root",
+    "process_madvise",
+    "process_vm_readv",
+    "process_vm_writev",
+    "ptrace",
+    "quotactl",
+    "quotactl_fd",
+    "reboot",
+    "request_key",
+    "setdomainname",
+    "sethostname",
+    "setns",
+    "settimeofday",
+    "swapoff",
+    "swapon",
+    "syslog",
+    "umount2",
+    "unshare",
+    "userfaultfd",
+    "vhangup",
+]
+_UNCOUNTED = ["memfd_create", "msgget", "shmget"]
+"""Memory of no process: only a control group counts it."""
+_SHARED_WITH_HOST = [
+    "connect",
+    "ioprio_set",
+    "mq_open",
+    "mq_unlink",
+    "msgctl",
+    "msgget",
+    "msgrcv",
+    "msgsnd",
+    "sched_setaffinity",
+    "sched_setattr",
+    "sched_setparam",
+    "sched_setscheduler",
+    "semctl",
+    "semget",
+    "semop",
+    "semtimedop",
+    "setpriority",
+    "shmat",
+    "shmctl",
+    "shmget",
+    "socket",
+    "truncate",
+]
+"""Without namespaces these reach processes, sockets and memory of the same user outside the jail."""
+_SIGNALS = ["pidfd_open", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tkill"]
+"""The same, where Landlock does not keep signals inside (before its ABI 6)."""
+_PRETEND = [
+    "chmod",
+    "chown",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "fchown",
+    "fchownat",
+    "fremovexattr",
+    "fsetxattr",
+    "futimesat",
+    "lchown",
+    "lremovexattr",
+    "lsetxattr",
+    "removexattr",
+    "removexattrat",
+    "setpgid",
+    "setsid",
+    "setxattr",
+    "setxattrat",
+    "utime",
+    "utimensat",
+    "utimes",
+]
+"""Not covered by Landlock; without read-only mounts they succeed without effect, since libraries do not expect them
+to fail on their own files (``shutil.copy``). And all processes stay in one group, so that all can be ended at once."""
+_SOCKETS = {"none": (socket.AF_UNIX,), "loopback": (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)}
+_SOCKETS["full"] = _SOCKETS["loopback"]
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_SET_ID = 0o6000
+_MODES = {
+    "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2,
+    "creat": 1, "open": 2, "openat": 3, "mknod": 1, "mknodat": 2,
+}  # fmt: skip
+"""Calls that give a file its mode, and which argument that is: a set-user-id file would be one outside as well."""
+_EVERYBODY = 0xFFFFFFFF
+_OWNERS, _OWNERS_TOO = (8, 15), (0x8901, 0x8902)
+"""F_SETOWN, F_SETOWN_EX, FIOSETOWN, SIOCSPGRP: whoever is named is sent a signal of choice at every input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Of the low 32 bits of an argument. ``among``: equal to one of the values; ``none_of``: to none of them; ``bits``:
+    any of them set."""
+
+    __test__ = False
+    argument: int
+    kind: str
+    values: tuple[int, ...]
+    mask: int = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Fails ``call`` with ``code`` (0 = pretends success) when ``test`` is None, or not met for ``among`` and
+    ``none_of``, or met for ``bits``."""
+
+    call: str
+    code: int = errno.EPERM
+    test: Test | None = None
+
+
+def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = True, scoped: bool = False) -> list[Rule]:
+    """``isolated``: namespaces and mounts are in force; without them ``pid`` is the one process that may be signalled,
+    unless signals are ``scoped`` by Landlock. ``counted``: a control group counts all memory."""
+    found = [Rule(name) for name in (*NEVER, *(() if counted else _UNCOUNTED))]
+    found += [Rule("clone3", errno.ENOSYS), Rule("clone", test=Test(0, "bits", (_NEW_NAMESPACES,)))]
+    found += [Rule(name, test=Test(argument, "bits", (_SET_ID,))) for name, argument in _MODES.items()]
+    found.append(Rule("openat2", errno.ENOSYS))  # its mode is in memory, where no filter sees it
+    found.append(Rule("ioctl", test=Test(1, "none_of", (_TIOCSTI, _TIOCLINUX))))
+    if isolated:
+        return [*found, Rule("socket", test=Test(0, "among", tuple(int(family) for family in _SOCKETS[network])))]
+    found += [Rule(name) for name in _SHARED_WITH_HOST] + [Rule(name, 0) for name in _PRETEND]
+    found += [
+        Rule("socketpair", test=Test(1, "among", (int(socket.SOCK_STREAM),), mask=0xF)),
+        Rule("prlimit64", test=Test(0, "among", (0, pid))),
+    ]
+    if scoped:
+        return [*found, Rule("kill", test=Test(0, "none_of", (_EVERYBODY,)))]
+    found += [Rule(name) for name in _SIGNALS]
+    found += [Rule("fcntl", test=Test(1, "none_of", _OWNERS)), Rule("ioctl", test=Test(1, "none_of", _OWNERS_TOO))]
+    return [*found, Rule("kill", test=Test(0, "among", (0, pid))), Rule("tgkill", test=Test(0, "among", (pid,)))]
+
+
+def program(wanted: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
+    """The BPF program for calls in ``table``; rules for calls that the machine does not have are left out."""
+    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCH[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    if machine == "x86_64":
+        code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+    for rule in wanted:
+        if rule.call in table:
+            body = _body(rule)
+            code += [(_EQUAL, 0, len(body), table[rule.call]), *body]
+    code.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _body(rule: Rule) -> list[tuple[int, int, int, int]]:
+    refuse = (_RETURN, 0, 0, _ERRNO | rule.code)
+    if rule.test is None:
+        return [refuse]
+    test, again = rule.test, (_LOAD, 0, 0, 0)
+    load = [(_LOAD, 0, 0, 16 + 8 * test.argument), (_AND, 0, 0, test.mask)]
+    if test.kind == "bits":
+        return [*load, (_ANY_BIT, 0, 1, test.values[0]), refuse, again]
+    count = len(test.values)
+    if test.kind == "none_of":
+        # A value that is met jumps to the refusal, which comes after the way on.
+        compare = [(_EQUAL, count - index + 1, 0, value) for index, value in enumerate(test.values)]
+        return [*load, *compare, again, (_JUMP, 0, 0, 1), refuse]
+    compare = [(_EQUAL, count - index, 0, value) for index, value in enumerate(test.values)]
+    return [*load, *compare, refuse, again]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
+
+
+def install(wanted: Sequence[Rule], network: str) -> str:
+    """Needs no_new_privs first. Raises OSError."""
+    load(program(wanted, platform.machine(), numbers()))
+    return f"{len(wanted)} rules; {_TOLD[network]}"
+
+
+def load(code: bytes) -> None:
+    """Puts a BPF program in force for this process and all it starts. Raises OSError."""
+    buffer = ctypes.create_string_buffer(code, len(code))
+    filter_ = _Program(len(code) // 8, ctypes.addressof(buffer))
+    prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))
+
+
+_TOLD = {
+    "": "no sockets",
+    "none": "no sockets but unix ones inside the jail",
+    "loopback": "sockets: unix, IP inside the jail",
+    "full": "sockets: unix, IP inside the jail",
+}

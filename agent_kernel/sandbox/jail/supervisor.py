@@ -1,0 +1,339 @@
+"""The process between the server and the jailed worker: waits warm, becomes a jail when told for whom, and sees to it
+that nothing outlives it. Trusted; standard library only; started by ``process.JailedProcess``.
+
+Its control channel carries one JSON object per line. From the server: the ``Spec``, then ``{"do": "interrupt"}`` or
+``{"do": "refresh"}``; end of file ends everything. To the server: ``{"warm": pid}``, ``{"refreshed": true}``,
+``{"failed": reason}``, ``{"group": pid}`` (of the processes, where there is no namespace that ends them), ``{"exit":
+status, "why": reason}`` (status as ``waitstatus_to_exitcode``: negative = signal; why if the supervisor ended it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+from agent_kernel.sandbox.host.resource_usage import look, usage
+from agent_kernel.sandbox.jail import credentials, mounts, network
+from agent_kernel.sandbox.jail.jail import Jail, Spec
+from agent_kernel.sandbox.worker import worker
+
+REFUSED = 97
+LOOK_S = 1.0
+LOOK_CLOSELY_S = 0.25
+"""Between two looks at what a session uses; closely when it has an eighth of the processes that it may have."""
+LOOK_AGAIN_S = 0.05
+FASTEST_MB_S = 2000.0
+"""Never later than the memory that is left could be taken: two cores of 2024 write so much."""
+OF_THEIR_TIME = 3
+"""They run so many times longer than a look keeps them."""
+
+
+def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
+    """``way_fd``: where a socket for the server's proxy is handed over."""
+    control = Control(socket.socket(fileno=control_fd))
+    control.send({"warm": os.getpid()})
+    request = control.wait()
+    if request is None:
+        return
+    os.umask(0o022)
+    _easy_to_kill()
+    credentials.adopt_orphans()
+    jail = Jail(Spec.from_json(request))
+    try:
+        jail.prepare()
+    except OSError as error:
+        control.send({"failed": str(error)})
+        return
+    _hand_over(jail, way_fd)
+    # Before the fork, so that the end of a child that fails at once is not missed.
+    wakeup = _wake_on_child()
+    mine = os.getpid()
+    child = os.fork()
+    if child == 0:
+        control.close()
+        _close_wakeup(wakeup)
+        _first_process(jail, protocol_fd) if jail.isolated else _worker(jail, protocol_fd, mine)
+    if not jail.isolated:
+        _lead(child)
+        control.send({"group": child})
+    _let_go(protocol_fd)
+    Watch(control, jail, child, wakeup).run()
+
+
+def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
+    """Process 1 of the namespace: starts the worker, passes on interrupts, collects orphans, ends when it ends."""
+    credentials.die_with_parent(signal.SIGKILL)
+    _default_signals()
+    try:
+        jail.isolate()
+    except OSError as error:
+        jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
+        worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
+        os._exit(REFUSED)
+    child = os.fork()
+    if child == 0:
+        _worker(jail, protocol_fd)
+    _let_go(protocol_fd)
+    signal.signal(signal.SIGINT, lambda number, frame: os.kill(child, signal.SIGINT))
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def _lead(pid: int) -> None:
+    """A group of its own, in which all that it starts stays and can be ended at once."""
+    try:
+        os.setpgid(pid, 0)
+    except OSError:
+        return  # the other side of the fork was first, or it has ended
+
+
+def _hand_over(jail: Jail, way_fd: int) -> None:
+    if way_fd < 0:
+        return
+    with socket.socket(fileno=way_fd) as way:
+        if jail.listener is not None:
+            socket.send_fds(way, [b"."], [jail.listener.fileno()])
+            jail.listener.close()
+
+
+def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
+    _default_signals()
+    if not jail.isolated:
+        _lead(0)
+    if jail.isolated:
+        try:
+            mounts.leave_sources()
+        except OSError as error:
+            jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
+            worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
+            os._exit(REFUSED)
+    missing = jail.confine(parent)
+    if missing:
+        reasons = "; ".join(f"{name}: {jail.layers.get(name, {}).get('detail', 'absent')}" for name in missing)
+        worker.refuse(protocol_fd, reasons, jail.layers)
+        os._exit(REFUSED)
+    for name in [name for name in sys.modules if name.split(".")[0] == "agent_kernel"]:
+        del sys.modules[name]  # a stand-in without the real package's contents; user code may import that one
+    os.environ.update(jail.spec.env)
+    if jail.network == "full":
+        _packages(jail.spec.workdir)
+    worker.main(protocol_fd, jail.spec.workdir, dict(jail.spec.limits), jail.layers)
+    os._exit(0)
+
+
+def _packages(workdir: str) -> None:
+    """pip finds its way out, and puts what it gets where this session finds it."""
+    place = os.path.join(workdir, ".packages")
+    os.makedirs(place, exist_ok=True)
+    os.environ.update(network.variables(), PIP_TARGET=place, PYTHONPATH=place)
+    sys.path.append(place)
+
+
+class Control:
+    """Lines of JSON over the control channel."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self._rest = b""
+
+    def send(self, body: dict[str, Any]) -> None:
+        try:
+            self.channel.sendall(json.dumps(body).encode() + b"\n")
+        except OSError:
+            return  # the server is gone; end of file follows
+
+    def wait(self) -> dict[str, Any] | None:
+        """The next line, None at the end."""
+        while b"\n" not in self._rest:
+            data = self.channel.recv(65536)
+            if not data:
+                return None
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        body: dict[str, Any] = json.loads(line)
+        return body
+
+    def ready(self) -> Iterator[dict[str, Any] | None]:
+        """What has arrived, after the channel became readable."""
+        yield self.wait()
+        while b"\n" in self._rest:
+            yield self.wait()
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class Watch:
+    """The supervisor's life after the fork."""
+
+    def __init__(self, control: Control, jail: Jail, child: int, wakeup: socket.socket) -> None:
+        self.control, self.jail, self.child, self.wakeup = control, jail, child, wakeup
+        self._why = ""
+        self._most_free = 0
+
+    def run(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.control.channel, selectors.EVENT_READ)
+            selector.register(self.wakeup, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select(self._look())]
+                if self.wakeup in ready:
+                    self.wakeup.recv(4096)
+                    ended = _collect(self.child)
+                    if ended is not None:
+                        _end_all()
+                        # Process 1 ends as a shell does: 128 + signal.
+                        by_signal = self.jail.isolated and ended > 128
+                        return self.control.send({"exit": 128 - ended if by_signal else ended, "why": self._why})
+                if self.control.channel in ready and not self._obey():
+                    self._stop()
+                    return _end_all()
+
+    def _look(self) -> float:
+        """Seconds until the next look at what the session uses; ends a session that uses too much."""
+        limits, counted = self.jail.spec.limits, self.jail.spec.counted
+        if self._why:
+            return LOOK_S
+        began = time.monotonic()
+        used = usage(os.getpid(), everybody=self.jail.isolated)
+        found = look(used, limits, counted)
+        self._why = found.too_much or self._disk(limits["disk_reserve_mb"])
+        if self._why:
+            self._stop()
+        soonest = max(LOOK_AGAIN_S, OF_THEIR_TIME * (time.monotonic() - began), found.left_mb / FASTEST_MB_S)
+        return min(LOOK_CLOSELY_S if 8 * used.tasks > limits["procs"] else LOOK_S, soonest)
+
+    def _disk(self, reserve_mb: int) -> str:
+        """Also between runs, when nobody else looks. A disk that was nearly full before is left to the runs."""
+        try:
+            free = shutil.disk_usage(self.jail.spec.workdir).free >> 20
+        except OSError:
+            return ""
+        self._most_free = max(self._most_free, free)
+        return (
+            f"it left less than {reserve_mb} MB free on the disk"
+            if free < min(reserve_mb, self._most_free) // 2
+            else ""
+        )
+
+    def _stop(self) -> None:
+        """Process 1 of a namespace takes all others with it; without one they are one group, ended in one step."""
+        (os.kill if self.jail.isolated else os.killpg)(self.child, signal.SIGKILL)
+
+    def _obey(self) -> bool:
+        for request in self.control.ready():
+            if request is None:
+                return False
+            if request["do"] == "interrupt":
+                os.kill(self.child, signal.SIGINT)
+            elif request["do"] == "refresh":
+                self._refresh()
+        return True
+
+    def _refresh(self) -> None:
+        try:
+            self.jail.refresh()
+        except OSError as error:
+            self.control.send({"refreshed": False, "reason": str(error)})
+        else:
+            self.control.send({"refreshed": True})
+
+
+def _collect(child: int) -> int | None:
+    """Buries the dead; the exit code of ``child`` if it is among them."""
+    ended = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        if pid == child:
+            ended = os.waitstatus_to_exitcode(status)
+
+
+def _end_all() -> None:
+    """Kills every descendant; orphans come to us, so this ends when there is none."""
+    while True:
+        for pid in _children():
+            _kill(pid)
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
+
+
+def _children() -> list[int]:
+    """None when /proc is that of the jail: its processes end with process 1, our only child."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _wake_on_child() -> socket.socket:
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    _KEPT.append(writer)
+    signal.signal(signal.SIGCHLD, _nothing)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return reader
+
+
+_KEPT: list[socket.socket] = []
+
+
+def _close_wakeup(reader: socket.socket) -> None:
+    """In a child: who could read it would keep from us that something has ended."""
+    signal.set_wakeup_fd(-1)
+    reader.close()
+    while _KEPT:
+        _KEPT.pop().close()
+
+
+def _nothing(number: int, frame: FrameType | None) -> None: ...
+
+
+def _default_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _let_go(protocol_fd: int) -> None:
+    """Only the worker holds its channels, so that their end is its end. Standard input is /dev/null, which may have no
+    name while the file tree is being switched."""
+    os.close(protocol_fd)
+    for fd in (1, 2):
+        os.dup2(0, fd)
+
+
+def _easy_to_kill() -> None:
+    """When memory runs out the jail goes before the server."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("600")
+    except OSError:
+        return

@@ -1,0 +1,158 @@
+"""Figures of matplotlib, shown as in a notebook: at ``show``, and all that are open at the end of a run. Inside the
+jail: standard library only.
+
+No picture is shown twice: not a figure that was also saved to a file, nor one that was drawn again without a change.
+A figure that was saved and closed is shown from its file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.sandbox.worker import animations
+from agent_kernel.sandbox.worker.import_hooks import Hook
+
+BACKEND = "agent_kernel_figures"
+DPI = 100.0
+"""What notebooks draw with; a figure with a dpi of its own is drawn with that, up to MAX_DPI."""
+MAX_DPI = 300.0
+_SAVED = "_agent_kernel_saved"
+_FILES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
+
+
+@dataclass(slots=True)
+class Saved:
+    """A file that a figure or an animation was saved to."""
+
+    path: str
+    shown: bool = False
+
+
+class Figures:
+    """``media`` hands a picture over; ``limit`` figures are drawn at once, none of more than ``max_bytes``."""
+
+    def __init__(self, media: Callable[[str, bytes], None], limit: int, max_bytes: int) -> None:
+        self._media = media
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._saved: list[Saved] = []
+        self._films: dict[int, Any] = {}
+
+    def hooks(self) -> dict[str, Hook]:
+        return {"matplotlib.figure": self._follow_saving, "matplotlib.animation": self._follow_films}
+
+    def backend(self, module: types.ModuleType) -> None:
+        """Fills the module that matplotlib takes for its backend: Agg, with a ``show`` of ours."""
+        agg = importlib.import_module("matplotlib.backends.backend_agg")
+        module.__dict__.update(FigureCanvas=agg.FigureCanvas, FigureManager=agg.FigureManager, show=self.show)
+
+    def begin(self) -> None:
+        """A new run: what an earlier one saved or animated is over."""
+        self._saved.clear()
+        self._films.clear()
+
+    def show(self, *args: Any, **kwargs: Any) -> None:
+        """Every open figure in the order of creation, then all are closed, also when one could not be drawn."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None:
+            return
+        try:
+            for number in pyplot.get_fignums()[: self._limit]:
+                self.draw(pyplot.figure(number))
+        finally:
+            pyplot.close("all")
+
+    def end(self) -> None:
+        """What is still open, then what was saved and closed without having been shown."""
+        try:
+            self.show()
+        finally:
+            for saved in self._saved:
+                if not saved.shown:
+                    self._show_file(saved)
+
+    def draw(self, figure: Any) -> bool:
+        """Shows ``value`` and closes it if it is a figure."""
+        library = sys.modules.get("matplotlib.figure")
+        if library is None or not isinstance(figure, library.Figure):
+            return False
+        sys.modules["matplotlib.pyplot"].close(figure)
+        film = self._films.pop(id(figure), None)
+        saved = figure.__dict__.get(_SAVED)
+        if saved is not None:
+            saved.shown = True
+        if film is None:
+            self._media("image/png", _png(figure))
+        elif (made := film.__dict__.get(_SAVED)) is not None and _kind(made.path):
+            self._show_file(made)
+        else:
+            self._media("image/png", animations.film(film, self._max_bytes) or _png(figure))
+        return True
+
+    def _show_file(self, saved: Saved) -> None:
+        saved.shown = True
+        kind = _kind(saved.path)
+        try:
+            if kind and 0 < os.path.getsize(saved.path) <= self._max_bytes:
+                with open(saved.path, "rb") as file:
+                    self._media(kind, file.read())
+        except OSError:
+            return  # removed again by the code
+
+    def _follow_saving(self, module: types.ModuleType) -> None:
+        figure: Any = module.__dict__["Figure"]
+        save = figure.savefig
+
+        def savefig(this: Any, fname: Any, *args: Any, **kwargs: Any) -> Any:
+            result = save(this, fname, *args, **kwargs)
+            self._note(this, fname)
+            return result
+
+        figure.savefig = savefig
+
+    def _follow_films(self, module: types.ModuleType) -> None:
+        animation: Any = module.__dict__["Animation"]
+        begin, save = animation.__init__, animation.save
+
+        def begun(this: Any, fig: Any, *args: Any, **kwargs: Any) -> None:
+            begin(this, fig, *args, **kwargs)
+            self._films[id(fig)] = this
+
+        def saved(this: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
+            result = save(this, filename, *args, **kwargs)
+            if not animations.is_ours(kwargs.get("writer")):
+                self._note(this, filename)
+            return result
+
+        animation.__init__, animation.save = begun, saved
+
+    def _note(self, owner: Any, path: Any) -> None:
+        """Only files count, not buffers."""
+        if not isinstance(path, (str, os.PathLike)):
+            return
+        whole = os.path.abspath(os.fsdecode(path))
+        known = owner.__dict__.get(_SAVED)
+        if known in self._saved:
+            known.path = whole
+        else:
+            owner.__dict__[_SAVED] = known = Saved(whole)
+            self._saved.append(known)
+
+
+def _png(figure: Any) -> bytes:
+    own = float(figure.get_dpi())
+    usual = own == float(sys.modules["matplotlib"].rcParams["figure.dpi"]) == DPI
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI if usual else min(own, MAX_DPI), bbox_inches="tight")
+    return buffer.getvalue()
+
+
+def _kind(path: str) -> str:
+    return _FILES.get(os.path.splitext(path)[1].lower(), "")

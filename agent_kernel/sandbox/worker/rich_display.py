@@ -1,0 +1,112 @@
+"""What a person and a model see of a value: its text, and where it has one a picture, a table or a chart. Inside the
+jail: standard library only.
+
+Never HTML: it would be shown in a page that trusts it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from typing import Any
+
+from agent_kernel.sandbox.worker.traceback_filter import cut
+
+TABLE = "application/vnd.agent-kernel.table+json"
+PLOTLY = "application/vnd.plotly.v1+json"
+ROWS = 50
+COLUMNS = 30
+CELL = 200
+_PICTURES = (("_repr_png_", "image/png", b"\x89PNG\r\n\x1a\n"), ("_repr_jpeg_", "image/jpeg", b"\xff\xd8\xff"))
+Pictured = tuple[str, bytes]
+
+
+def text_of(value: Any, limit: int) -> str:
+    sane_frames()
+    if _is(value, "plotly", "BaseFigure"):
+        kinds = [str(getattr(trace, "type", "")) for trace in value.data]
+        return f"[plotly figure: {', '.join(kinds[:20])}]"
+    return cut(repr(value), limit)
+
+
+def media_of(value: Any) -> Pictured | None:
+    """Raises what a chart raises that can not be written."""
+    return _picture(value) or _table(value) or _chart(value)
+
+
+def sane_frames() -> None:
+    """Tables are shown wide enough to be read and short enough for a model, unless the code chose otherwise."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not hasattr(pandas, "set_option") or getattr(pandas, "_agent_kernel_seen", False):
+        return
+    pandas._agent_kernel_seen = True  # type: ignore[attr-defined]
+    for option, usual, value in (("width", 80, 120), ("max_columns", 0, 20), ("max_rows", 60, 30)):
+        if pandas.get_option(f"display.{option}") in (usual, 20):
+            pandas.set_option(f"display.{option}", value)
+
+
+def _picture(value: Any) -> Pictured | None:
+    """PIL images and others that follow IPython's display protocol."""
+    for name, mime, magic in _PICTURES:
+        try:
+            data = getattr(type(value), name)(value)
+        except Exception:  # noqa: BLE001 - a value that can not be drawn has its repr
+            continue
+        if isinstance(data, bytes) and data.startswith(magic):
+            return mime, data
+    return None
+
+
+def _table(value: Any) -> Pictured | None:
+    if _is(value, "pandas", "Series"):
+        value = value.to_frame()
+    if _is(value, "pandas", "DataFrame"):
+        part = value.iloc[:ROWS, :COLUMNS]
+        columns = [part.iloc[:, place].tolist() for place in range(part.shape[1])]
+        index = [cell(label) for label in part.index.tolist()]
+    elif _is(value, "polars", "DataFrame"):
+        part = value[:ROWS, : min(COLUMNS, value.width)]
+        columns, index = [column.to_list() for column in part.get_columns()], []
+    else:
+        return None
+    heads = zip(part.columns, list(part.dtypes), strict=True)
+    body = {
+        "columns": [{"name": _short(name), "type": _short(kind)} for name, kind in heads],
+        "index": index,
+        "rows": [[cell(column[row]) for column in columns] for row in range(len(part))],
+        "shape": [len(value), len(value.columns)],
+    }
+    return TABLE, json.dumps(body).encode()
+
+
+def cell(value: Any) -> Any:
+    """A number, a text, true, false, or null for what is missing."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < 1 << 53 else str(value)[:CELL]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None if math.isnan(value) else str(value)
+    text = _short(value)
+    return None if text in ("NaT", "<NA>") else text
+
+
+def _chart(value: Any) -> Pictured | None:
+    if _is(value, "plotly", "BaseFigure"):
+        return PLOTLY, value.to_json().encode()
+    if type(value).__module__.partition(".")[0] == "altair" and hasattr(value, "to_dict"):
+        body = value.to_dict()
+        found = re.search(r"/vega-lite/v(\d)", str(body.get("$schema", "")))
+        return f"application/vnd.vegalite.v{found[1] if found else '5'}+json", json.dumps(body).encode()
+    return None
+
+
+def _is(value: Any, library: str, name: str) -> bool:
+    return any(kind.__name__ == name and kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= CELL else text[: CELL - 1] + "…"

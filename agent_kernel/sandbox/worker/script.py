@@ -1,0 +1,110 @@
+"""A shell script inside the jail: nothing that it starts outlives it. Standard library only.
+
+While one runs, this process adopts the orphans below it, so that also what a script has detached is found at its end.
+Where a filter forbids to signal others (no namespaces, and a kernel before 6.12), only the whole session can be ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+from agent_kernel.sandbox.jail.syscalls import prctl
+
+SHELL = "/bin/sh"
+START = 'cd "$1" && { ulimit -S -t "$2" 2>/dev/null; exec /bin/sh -e -c "$3"; }'
+"""``-e``: the first line that fails ends the script, and its exit code is the script's."""
+MAX_BYTES = 120_000
+"""Linux takes 128 KiB for one argument."""
+_SUBREAPER = 36
+
+
+class Script:
+    """``env`` and ``workdir`` are the same for every script, whatever python code did to its own."""
+
+    def __init__(self, workdir: str, env: Mapping[str, str]) -> None:
+        self._workdir = workdir
+        self._env = dict(env)
+
+    def run(self, code: str, *, cpu_s: float, grace_s: float, calm: Callable[[], None]) -> int:
+        """Its exit code (128 + signal for one that was ended by a signal). ``calm`` makes this process deaf to further
+        interrupts. Interrupted, the script gets SIGINT, after a third of ``grace_s`` SIGTERM, after two thirds SIGKILL,
+        and KeyboardInterrupt is raised at its end. Raises ValueError for a script that is too long."""
+        if len(code.encode("utf-8", "surrogateescape")) > MAX_BYTES:
+            raise ValueError(f"A script has at most {MAX_BYTES:,} bytes: write longer input to a file.")
+        others = _children()
+        prctl(_SUBREAPER, 1)
+        shell = 0
+        try:
+            shell = self._spawn(code, cpu_s)
+            status = os.waitpid(shell, 0)[1]
+            exit_code = os.waitstatus_to_exitcode(status)
+            return exit_code if exit_code >= 0 else 128 - exit_code
+        except KeyboardInterrupt:
+            calm()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if shell and not _ended(shell, number, grace_s / 3):
+                    continue
+                break
+            if not _end(shell, others, time.monotonic() + grace_s / 3):
+                time.sleep(60)  # nobody here may end it: the server ends the whole session before that
+            raise
+        finally:
+            calm()
+            _end(shell, others, time.monotonic() + grace_s / 3)
+            prctl(_SUBREAPER, 0)
+
+    def _spawn(self, code: str, cpu_s: float) -> int:
+        limit = str(max(1, round(cpu_s))) if cpu_s > 0 else "unlimited"
+        return os.posix_spawn(
+            SHELL,
+            [SHELL, "-c", START, "sh", self._workdir, limit, code],
+            self._env,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)],
+            setpgroup=0,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+
+
+def _ended(shell: int, number: signal.Signals, within_s: float) -> bool:
+    """Signals the script, and waits. Where there are no groups, an interrupt goes to all processes of this session."""
+    with contextlib.suppress(OSError):
+        if os.getpgid(shell) == shell:
+            os.killpg(shell, number)
+        else:
+            os.kill(0 if number == signal.SIGINT else shell, number)
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if os.waitid(os.P_PID, shell, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _end(shell: int, others: set[int], until: float) -> bool:
+    """Ends and buries all that came below this process since; what is ended leaves its children to us. False when some
+    of it is still there."""
+    while left := _children() - others:
+        with contextlib.suppress(OSError):
+            os.killpg(shell, signal.SIGKILL)
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    tasks = f"/proc/{os.getpid()}/task"
+    for task in os.listdir(tasks):
+        with contextlib.suppress(OSError), open(f"{tasks}/{task}/children") as file:
+            found |= {int(pid) for pid in file.read().split()}
+    return found

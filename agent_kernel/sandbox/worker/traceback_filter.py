@@ -1,0 +1,55 @@
+"""What a person sees of an exception in their code: its own frames, none of the libraries'. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+from agent_kernel.sandbox.worker.cpu_limit import ProcessorTimeUsedUp
+from agent_kernel.sandbox.worker.library_warnings import short_text
+
+MAX_ERROR = 20_000
+
+
+def outcome(problem: BaseException) -> tuple[str, str | None]:
+    """(status, what a person would see)."""
+    if isinstance(problem, SystemExit):
+        if problem.code in (None, 0):
+            return "success", None
+        return "error", f"SystemExit: {problem.code} (the session goes on)"
+    try:
+        text = _traceback(problem)
+    except Exception:  # noqa: BLE001 - an exception whose own repr fails, or no stack left to format it
+        text = type(problem).__name__
+    kinds = {KeyboardInterrupt: "interrupted", ProcessorTimeUsedUp: "timeout"}
+    status = next((kinds[kind] for kind in type(problem).__mro__ if kind in kinds), "error")
+    return status, cut(text, MAX_ERROR)
+
+
+def cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
+
+
+def _traceback(problem: BaseException) -> str:
+    if isinstance(problem, Warning):
+        problem = type(problem)(short_text(str(problem))).with_traceback(problem.__traceback__)
+    shown = traceback.TracebackException.from_exception(problem, compact=True)
+    _only_their_frames(shown, set())
+    # An exception of ours is named without the module that nobody but us can import.
+    return "".join(shown.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
+
+
+def _only_their_frames(shown: traceback.TracebackException, seen: set[int]) -> None:
+    """Frames of the code itself and of modules in the work directory; the libraries' own are left out."""
+    if id(shown) in seen:
+        return
+    seen.add(id(shown))
+    workdir = os.environ.get("HOME", "") + os.sep
+    kept = [frame for frame in shown.stack if frame.filename.startswith(("<run ", workdir))]
+    shown.stack = traceback.StackSummary.from_list(kept)
+    for other in (shown.__cause__, shown.__context__, *(getattr(shown, "exceptions", None) or ())):
+        if other is not None:
+            _only_their_frames(other, seen)

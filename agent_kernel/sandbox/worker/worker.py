@@ -1,0 +1,253 @@
+"""What runs inside the jail: one persistent namespace in which the agent's code is executed, run by run.
+
+Standard library only, as all that it imports of ours. Output goes to file descriptors 1 and 2.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import faulthandler
+import hashlib
+import importlib
+import linecache
+import os
+import signal
+import symtable
+import sys
+import types
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.sandbox.worker import cpu_limit, library_warnings, rich_display, traceback_filter, variable_transfer
+from agent_kernel.sandbox.worker.channel import Channel
+from agent_kernel.sandbox.worker.figures import BACKEND, Figures
+from agent_kernel.sandbox.worker.import_hooks import AfterImport
+from agent_kernel.sandbox.worker.installed_packages import packages
+from agent_kernel.sandbox.worker.script import Script
+from agent_kernel.sandbox.worker.streams import Streams
+
+READY_MADE = {
+    "np": "numpy",
+    "pd": "pandas",
+    "plt": "matplotlib.pyplot",
+    **{name: name for name in ("math", "json", "re", "os", "csv", "datetime", "sys", "random", "statistics")},
+}
+"""Names that need no import, bound when code first mentions them: pandas costs its time only where it is used."""
+
+
+def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
+    """Serves runs until the channel ends."""
+    channel = Channel(fd)
+    _settle(workdir)
+    worker = Worker(channel, workdir, limits)
+    channel.send({"type": "ready", "pid": os.getpid(), "layers": layers})
+    while (request := channel.receive()) is not None:
+        worker.serve(request)
+
+
+def refuse(fd: int, reason: str, layers: Mapping[str, Any]) -> None:
+    """Says why there will be no worker."""
+    Channel(fd).send({"type": "refused", "reason": reason, "layers": layers})
+
+
+def _settle(workdir: str) -> None:
+    os.chdir(workdir)
+    os.environ.update(
+        HOME=workdir,
+        TMPDIR="/tmp" if os.access("/tmp", os.W_OK) else workdir,
+        MPLCONFIGDIR=os.path.join(workdir, ".cache", "matplotlib"),
+        XDG_CACHE_HOME=os.path.join(workdir, ".cache"),
+        MPLBACKEND=f"module://{BACKEND}",
+        # Each thread of these reserves tens of MB of address space, which is limited.
+        OPENBLAS_NUM_THREADS="1",
+        OMP_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        MALLOC_ARENA_MAX="2",
+    )
+    sys.dont_write_bytecode = True
+    sys.argv = [""]
+    warnings.filterwarnings("ignore", message=".*non-interactive.*")
+    library_warnings.install()
+
+
+class Worker:
+    """One run at a time; the namespace is a real module named ``__main__``, so that pickle and dataclasses work."""
+
+    def __init__(self, channel: Channel, workdir: str, limits: Mapping[str, int]) -> None:
+        self._channel = channel
+        self._limits = limits
+        self._pid = os.getpid()
+        self._running = False
+        self._streams = Streams()
+        self._script = Script(workdir, os.environ)
+        self._module = types.ModuleType("__main__")
+        self._namespace = self._module.__dict__
+        self._namespace["__builtins__"] = builtins
+        sys.modules["__main__"] = self._module
+        self._figures = Figures(self._media, limits["figures"], limits["figure_mb"] << 20)
+        hooks = self._figures.hooks() | {"plotly.basedatatypes": self._follow_plotly}
+        sys.meta_path.insert(0, AfterImport(hooks, {BACKEND: self._figures.backend}))
+        builtins.display = self._display  # type: ignore[attr-defined]  # as in a notebook
+        builtins.packages = packages  # type: ignore[attr-defined]
+        faulthandler.enable(2)
+        self._id = 0
+        self._shown = 0
+        self._seen: set[bytes] = set()
+
+    def serve(self, request: Mapping[str, Any]) -> None:
+        """One request to its end; whatever the code does, it is answered once."""
+        self._id, self._shown = int(request["id"]), 0
+        self._seen.clear()
+        self._streams.renew()
+        self._figures.begin()
+        signal.signal(signal.SIGINT, self._interrupt)
+        answer: dict[str, Any] = {"status": "success", "value": None, "error": None}
+        try:
+            try:
+                self._running = True
+                answer |= self._answered(request)
+            finally:
+                self._running = False
+        except BaseException as problem:  # noqa: BLE001 - whatever the code raises is its result
+            self._running = False
+            answer["status"], answer["error"] = traceback_filter.outcome(problem)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child that the code forked came back here
+        self._finish(answer)
+
+    def _answered(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        match request["type"]:
+            case "take":
+                return self._take(str(request["name"]))
+            case "variables":
+                found = variable_transfer.listed(self._namespace)
+                self._channel.send({"type": "variables", "id": self._id, "variables": found})
+                return {}
+        code, cpu_s = str(request["code"]), float(request["cpu_s"])
+        if request["kind"] == "shell":
+            code_ = self._script.run(code, cpu_s=cpu_s, grace_s=0.8 * float(request["grace_s"]), calm=self._calm)
+            return {"status": "error" if code_ else "success", "exit_code": code_}
+        try:
+            variable_transfer.give(self._namespace, request.get("given", ()))
+        except variable_transfer.NotCopied as problem:
+            return {"status": "error", "error": str(problem)}
+        with cpu_limit.limited(cpu_s):
+            return {"value": self._execute(code, f"<run {self._id}>")}
+
+    def _take(self, name: str) -> Mapping[str, Any]:
+        try:
+            encoding, kind, data = variable_transfer.take(self._namespace, name)
+        except LookupError:
+            return {"status": "error", "error": None}
+        except variable_transfer.NotCopied as problem:
+            return {"status": "error", "error": str(problem)}
+        body = {"type": "variable", "id": self._id, "encoding": encoding, "of": kind, "size": len(data)}
+        self._channel.send(body, data)
+        return {}
+
+    def _finish(self, answer: Mapping[str, Any]) -> None:
+        try:
+            try:
+                self._running = True  # drawing takes a while: it can be interrupted too
+                self._figures.end()
+            finally:
+                self._running = False
+        except BaseException as problem:  # noqa: BLE001 - drawing failed: the run stands, the reason is shown
+            self._running = False
+            self._complain(f"A figure could not be drawn: {type(problem).__name__}: {problem}")
+        rich_display.sane_frames()
+        self._streams.flush()
+        self._channel.send({"type": "done", "id": self._id, **answer})
+
+    def _execute(self, code: str, filename: str) -> str | None:
+        lines = code.splitlines(keepends=True)
+        linecache.cache[filename] = (len(code), None, lines, filename)
+        tree = ast.parse(code, filename)
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
+        self._provide(code, filename)
+        exec(compile(tree, filename, "exec", dont_inherit=True), self._namespace)
+        if not isinstance(last, ast.Expr):
+            return None
+        value = eval(compile(ast.Expression(last.value), filename, "eval", dont_inherit=True), self._namespace)
+        if value is None:
+            return None
+        self._namespace["_"] = value
+        return self._present(value)
+
+    def _provide(self, code: str, filename: str) -> None:
+        for name in _free_names(symtable.symtable(code, filename, "exec")):
+            if name in READY_MADE and name not in self._namespace:
+                try:
+                    self._namespace[name] = importlib.import_module(READY_MADE[name])
+                except ModuleNotFoundError:
+                    continue  # not installed: the code gets its NameError
+        rich_display.sane_frames()
+
+    def _present(self, value: Any) -> str:
+        text = rich_display.text_of(value, self._limits["value_chars"])
+        if not self._figures.draw(value):
+            self._show_media(value)
+        return text
+
+    def _display(self, *shown: Any) -> None:
+        """Shows values as a notebook would."""
+        for value in shown:
+            if not self._figures.draw(value):
+                seen = self._show_media(value)
+                if not seen.startswith("image/"):
+                    sys.stdout.write(rich_display.text_of(value, self._limits["value_chars"]) + "\n")
+
+    def _show_media(self, value: Any) -> str:
+        """The MIME type of what was shown beside the text."""
+        try:
+            found = rich_display.media_of(value)
+        except Exception as problem:  # noqa: BLE001 - a value that can not be drawn has its text
+            self._complain(f"It could not be shown as a chart: {type(problem).__name__}: {problem}")
+            return ""
+        if found is None:
+            return ""
+        self._media(*found)
+        return found[0]
+
+    def _media(self, mime: str, data: bytes) -> None:
+        """The same bytes are shown once in a run."""
+        digest = hashlib.sha256(data).digest()
+        if digest in self._seen:
+            return
+        self._seen.add(digest)
+        if len(data) > self._limits["figure_mb"] << 20 or self._shown >= self._limits["figures"]:
+            self._complain("An image was not shown: too large, or too many in this run.")
+            return
+        self._shown += 1
+        self._channel.send({"type": "media", "id": self._id, "mime": mime, "size": len(data)}, data)
+
+    def _follow_plotly(self, module: types.ModuleType) -> None:
+        """``show`` would look for a browser."""
+        module.__dict__["BaseFigure"].show = lambda this, *args, **kwargs: self._display(this)
+
+    def _complain(self, text: str) -> None:
+        sys.stderr.write(text + "\n")
+
+    def _calm(self) -> None:
+        self._running = False
+
+    def _interrupt(self, number: int, frame: types.FrameType | None) -> None:
+        if self._running and os.getpid() == self._pid:
+            raise KeyboardInterrupt
+
+
+def _free_names(table: symtable.SymbolTable) -> set[str]:
+    """Names that the code reads and nowhere binds: looked up globally in some scope, not assigned at the top."""
+    bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    found: set[str] = set()
+    scopes = [table]
+    while scopes:
+        scope = scopes.pop()
+        scopes += scope.get_children()
+        top = scope is table
+        found |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global())}
+    return found - bound

@@ -1,0 +1,103 @@
+"""Automatic compaction by OpenAI's Agents SDK: the newest items of a session, and what replaces them.
+
+The SDK asks a session for its newest items, whatever limit its reads have, lets the API write a shorter version of the
+last of them, and puts that in their place. Here the shorter version begins another branch of the session: nobody sees a
+history without it, and the branch with what it stands for stays for people, search and export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agent_kernel.core.errors import SessionBusy
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.messages import Message
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Item, Owner, SessionKey, Turn, new_id
+from agent_kernel.sessions.export import responses_items
+from agent_kernel.sessions.export.responses_items import Body
+
+Forms: TypeAlias = Sequence[tuple[Item, list[Body]]]
+"""Stored items, each with what it is in the Responses API."""
+Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the SDK reads of it. ``complete``: there is nothing before ``items``. ``replace_suffix`` puts other items in
+    the place of those from an index on; False, and nothing is written, if they are not the newest ones any more."""
+
+    items: list[Body]
+    complete: bool
+    replace_suffix: Replace
+
+
+class Suffix:
+    """The newest items of a session from ``start``, an index into what ``forms`` are in the Responses API, on.
+
+    ``is_expired`` names items that nobody can read any more. Those at the beginning of the history are removed together
+    with a replacement, and so is the branch with what was replaced.
+    """
+
+    def __init__(
+        self, store: SessionStore, key: SessionKey, forms: Forms, start: int, is_expired: Callable[[Body], bool] | None
+    ) -> None:
+        places = [(at, offset) for at, (_, bodies) in enumerate(forms) for offset in range(len(bodies))]
+        at, offset = places[start]
+        self._store = store
+        self._key = key
+        self._is_expired = is_expired
+        self._tail = [item for item, _ in forms[at:]]
+        # The first item may be several in the Responses API: a message and its calls. What stays of it is said anew.
+        self._rest = [responses_items.message_of(body) for body in forms[at][1][:offset]]
+        self._splits_pair = not offset and self._tail[0].message.role == "tool"
+
+    async def replace(self, messages: Sequence[Message], record: dict[str, Any]) -> bool:
+        """In a turn with this ``record``. False if the suffix changed, or while another turn of the session runs."""
+        before = await self._before()
+        if before is None or self._splits_pair:
+            return False
+        expired = self._expired(before)
+        fresh = [*(item.message for item in before[expired:] if expired), *self._rest, *messages]
+        if not fresh:
+            return await self._store.rewind(self._key, [*before, *self._tail] if expired else self._tail)
+        with suppress(SessionBusy):
+            return await self._branch_off(fresh, record, expired)
+        return False
+
+    async def _before(self) -> list[Item] | None:
+        """The items of the current branch before the suffix; None: the suffix is not its end any more."""
+        said = await self._store.latest(self._key, failed=False)
+        count = len(said) - len(self._tail)
+        return said[:count] if count >= 0 and said[count:] == self._tail else None
+
+    def _expired(self, before: Sequence[Item]) -> int:
+        """How many items at the beginning of the history are expired."""
+        if self._is_expired is None:
+            return 0
+        for count, bodies in enumerate(responses_items.items_of(before, {})):
+            if not bodies or not all(self._is_expired(body) for body in bodies):
+                return count
+        return len(before)
+
+    async def _branch_off(self, fresh: Sequence[Message], record: dict[str, Any], expired: int) -> bool:
+        """While this turn is open nobody else writes to the session, so what is verified here holds."""
+        owner = Owner.here()
+        turn = await self._store.open_turn(Turn(new_id("turn"), self._key, record=record), owner)
+        replaced = False
+        try:
+            before, session = await self._before(), await self._store.info(self._key)
+            if before is None or session is None or self._expired(before) != expired:
+                return False
+            behind = before[-1].seq if before and not expired else 0
+            await self._store.append_at(turn, owner, fresh, session.head, behind=behind)
+            replaced = True
+        finally:
+            state: TurnState = "committed" if replaced else "cancelled"
+            await self._store.close_turn(turn, owner, state, "" if replaced else "The history has changed.")
+        if self._is_expired is not None:
+            await self._store.drop_branch(self._key, session.branch)
+        return True

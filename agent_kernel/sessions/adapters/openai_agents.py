@@ -1,0 +1,251 @@
+"""A session of this store for OpenAI's Agents SDK: ``Runner.run(agent, text, session=AgentsSession(id, path))``.
+
+Needs nothing of the SDK: its protocol is structural. Items come back as they were given, and our own agent, search and
+export read the same session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest, SessionNotFound
+from agent_kernel.core.messages import Message, too_deep
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Item, SessionKey
+from agent_kernel.sessions.adapters.agents_compaction import Forms, Snapshot, Suffix
+from agent_kernel.sessions.adapters.shared_stores import FILES, MEMORY, OpenFile
+from agent_kernel.sessions.export import responses_items
+from agent_kernel.sessions.export.responses_items import Body
+from agent_kernel.sessions.serialization import MAX_DEPTH
+
+RECORD = {"by": "openai-agents"}
+"""What the record of a turn says that the SDK wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """What the SDK calls SessionSettings, for where it is not installed. ``limit``: newest items, None = all."""
+
+    limit: int | None = None
+
+    def resolve(self, override: Any) -> ReadSettings:
+        """With what ``override`` (settings or a mapping) says; this one stays as it is."""
+        limit = override.get("limit") if isinstance(override, Mapping) else getattr(override, "limit", None)
+        return self if limit is None else replace(self, limit=limit)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class AgentsSession:
+    """``store`` is a SessionStore, which stays the caller's, or the path of a SQLite file (``:memory:``: this object's
+    own), which ``close`` gives back. ``namespace`` may be a function of the run's context wrapper (None outside of a
+    run): one tenant never sees another's session of the same id. ``clean`` changes what is kept of a message, as
+    ``Redactor().message`` does; the SDK then does not know its own items again where it compares them, and takes back
+    nothing.
+
+    May be used from any thread and any event loop. Every method is one transaction, whose outcome is known when it
+    raises CancelledError; but ``pop_item``, see there. Raises RuntimeError once it is closed, TypeError for what is no
+    JSON, InvalidRequest for a negative limit, and what the store raises: SessionBusy while our own agent is at a turn.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: SessionStore | str | Path = MEMORY,
+        *,
+        db_path: str | Path | None = None,
+        namespace: str | Callable[[Any], str] = "local",
+        session_settings: Any = None,
+        durable: bool = False,
+        clean: Callable[[Message], Message] | None = None,
+    ) -> None:
+        place = store if db_path is None else db_path
+        self.session_id = session_id
+        self._settings = _settings(session_settings)
+        self.db_path = place if isinstance(place, str | Path) else None
+        self._namespace = namespace
+        self._durable = durable
+        self._clean = clean or _unchanged
+        self._closed = False
+        self._given: SessionStore | None = None
+        self._file: OpenFile | None = None
+        if isinstance(place, str | Path):
+            self._file = FILES.take(place, durable=durable)
+        else:
+            self._given = place
+        if isinstance(namespace, str):
+            SessionKey(namespace, session_id)
+
+    @property
+    def session_settings(self) -> Any:
+        """A SessionSettings of the SDK where that is loaded: parts of it take nothing else. Otherwise ReadSettings."""
+        if isinstance(self._settings, ReadSettings):
+            self._settings = _settings_type()(self._settings.limit)
+        return self._settings
+
+    @session_settings.setter
+    def session_settings(self, settings: Any) -> None:
+        self._settings = _settings(settings)
+
+    async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Body]:
+        """The newest ``limit`` (None: that of the settings, else all) in order. Items of our own agent are messages,
+        calls and outputs of the Responses API; what it kept from people is left out."""
+        store, key = self._store(), self._key(wrapper)
+        wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
+        items = _flat(await self._newest(store, key, wanted))
+        return items if wanted is None else items[-wanted:] if wanted else []
+
+    async def add_items(self, items: Sequence[Mapping[str, Any]], *, wrapper: Any = None) -> None:
+        """All or nothing. A user message begins a turn."""
+        store, key = self._store(), self._key(wrapper)
+        if items:
+            await store.add_messages(key, [self._clean(_message(item)) for item in items], record=RECORD)
+
+    async def pop_item(self, *, wrapper: Any = None) -> Body | None:
+        """The newest item, which is gone then; None: there is none. Calls and results of our own agent can not stand
+        alone: of those the rest is stored anew as items of the SDK, in a second transaction."""
+        store, key = self._store(), self._key(wrapper)
+        while unit := await self._newest_unit(store, key):
+            items = _flat(await self._forms(store, key, unit))
+            if not await store.rewind(key, unit):
+                continue  # somebody was faster: it is another item now
+            if items:
+                await self._put_back(store, key, items[:-1])
+                return items[-1]
+        return None
+
+    async def clear_session(self, *, wrapper: Any = None) -> None:
+        """Its title and notebook stay."""
+        store, key = self._store(), self._key(wrapper)
+        with suppress(SessionNotFound):
+            await store.clear(key)
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> Snapshot:
+        """The newest ``limit`` items whatever the settings say, for the SDK's OpenAIResponsesCompactionSession, which
+        calls it by this name. What it replaces stays in the session as an earlier branch; but with ``prune_prefix``,
+        from an EncryptedSession, it is removed, together with the expired items at the beginning."""
+        store, key = self._store(), self._key(None)
+        forms = await self._newest(store, key, limit + 1)
+        items = _flat(forms)
+        first = max(0, len(items) - limit)
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            if first + start >= len(items):
+                return False
+            messages = [self._clean(_message(item)) for item in output]
+            return await Suffix(store, key, forms, first + start, prune_prefix).replace(messages, RECORD)
+
+        return Snapshot(items[first:], not first, replace_suffix)
+
+    def close(self) -> None:
+        """Harmless twice."""
+        if not self._closed:
+            self._closed = True
+            if self._file is not None:
+                FILES.give_back(self._file)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    async def __aenter__(self) -> AgentsSession:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def _store(self) -> SessionStore:
+        if self._closed:
+            raise RuntimeError("AgentsSession is closed")
+        if self._file is None:
+            assert self._given is not None, "a store or a file"
+            return self._given
+        if self._file.place is not None and self._file.place[0] != os.getpid():
+            self._file = FILES.take(self._file.place[1], durable=self._durable)
+        return self._file.store
+
+    def _key(self, wrapper: Any) -> SessionKey:
+        namespace = self._namespace if isinstance(self._namespace, str) else self._namespace(wrapper)
+        return SessionKey(namespace, self.session_id)
+
+    @staticmethod
+    async def _head(store: SessionStore, key: SessionKey) -> int:
+        session = await store.info(key)
+        return session.head if session else 0
+
+    @classmethod
+    async def _newest(cls, store: SessionStore, key: SessionKey, wanted: int | None) -> Forms:
+        """At least the newest ``wanted`` items (None: all), if there are so many."""
+        forms = await cls._forms(store, key, await store.latest(key, wanted, failed=False))
+        window = wanted or 0
+        while wanted and len(_flat(forms)) < wanted and window < await cls._head(store, key):
+            window *= 2  # a pair was cut, or something is for models of ours only: look further back
+            forms = await cls._forms(store, key, await store.latest(key, window, failed=False))
+        return forms
+
+    @staticmethod
+    async def _forms(store: SessionStore, key: SessionKey, said: Sequence[Item]) -> Forms:
+        hashes = dict.fromkeys(medium.hash for item in said for medium in item.message.media)
+        found = {digest: await store.blob(key, digest) for digest in hashes}
+        blobs = {digest: data for digest, data in found.items() if data is not None}
+        return list(zip(said, responses_items.items_of(said, blobs), strict=True))
+
+    @staticmethod
+    async def _newest_unit(store: SessionStore, key: SessionKey) -> list[Item]:
+        """The newest item, or the newest calls with all their results."""
+        said, window = await store.latest(key, 1), 1
+        while not said and window < await AgentsSession._head(store, key):
+            window *= 4
+            said = await store.latest(key, window)
+        start = next((at for at in range(len(said) - 1, -1, -1) if said[at].message.role != "tool"), 0)
+        return said[start:]
+
+    @staticmethod
+    async def _put_back(store: SessionStore, key: SessionKey, items: Sequence[Body]) -> None:
+        if items:
+            await store.add_messages(key, [responses_items.message_of(item) for item in items], record=RECORD)
+
+
+def _message(item: Mapping[str, Any]) -> Message:
+    """Raises TypeError for what is no JSON object, before anything is written."""
+    if not isinstance(item, Mapping):
+        raise TypeError(f"An item is a mapping, not {type(item).__name__}.")
+    if too_deep(item, MAX_DEPTH):
+        raise InvalidRequest(f"An item has at most {MAX_DEPTH} levels.")
+    json.dumps(item)
+    return responses_items.message_of(item)
+
+
+def _unchanged(message: Message) -> Message:
+    return message
+
+
+def _flat(forms: Forms) -> list[Body]:
+    return [body for _, bodies in forms for body in bodies]
+
+
+def _settings_type() -> Callable[[int | None], Any]:
+    module = sys.modules.get("agents.memory.session_settings")
+    return getattr(module, "SessionSettings", ReadSettings)
+
+
+def _settings(given: Any) -> Any:
+    """The SDK's own as they are; None and mappings as ReadSettings. Raises TypeError for an unknown key."""
+    if given is None:
+        return ReadSettings()
+    if not isinstance(given, Mapping):
+        return given
+    unknown = sorted(str(name) for name in given if name != "limit")
+    if unknown:
+        raise TypeError(f"Unknown session settings: {', '.join(unknown)}")
+    return ReadSettings(given.get("limit"))

@@ -1,0 +1,175 @@
+"""This store for selectools: ``AgentConfig(session_store=SelectoolsStore(path), session_id=...)``.
+
+Synchronous, as its protocol is; the work is done by one loop on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.adapters.event_loop_thread import Bridge
+from agent_kernel.sessions.adapters.saved_window import text_of
+from agent_kernel.sessions.adapters.selectools_sessions import Known, SavedSessions, Store, count_of
+from agent_kernel.sessions.adapters.shared_stores import FILES, OpenFile
+
+if TYPE_CHECKING:
+    from selectools.memory import ConversationMemory
+    from selectools.sessions import SessionMetadata, SessionSearchResult
+
+log = logging.getLogger(__name__)
+
+
+class StorageKey(str):
+    """The id in ``list`` and ``search``: ``namespace:id`` to read, but it knows the two apart, so that it loads what it
+    names, and ``a:b`` is never taken for ``b`` of ``a``."""
+
+    key: SessionKey
+
+    @classmethod
+    def of(cls, key: SessionKey, default: str) -> StorageKey:
+        made = cls(key.id if key.namespace == default else f"{key.namespace}:{key.id}")
+        made.key = key
+        return made
+
+
+class SelectoolsStore:
+    """``store`` is a SessionStore, which stays the caller's, or the path of a SQLite file. Sessions without a namespace
+    are in ``namespace``; any other namespace is one of this store too. A session that did not change for
+    ``default_ttl`` seconds is gone: removed by whoever next loads it, lists it or asks for it.
+
+    ``save`` appends what is new, so that what a memory has dropped from its window stays stored; ``load`` gives the
+    window that was saved last. A memory that was edited continues in a new branch; of two that were saved from one
+    beginning both stay, in the order they came. May be used from any thread. Raises ValueError for ids of no or more
+    than 512 characters or with control characters, RuntimeError once it is closed, else the errors of the store.
+    """
+
+    def __init__(
+        self,
+        store: Store | str | Path = "sessions.db",
+        default_ttl: float | None = None,
+        *,
+        db_path: str | Path | None = None,
+        namespace: str = "local",
+        durable: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        place = store if db_path is None else db_path
+        self._namespace = namespace
+        self._ttl, self._clock, self._durable = default_ttl, clock, durable
+        self._given = None if isinstance(place, str | Path) else place
+        self._file: OpenFile | None = FILES.take(place, durable=durable) if isinstance(place, str | Path) else None
+        self._bridge = Bridge()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._memories: WeakKeyDictionary[Any, dict[SessionKey, Known]] = WeakKeyDictionary()
+        self._seen: set[SessionKey] = set()
+        self._key("s", None)
+
+    def save(self, session_id: str, memory: ConversationMemory, namespace: str | None = None) -> None:
+        """Said in the log when it fails: selectools itself would not tell."""
+        try:
+            key = self._key(session_id, namespace)
+            with self._lock:
+                known = self._memories.setdefault(memory, {})
+                work = self._sessions.save(key, memory.to_dict(), known.get(key), meant=key in self._seen)
+                known[key] = self._bridge.run(work)
+                self._seen.add(key)
+        except Exception as error:
+            log.error("the memory of session %.80r was not saved (%s)", session_id, type(error).__name__)
+            raise
+
+    def load(self, session_id: str, namespace: str | None = None) -> ConversationMemory | None:
+        from selectools.memory import ConversationMemory
+
+        key = self._key(session_id, namespace)
+        with self._lock:
+            loaded = self._bridge.run(self._sessions.load(key))
+            if loaded is None:
+                return None
+            memory: ConversationMemory = ConversationMemory.from_dict(loaded.memory)
+            texts = [text_of(body) for body in memory.to_dict()["messages"]]
+            self._memories.setdefault(memory, {})[key] = Known(texts, loaded.head)
+            self._seen.add(key)
+            return memory
+
+    def list(self) -> builtins.list[SessionMetadata]:
+        """Of all namespaces, the one used longest ago first; without those that our own agent is at."""
+        from selectools.sessions import SessionMetadata
+
+        return [
+            SessionMetadata(
+                session_id=StorageKey.of(session.key, self._namespace),
+                message_count=count_of(session),
+                created_at=session.created,
+                updated_at=session.updated,
+            )
+            for session in self._bridge.run(self._sessions.everything())
+        ]
+
+    def delete(self, session_id: str, namespace: str | None = None) -> bool:
+        return self._bridge.run(self._sessions.delete(self._key(session_id, namespace)))
+
+    def exists(self, session_id: str, namespace: str | None = None) -> bool:
+        return self._bridge.run(self._sessions.info(self._key(session_id, namespace))) is not None
+
+    def branch(self, source_id: str, new_id: str, namespace: str | None = None) -> None:
+        """A copy with a life of its own, its limits and summary too. Raises ValueError for a source that is not there
+        and for a target that is."""
+        source, target = self._key(source_id, namespace), self._key(new_id, namespace)
+        self._bridge.run(self._sessions.branch(source, target))
+
+    def search(self, query: str, namespace: str | None = None, limit: int = 5) -> builtins.list[SessionSearchResult]:
+        """The best first; texts of users and assistants only, any of the words, as part of a word too."""
+        from selectools.sessions import SessionSearchResult
+
+        if limit <= 0 or not query.strip():
+            return []
+        name = None if namespace is None else self._key("s", namespace).namespace
+        return [
+            SessionSearchResult(
+                session_id=StorageKey.of(hit.session.key, name or self._namespace),
+                score=hit.score,
+                matched_messages=[snippet.text for snippet in hit.snippets],
+            )
+            for hit in self._bridge.run(self._sessions.search(query, name, limit))
+        ]
+
+    def close(self) -> None:
+        """Harmless twice."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if not closed:
+            if self._file is not None:
+                FILES.give_back(self._file)
+            self._bridge.close()
+
+    @property
+    def _sessions(self) -> SavedSessions:
+        if self._closed:
+            raise RuntimeError("SelectoolsStore is closed")
+        if self._file is not None and self._file.place is not None and self._file.place[0] != os.getpid():
+            self._file = FILES.take(self._file.place[1], durable=self._durable)
+        store: Any = self._given if self._file is None else self._file.store
+        return SavedSessions(store, self._ttl, self._clock)
+
+    def _key(self, session_id: str, namespace: str | None) -> SessionKey:
+        """Raises ValueError, as selectools does."""
+        for what, value in (("session_id", session_id), ("namespace", namespace)):
+            if value == "":
+                raise ValueError(f"{what} must not be empty")
+        if isinstance(session_id, StorageKey) and namespace is None:
+            return session_id.key
+        try:
+            return SessionKey(self._namespace if namespace is None else namespace, str(session_id))
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from error

@@ -1,0 +1,129 @@
+"""Messages of selectools, as its ``Message.to_dict`` writes them, as messages of ours, and back. Pure.
+
+Calls with all their results right behind them are calls and results of ours too; half a pair is kept as it is, hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from agent_kernel.core.messages import Message, Role, Text, ToolCall, in_words
+from agent_kernel.sessions.export import responses_items
+
+Body: TypeAlias = dict[str, Any]
+SHAPE = "selectools"
+"""The key of ``Message.extra``: what the message of ours has no place for."""
+EMPTY: Body = dict.fromkeys(("image_base64", "tool_name", "tool_result", "tool_calls", "tool_call_id", "content_parts"))
+SPOKEN: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+
+
+def messages_of(bodies: Sequence[Body]) -> list[Message]:
+    """One for each."""
+    said: list[Message] = []
+    while len(said) < len(bodies):
+        rest = bodies[len(said) :]
+        said += _round(rest) or [_alone(rest[0])]
+    return said
+
+
+def bodies_of(messages: Sequence[Message]) -> list[Body]:
+    """One for each message that selectools can read: what our own agent and other programs said too, but for what is
+    hidden."""
+    bodies: list[Body] = []
+    others: list[Message] = []
+    for message in messages:
+        known = _body(message)
+        if known is None:
+            others.append(message)
+            continue
+        bodies += _native(others)
+        others = []
+        bodies.append(known)
+    return [*bodies, *_native(others)]
+
+
+def _round(bodies: Sequence[Body]) -> list[Message]:
+    """The calls that ``bodies`` begin with and their results; empty if that is not what they begin with, or not all."""
+    calls = bodies[0].get("tool_calls") or []
+    results = bodies[1 : 1 + len(calls)]
+    ids = [call.get("id") for call in calls]
+    answered = [body.get("tool_call_id") if body.get("role") == "tool" else None for body in results]
+    whole = bodies[0].get("role") == "assistant" and calls and all(ids) and len(set(ids)) == len(ids)
+    if not whole or sorted(map(str, ids)) != sorted(map(str, answered)):
+        return []
+    said = [_calling(bodies[0]), *(_result(body) for body in results)]
+    same = [_body(message) == EMPTY | body for message, body in zip(said, bodies, strict=False)]
+    return said if all(same) else []
+
+
+def _calling(body: Body) -> Message:
+    calls = tuple(
+        ToolCall(str(call["id"]), str(call["name"]), dict(call.get("parameters") or {})) for call in body["tool_calls"]
+    )
+    return Message("assistant", _text(body), calls, extra={SHAPE: _rest(body)})
+
+
+def _result(body: Body) -> Message:
+    """selectools marks a failure by the absence of ``tool_result``."""
+    return Message(
+        "tool",
+        _text(body),
+        call_id=str(body["tool_call_id"]),
+        name=body.get("tool_name"),
+        status="error" if body.get("tool_result") is None else "success",
+        extra={SHAPE: _rest(body)},
+    )
+
+
+def _alone(body: Body) -> Message:
+    role = SPOKEN.get(str(body.get("role")))
+    if role is not None and not body.get("tool_calls"):
+        rest = _rest(body)
+        said = Message(role, _text(body), extra={SHAPE: rest} if rest else {})
+        if (_body(said) or _plain(said)) == EMPTY | body:
+            return said
+    return Message("assistant", hidden=True, extra={SHAPE: dict(body)})
+
+
+def _body(message: Message) -> Body | None:
+    """What ``messages_of`` was given; None: this message is not of selectools, or has nothing but text."""
+    rest = message.extra.get(SHAPE)
+    if not isinstance(rest, dict):
+        return None
+    body = _plain(message) | rest
+    if body["tool_result"] is True:
+        body["tool_result"] = body["content"]
+    return body
+
+
+def _plain(message: Message) -> Body:
+    return {"role": message.role, "content": message.text, **EMPTY}
+
+
+def _native(messages: Sequence[Message]) -> Iterator[Body]:
+    for message in responses_items.shown(messages):
+        if message.hidden:
+            continue
+        calls = [
+            {"name": call.name, "parameters": dict(call.arguments), "id": call.id, "thought_signature": None}
+            for call in message.calls
+        ]
+        facts: Body = {"content": in_words(message).text, "tool_calls": calls or None}
+        if message.role == "tool":
+            facts |= {"tool_name": message.name, "tool_call_id": message.call_id}
+            facts |= {"tool_result": facts["content"] if message.status == "success" else None}
+        yield _plain(message) | facts
+
+
+def _text(body: Body) -> tuple[Text, ...]:
+    content = body.get("content")
+    return (Text(content),) if isinstance(content, str) and content else ()
+
+
+def _rest(body: Body) -> Body:
+    """Without what the message says already."""
+    rest = {key: value for key, value in body.items() if key not in ("role", "content") and value is not None}
+    if isinstance(rest.get("tool_result"), str) and rest["tool_result"] == body.get("content"):
+        rest["tool_result"] = True
+    return rest

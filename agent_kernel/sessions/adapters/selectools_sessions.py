@@ -1,0 +1,154 @@
+"""What selectools asks of a store, done with one of ours: windows saved and loaded, what is too old removed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from agent_kernel.core.errors import Conflict, SessionNotFound
+from agent_kernel.core.messages import shortened
+from agent_kernel.core.seams.session_store import SessionStore, Unused
+from agent_kernel.core.session import Described, Hit, Item, Query, Session, SessionKey
+from agent_kernel.sessions.adapters.saved_window import Window, overlap, parting, text_of
+from agent_kernel.sessions.adapters.selectools_messages import Body, bodies_of, messages_of
+
+NAME = "selectools"
+RECORD = {"by": NAME}
+LONGEST_SUMMARY = 32_000
+"""Characters; the metadata of a session have 64 KiB."""
+LONGEST_QUERY = 1_000
+
+
+class Store(SessionStore, Unused, Protocol):
+    """What this needs of a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a memory held when it was loaded or saved, and the head of the session then."""
+
+    texts: Sequence[str]
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """``memory`` as ``ConversationMemory.from_dict`` takes it."""
+
+    memory: Body
+    head: int
+
+
+class SavedSessions:
+    """``ttl``: seconds since the last change after which a session is gone (None: never)."""
+
+    def __init__(self, store: Store, ttl: float | None, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._ttl = ttl
+        self._clock = clock
+
+    async def save(self, key: SessionKey, memory: Body, known: Known | None, *, meant: bool) -> Known:
+        """``meant``: who saves knows this session, so something else altogether is to take its place in the window."""
+        bodies = memory["messages"]
+        texts = [text_of(body) for body in bodies]
+        session = await self.info(key) or await self._store.create(key)
+        same = overlap(known.texts, texts) if known is not None else 0
+        if known is not None and (same or not known.texts):
+            new, count = len(texts) - same, len(texts) + max(0, session.head - known.head)
+        else:
+            new, count = await self._compared(session, texts, meant=meant)
+        head = session.head
+        if new:
+            added = await self._store.add_messages(key, messages_of(bodies[-new:]), record=RECORD)
+            head = added[-1].seq
+        await self._describe(key, session, memory, min(count, max(len(texts), memory["max_messages"])), head)
+        return Known(texts, head)
+
+    async def load(self, key: SessionKey) -> Loaded | None:
+        session = await self.info(key)
+        if session is None:
+            return None
+        window = Window.of(session.metadata.get(NAME)) or Window(head=session.head)
+        count = window.at(session.head)
+        bodies = bodies_of([item.message for item in await self._store.latest(key, count, failed=False)])
+        facts = {"max_messages": window.max_messages, "max_tokens": window.max_tokens, "summary": window.summary}
+        return Loaded({**facts, "messages": bodies, "message_count": len(bodies)}, session.head)
+
+    async def info(self, key: SessionKey) -> Session | None:
+        """None, and it is gone, when it is too old; unless somebody saved it in that moment."""
+        while session := await self._store.info(key):
+            if not self._expired(session):
+                return session
+            with suppress(Conflict):
+                await self._store.delete(key, session.revision)
+        return None
+
+    async def everything(self) -> list[Session]:
+        sessions = await self._store.idle(math.inf)
+        return [session for session in sessions if not self._expired(session) or await self.info(session.key)]
+
+    async def delete(self, key: SessionKey) -> bool:
+        return await self.info(key) is not None and await self._store.delete(key)
+
+    async def branch(self, source: SessionKey, target: SessionKey) -> None:
+        """Raises ValueError."""
+        if await self.info(target) is not None:
+            raise ValueError(f"Session {target.id!r} exists already.")
+        session = await self.info(source)
+        if session is None:
+            raise ValueError(f"Session {source.id!r} not found.")
+        try:
+            await self._store.fork(source, target)
+        except (Conflict, SessionNotFound) as error:
+            raise ValueError(str(error)) from error
+        await self._store.describe(target, Described(metadata=session.metadata, context=session.context))
+
+    async def search(self, query: str, namespace: str | None, limit: int) -> list[Hit]:
+        """Of all namespaces the best, if none is named."""
+        known = {namespace} if namespace else {session.key.namespace for session in await self._store.idle(math.inf)}
+        hits: list[Hit] = []
+        for name in known:
+            found = await self._store.search(name, Query(query[:LONGEST_QUERY], limit if self._ttl is None else 10**6))
+            hits += [hit for hit in found if not self._expired(hit.session)]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]
+
+    async def _compared(self, session: Session, texts: Sequence[str], *, meant: bool) -> tuple[int, int]:
+        """(how many of the last messages are new, how many the window has) for a memory that nobody knows. One that
+        was edited goes on in a branch that leaves the old one where it differs."""
+        key = session.key
+        said = await self._store.latest(key, max(len(texts), count_of(session)) + 1, failed=False)
+        stored = [text_of(body) for item in said for body in bodies_of([item.message])]
+        same = overlap(stored, texts)
+        if same or not texts or not stored or len(stored) != len(said):
+            return len(texts) - same, len(texts)
+        where = parting(stored, texts)
+        if where is None:
+            return len(texts), len(texts) + (0 if meant else session.head)
+        kept = await self._left(key, said, where.start + where.same) - where.start
+        return len(texts) - max(0, kept), len(texts)
+
+    async def _left(self, key: SessionKey, said: Sequence[Item], at: int) -> int:
+        """Begins a branch before the turn of ``said[at]``; how many of ``said`` it still shows."""
+        turn = said[at].turn
+        await self._store.branch(key, before=turn)
+        return next(index for index, item in enumerate(said) if item.turn == turn)
+
+    async def _describe(self, key: SessionKey, session: Session, memory: Body, count: int, head: int) -> None:
+        summary = memory.get("summary")
+        short = shortened(summary, LONGEST_SUMMARY) if isinstance(summary, str) else None
+        window = Window(memory["max_messages"], memory.get("max_tokens"), short, count, head)
+        metadata = {**session.metadata, NAME: asdict(window)}
+        if metadata != session.metadata:
+            await self._store.describe(key, replace(Described(), metadata=metadata))
+
+    def _expired(self, session: Session) -> bool:
+        return self._ttl is not None and self._clock() - session.updated > self._ttl
+
+
+def count_of(session: Session) -> int:
+    """Messages of the window that ``load`` gives; of a session that selectools did not save, its items."""
+    window: Any = Window.of(session.metadata.get(NAME))
+    return session.head if window is None else int(window.at(session.head))

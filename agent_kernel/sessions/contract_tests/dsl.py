@@ -1,0 +1,72 @@
+"""Words in which the contract of session stores is written: a clock that tests move, one session with its open turn,
+calls and results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant, user
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Item, Owner, SessionKey, Turn
+
+KEY = SessionKey("local", "s")
+"""The session that ``Talk.begin`` speaks in."""
+PNG = Media.of("image/png", b"\x89PNG" + bytes(2000))
+ELSEWHERE = Owner("other", 1, boot="another-boot", machine="another-machine")
+"""Nobody here can tell whether it lives: only its lease decides."""
+
+
+@dataclass
+class Clock:
+    now: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Talk:
+    store: SessionStore
+    owner: Owner
+    key: SessionKey
+    turn: Turn
+
+    @classmethod
+    async def begin(
+        cls, store: SessionStore, owner: Owner, id: str = "s", turn: str = "t1", namespace: str = "local"
+    ) -> Talk:
+        key = SessionKey(namespace, id)
+        await store.create(key)
+        return cls(store, owner, key, await store.open_turn(Turn(turn, key), owner))
+
+    async def say(self, *messages: Message) -> list[Item]:
+        return await self.store.append(self.turn, self.owner, messages, await self.head())
+
+    async def head(self) -> int:
+        session = await self.store.info(self.key)
+        assert session is not None
+        return session.head
+
+    async def close(self, state: TurnState = "committed", reason: str = "") -> bool:
+        return await self.store.close_turn(self.turn, self.owner, state, reason)
+
+    async def again(self, turn: str) -> Talk:
+        return replace(self, turn=await self.store.open_turn(Turn(turn, self.key), self.owner))
+
+    async def texts(self, limit: int | None = None, *, failed: bool = True) -> list[str]:
+        return [item.message.text for item in await self.store.latest(self.key, limit, failed=failed)]
+
+
+def calls(*ids: str) -> Message:
+    return assistant("", [ToolCall(id, "python", {"code": "1+1"}) for id in ids])
+
+
+def result(id: str, text: str = "2") -> Message:
+    return Message("tool", (Text(text),), call_id=id, name="python", status="success")
+
+
+async def whole_turns(store: SessionStore, count: int, *media: Media) -> None:
+    """Turns t1, t2, ... of the session KEY, each a question u1 and an answer a1; the first is asked with ``media``."""
+    for n in range(1, count + 1):
+        await store.add_turn(Turn(f"t{n}", KEY), [user(f"u{n}", media if n == 1 else ()), assistant(f"a{n}")])

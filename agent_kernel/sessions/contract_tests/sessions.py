@@ -1,0 +1,178 @@
+"""What a session store promises of sessions: made once, found, listed, cleared, deleted, closed."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.core.errors import InvalidRequest, SessionBusy, SessionNotFound, StoreError
+from agent_kernel.core.messages import user
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import UNLISTED, Owner, SessionKey, Turn
+from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk
+
+
+async def test_create_makes_a_session_once(store: SessionStore, clock: Clock) -> None:
+    made = await store.create(KEY, "first")
+    clock.now += 5
+    assert await store.create(KEY, "second") == made == await store.info(KEY)
+    assert (made.title, made.head, made.turns, made.created) == ("first", 0, 0, clock.now - 5)
+
+
+async def test_an_unknown_session_is_none_and_has_no_history(store: SessionStore) -> None:
+    assert await store.info(KEY) is None
+    assert await store.latest(KEY) == []
+    assert await store.turns(KEY) == []
+    assert await store.blob(KEY, PNG.hash) is None
+
+
+async def test_what_changes_a_session_must_find_it(store: SessionStore, owner: Owner) -> None:
+    with pytest.raises(SessionNotFound):
+        await store.rename(KEY, "title")
+    with pytest.raises(SessionNotFound):
+        await store.clear(KEY)
+    with pytest.raises(SessionNotFound):
+        await store.open_turn(Turn("t", KEY), owner)
+    with pytest.raises(SessionNotFound):
+        await store.bind("local", "/root", "a.ipynb", "s")
+
+
+@pytest.mark.parametrize("id", ["x", "x" * 512, "日本語 🙂", "a:b/c'); DROP TABLE sessions;--", " ", "%", "a\\b"])
+async def test_ids_are_taken_literally(store: SessionStore, owner: Owner, id: str) -> None:
+    talk = await Talk.begin(store, owner, id=id, turn=id, namespace=id)
+    await talk.say(user("hello"))
+    assert await talk.texts() == ["hello"]
+    assert [session.key.id for session in await store.list(id)] == [id]
+
+
+@pytest.mark.parametrize("id", ["", "x" * 513, "a\0b", "a\nb", "\x7f", "\ud800"])
+async def test_ids_that_no_store_takes(store: SessionStore, owner: Owner, id: str) -> None:
+    with pytest.raises(InvalidRequest):
+        SessionKey("local", id)
+    with pytest.raises(InvalidRequest):
+        SessionKey(id, "s")
+    with pytest.raises(InvalidRequest):
+        await store.list(id)
+    await store.create(KEY)
+    with pytest.raises(InvalidRequest):
+        await store.open_turn(Turn(id, KEY), owner)
+
+
+async def test_the_same_id_in_two_namespaces_is_two_sessions(store: SessionStore, owner: Owner) -> None:
+    ann = await Talk.begin(store, owner, namespace="ann")
+    bob = await Talk.begin(store, owner, namespace="bob")
+    await ann.say(user("from ann", [PNG]))
+    await bob.say(user("from bob"))
+    assert await ann.texts() == ["from ann"]
+    assert await bob.texts() == ["from bob"]
+    assert await store.blob(bob.key, PNG.hash) is None
+    await bob.close()
+    assert await store.delete(bob.key)
+    assert await ann.texts() == ["from ann"]
+    assert [session.key for session in await store.list("ann")] == [ann.key]
+
+
+async def test_a_namespace_and_an_id_never_run_together(store: SessionStore, owner: Owner) -> None:
+    first = await Talk.begin(store, owner, namespace="a", id="b:c")
+    await Talk.begin(store, owner, namespace="a:b", id="c")
+    await first.say(user("hello"))
+    assert await store.latest(SessionKey("a:b", "c")) == []
+
+
+async def test_list_gives_the_most_recently_updated_first(store: SessionStore, owner: Owner, clock: Clock) -> None:
+    for id in "abc":
+        clock.now += 1
+        await store.create(SessionKey("local", id))
+    clock.now += 1
+    await store.rename(SessionKey("local", "a"), "renamed")
+    assert [session.key.id for session in await store.list("local")] == ["a", "c", "b"]
+    assert [session.key.id for session in await store.list("local", 2)] == ["a", "c"]
+    assert len(await store.list("local", None)) == 3
+    assert await store.list("local", 0) == []
+    with pytest.raises(InvalidRequest):
+        await store.list("local", -1)
+
+
+async def test_list_leaves_out_what_was_made_for_a_call_that_named_no_session(store: SessionStore) -> None:
+    for id in ("a", f"{UNLISTED}b", "c"):
+        await store.create(SessionKey("local", id))
+    assert {session.key.id for session in await store.list("local")} == {"a", "c"}
+    assert len(await store.list("local", 2)) == 2
+    assert await store.info(SessionKey("local", f"{UNLISTED}b")) is not None
+
+
+async def test_every_change_raises_the_revision_and_a_heartbeat_does_not(store: SessionStore, owner: Owner) -> None:
+    seen = [(await store.create(KEY)).revision]
+
+    async def grown() -> bool:
+        session = await store.info(KEY)
+        assert session is not None
+        seen.append(session.revision)
+        return seen[-1] > seen[-2]
+
+    turn = await store.open_turn(Turn("t", KEY), owner)
+    assert await grown()
+    await store.append(turn, owner, [user("hello")], 0)
+    assert await grown()
+    await store.heartbeat(turn, owner)
+    assert not await grown()
+    await store.close_turn(turn, owner, "committed")
+    assert await grown()
+    await store.rename(KEY, "title")
+    assert await grown()
+    await store.clear(KEY)
+    assert await grown()
+
+
+async def test_clear_keeps_the_session_and_its_bindings(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await store.bind("local", "/root", "a.ipynb", "s")
+    await talk.say(user("hello", [PNG]))
+    with pytest.raises(SessionBusy):
+        await store.clear(KEY)
+    await talk.close()
+    await store.clear(KEY)
+    session = await store.info(KEY)
+    assert session is not None
+    assert (session.head, session.turns) == (0, 0)
+    assert await store.latest(KEY) == []
+    assert await store.turns(KEY) == []
+    assert await store.blob(KEY, PNG.hash) is None
+    assert await store.bound("local", "/root", "a.ipynb") == "s"
+    assert (await (await talk.again("t1")).say(user("anew")))[0].seq == 1
+
+
+async def test_delete_takes_everything_of_the_session_with_it(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await store.bind("local", "/root", "a.ipynb", "s")
+    await talk.say(user("hello", [PNG]))
+    with pytest.raises(SessionBusy):
+        await store.delete(KEY)
+    await talk.close()
+    assert await store.delete(KEY)
+    assert not await store.delete(KEY)
+    assert await store.info(KEY) is None
+    assert await store.bound("local", "/root", "a.ipynb") is None
+    await store.create(KEY)
+    assert await store.latest(KEY) == []
+    assert await store.blob(KEY, PNG.hash) is None
+
+
+async def test_a_closed_store_says_so(store: SessionStore, owner: Owner) -> None:
+    await store.create(KEY)
+    await store.aclose()
+    await store.aclose()
+    for call in (
+        store.create(KEY),
+        store.info(KEY),
+        store.list("local"),
+        store.delete(KEY),
+        store.open_turn(Turn("t", KEY), owner),
+        store.append(Turn("t", KEY), owner, [], 0),
+        store.recover(),
+        store.latest(KEY),
+        store.bound("local", "/r", "a"),
+        store.move("/r", "a", "b"),
+        store.paths("/r", KEY),
+    ):
+        with pytest.raises(StoreError, match="closed"):
+            await call

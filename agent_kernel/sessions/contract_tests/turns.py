@@ -1,0 +1,165 @@
+"""What a session store promises of turns: one at a time, in order, by their owner, and closed when that is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent_kernel.core.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict, SessionBusy
+from agent_kernel.core.messages import Usage, assistant, user
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import LEASE_S, Owner, SessionKey, Turn
+from agent_kernel.sessions.contract_tests.dsl import ELSEWHERE, KEY, Clock, Talk, calls
+
+
+async def test_a_turn_comes_back_as_it_was_opened(store: SessionStore, owner: Owner, clock: Clock) -> None:
+    await store.create(KEY)
+    asked = Turn(
+        "t", KEY, cell="c1", epoch="e1", where="live", model="m", opened=clock.now, record={"sampling": {"seed": 1}}
+    )
+    opened = await store.open_turn(asked, owner)
+    assert opened == replace(asked, ordinal=1)
+    clock.now += 3
+    assert await store.close_turn(opened, owner, "committed", "stop", Usage(10, 5, 3, 0.5, 1.5))
+    [closed] = await store.turns(KEY)
+    assert closed == replace(
+        opened, state="committed", reason="stop", closed=clock.now, usage=Usage(10, 5, 3, 0.5, 1.5).to_json()
+    )
+
+
+async def test_one_turn_of_a_session_is_open_at_a_time(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    with pytest.raises(SessionBusy) as busy:
+        await store.open_turn(Turn("t2", KEY), owner)
+    assert busy.value.details["turn"] == "t1"
+    await Talk.begin(store, owner, id="another")
+    await talk.close()
+    assert (await store.open_turn(Turn("t2", KEY), owner)).ordinal == 2
+
+
+async def test_a_turn_id_is_used_once_in_a_session(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.close()
+    with pytest.raises(Conflict):
+        await talk.again("t1")
+    await Talk.begin(store, owner, id="another", turn="t1")
+
+
+async def test_items_are_numbered_from_one_without_gaps(store: SessionStore, owner: Owner, clock: Clock) -> None:
+    talk = await Talk.begin(store, owner)
+    first = await talk.say(user("one"), assistant("two"))
+    clock.now += 1
+    second = await talk.say(user("three"))
+    assert [(item.seq, item.turn, item.time) for item in first + second] == [
+        (1, "t1", clock.now - 1),
+        (2, "t1", clock.now - 1),
+        (3, "t1", clock.now),
+    ]
+    assert await store.latest(KEY) == first + second
+    assert await talk.head() == 3
+
+
+async def test_an_append_behind_the_head_is_a_conflict_and_writes_nothing(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.say(user("one"))
+    for wrong in (0, 2, -1):
+        with pytest.raises(SequenceConflict) as conflict:
+            await store.append(talk.turn, owner, [user("lost")], wrong)
+        assert conflict.value.details["head"] == 1
+    assert await talk.texts() == ["one"]
+
+
+async def test_an_empty_append_is_nothing_but_needs_the_lease(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    before = await store.info(KEY)
+    assert await store.append(talk.turn, owner, [], 0) == []
+    assert await store.info(KEY) == before
+    with pytest.raises(SequenceConflict):
+        await store.append(talk.turn, owner, [], 1)
+    await talk.close()
+    with pytest.raises(LeaseLost):
+        await store.append(talk.turn, owner, [], 0)
+
+
+async def test_only_the_owner_writes_to_its_turn(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    stranger = replace(owner, instance="another")
+    with pytest.raises(LeaseLost):
+        await store.append(talk.turn, stranger, [user("no")], 0)
+    assert not await store.heartbeat(talk.turn, stranger)
+    assert not await store.close_turn(talk.turn, stranger, "committed")
+    assert await store.heartbeat(talk.turn, owner)
+    assert (await store.turns(KEY))[0].state == "open"
+    assert await talk.texts() == []
+
+
+async def test_a_closed_turn_takes_nothing_more(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    assert await talk.close("committed", "stop")
+    assert not await talk.close("failed", "late")
+    assert not await store.heartbeat(talk.turn, owner)
+    with pytest.raises(LeaseLost):
+        await talk.say(user("late"))
+    [turn] = await store.turns(KEY)
+    assert (turn.state, turn.reason) == ("committed", "stop")
+
+
+async def test_an_unknown_turn_is_lost(store: SessionStore, owner: Owner) -> None:
+    await store.create(KEY)
+    unknown = Turn("nope", KEY)
+    with pytest.raises(LeaseLost):
+        await store.append(unknown, owner, [user("no")], 0)
+    assert not await store.close_turn(unknown, owner, "committed")
+    assert not await store.heartbeat(unknown, owner)
+    assert not await store.close_turn(Turn("nope", SessionKey("local", "nowhere")), owner, "committed")
+
+
+@pytest.mark.parametrize("state", ["open", "done", ""])
+async def test_a_turn_closes_only_in_a_closed_state(store: SessionStore, owner: Owner, state: str) -> None:
+    talk = await Talk.begin(store, owner)
+    with pytest.raises(InvalidRequest):
+        await talk.close(state)  # type: ignore[arg-type]  # what a caller without a type checker may pass
+    assert await store.heartbeat(talk.turn, owner)
+
+
+async def test_recovery_waits_for_the_lease_of_an_owner_it_can_not_judge(store: SessionStore, clock: Clock) -> None:
+    talk = await Talk.begin(store, ELSEWHERE)
+    await talk.say(user("add"), calls("c1"))
+    clock.now += LEASE_S - 1
+    assert await store.recover() == []
+    assert await store.heartbeat(talk.turn, ELSEWHERE)
+    clock.now += LEASE_S - 1
+    assert await store.recover() == []
+    clock.now += 1
+    [closed] = await store.recover()
+    assert (closed.id, closed.state, closed.closed) == ("t1", "interrupted", clock.now)
+    assert await store.turns(KEY) == [closed]
+    last = (await store.latest(KEY))[-1].message
+    assert (last.call_id, last.status, last.text) == ("c1", "interrupted", closed.reason)
+    assert await store.recover() == []
+
+
+async def test_a_server_that_lost_its_lease_writes_nothing_more(store: SessionStore, clock: Clock) -> None:
+    talk = await Talk.begin(store, ELSEWHERE)
+    clock.now += LEASE_S
+    await store.recover()
+    with pytest.raises(LeaseLost):
+        await talk.say(user("late"))
+    assert not await talk.close()
+    assert not await store.heartbeat(talk.turn, ELSEWHERE)
+    assert await talk.head() == 0
+
+
+async def test_an_append_keeps_the_lease(store: SessionStore, clock: Clock) -> None:
+    talk = await Talk.begin(store, ELSEWHERE)
+    clock.now += LEASE_S - 1
+    await talk.say(user("still here"))
+    clock.now += LEASE_S - 1
+    assert await store.recover() == []
+
+
+async def test_recovery_leaves_a_living_owner_alone(store: SessionStore, owner: Owner) -> None:
+    talk = await Talk.begin(store, owner)
+    assert await store.recover() == []
+    await talk.say(user("still here"))

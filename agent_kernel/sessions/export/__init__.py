@@ -1,0 +1,1 @@
+"""Sessions as documents: export, import, validation and cleaning of documents from elsewhere."""

@@ -1,0 +1,1 @@
+"""The formats of exported sessions, one module each."""

@@ -1,0 +1,114 @@
+"""Messages without sessions, turns or times, as other programs keep them, and a session made of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session import Item, Session, SessionKey, Turn
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions import call_pairs
+from agent_kernel.sessions.export.json_reader import Fields
+
+IMPORTED = "imported"
+"""The id of a session that has none."""
+
+
+def of_messages(
+    said: Sequence[tuple[Fields, Message]],
+    blobs: Mapping[str, bytes],
+    namespace: str,
+    left_out: dict[str, int],
+    *,
+    strict: bool,
+) -> Transcript:
+    """A user message begins a turn. ``strict``: a result names its call and every call has one, else InvalidRequest;
+    otherwise results belong to calls in their order, a call without one was interrupted, and results of no call are
+    left out."""
+    key = SessionKey(namespace, IMPORTED)
+    turns: list[Turn] = []
+    items: list[Item] = []
+    whole = _strict(said) if strict else _lenient([message for _, message in said], left_out)
+    for ordinal, group in enumerate(_turns(whole), start=1):
+        turn = Turn(f"turn-{ordinal}", key, ordinal, "committed", opened=0.0, closed=0.0, since=len(items))
+        turns.append(turn)
+        items += [Item(len(items) + at, turn.id, message, 0.0) for at, message in enumerate(group, start=1)]
+    session = Session(key, "", 0.0, 0.0, len(items), 0, len(turns))
+    return Transcript(session, tuple(turns), tuple(items), blobs=blobs, left_out=left_out)
+
+
+def visible(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> Iterator[Message]:
+    """What was said on a branch and a model would be shown: without what is hidden and without turns that failed or
+    still run. A result without its call can not come of that: both are of one turn."""
+    turns, items = transcript.shown(branch)
+    shown = {turn.id for turn in turns if turn.state not in ("failed", "open")}
+    for item in items:
+        if item.message.hidden:
+            _count(left_out, "hidden")
+        elif item.turn not in shown:
+            _count(left_out, "of failed turns")
+        else:
+            yield item.message
+
+
+def _count(left_out: dict[str, int], what: str) -> None:
+    left_out[what] = left_out.get(what, 0) + 1
+
+
+def _turns(messages: Iterator[Message]) -> Iterator[list[Message]]:
+    turn: list[Message] = []
+    for message in messages:
+        if message.role == "user" and any(said.role != "system" for said in turn):
+            yield turn
+            turn = []
+        turn.append(message)
+    if turn:
+        yield turn
+
+
+def _strict(said: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
+    waiting: dict[str, str] = {}
+    place: Fields | None = None
+    for place, message in said:
+        if message.role == "tool":
+            if message.call_id not in waiting:
+                place.refuse("the result of a call that is not there")
+            name = waiting.pop(message.call_id)
+            yield replace(message, name=message.name or name, status=message.status or "success", calls=())
+            continue
+        if waiting:
+            place.refuse(f"the call {next(iter(waiting))[:80]!r} before it has no result")
+        if message.calls and message.role != "assistant":
+            place.refuse(f"a {message.role} message can not call tools")
+        waiting = {call.id: call.name for call in message.calls}
+        if len(waiting) != len(message.calls) or "" in waiting:
+            place.refuse("every call needs an id of its own")
+        yield replace(message, call_id=None)
+    if waiting and place is not None:
+        place.refuse(f"the call {next(iter(waiting))[:80]!r} has no result")
+
+
+def _lenient(messages: Sequence[Message], left_out: dict[str, int]) -> Iterator[Message]:
+    waiting: dict[str, str] = {}
+    for message in messages:
+        if message.role == "tool":
+            id = message.call_id if message.call_id in waiting else next(iter(waiting), None)
+            if id is None:
+                _count(left_out, "results")
+                continue
+            name = waiting.pop(id)
+            yield replace(message, call_id=id, name=message.name or name, status=message.status or "success", calls=())
+            continue
+        yield from call_pairs.answers(waiting, "")
+        named = _with_ids(message) if message.role == "assistant" else replace(message, calls=())
+        waiting = {call.id: call.name for call in named.calls}
+        yield replace(named, call_id=None)
+    yield from call_pairs.answers(waiting, "")
+
+
+def _with_ids(message: Message) -> Message:
+    ids = [call.id for call in message.calls]
+    if all(ids) and len(set(ids)) == len(ids):
+        return message
+    return replace(message, calls=tuple(replace(call, id=f"call-{at}") for at, call in enumerate(message.calls)))

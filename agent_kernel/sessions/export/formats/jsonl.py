@@ -1,0 +1,166 @@
+"""JSONL: a session as one JSON object per line, each with a hash over itself and all lines before it. Pure.
+
+    {"type":"session","format":2,"session":{...},"sha256":"..."}
+    {"type":"segment"|"branch"|"turn"|"summary", ..., "sha256":"..."}
+    {"type":"item","seq":...,"message":{...},"sha256":"..."}
+    {"type":"medium","hash":...,"mime":...,"size":...,"data":BASE64,"sha256":"..."}
+    {"type":"file","file":{"id":...,"name":...,"text" or "data_base64":...},"sha256":"..."}
+    {"type":"end","lines":N,"sha256":"..."}
+
+A reader needs one line at a time and knows at each whether it is what was written. The hash is over the hash of the
+line before (none: nothing) and the bytes of the line up to its own hash. Media stand before the items.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from agent_kernel.core.files import File
+from agent_kernel.core.messages import Media, Message
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export import transcript, transcript_reader
+from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats.message_reader import MessageReader, medium
+from agent_kernel.sessions.export.json_reader import Fields, loads
+
+START = b'{"type":"session","format":'
+MAX_LINE = 64 * 2**20
+MAX_LINES = 1_000_000
+_HASHED = re.compile(rb',"sha256":"([0-9a-f]{64})"\}\s*\Z')
+_LISTS = {"segment": "segments", "branch": "branches", "turn": "turns", "summary": "summaries", "item": "items"}
+
+
+def write(whole: Transcript) -> Iterator[bytes]:
+    """The lines, each with its end of line."""
+    digest, count = "", 0
+    for body in _bodies(whole):
+        line, digest = _hashed(body, digest)
+        count += 1
+        yield line
+    yield _hashed({"type": "end", "lines": count}, digest)[0]
+
+
+def read(lines: Iterable[bytes], namespace: str) -> Transcript:
+    """Blank lines are skipped. Raises InvalidRequest that names the line: also for one that was changed, and when the
+    last line is missing."""
+    found = _Found()
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            found.add(Fields(None, f"line {number}"), line)
+    return found.transcript(namespace)
+
+
+def _hashed(body: dict[str, Any], before: str) -> tuple[bytes, str]:
+    open_end = transcript.dumps(body)[:-1].encode()
+    digest = hashlib.sha256(before.encode() + open_end).hexdigest()
+    return open_end + f',"sha256":"{digest}"}}\n'.encode(), digest
+
+
+def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
+    by_id, tree = {turn.id: turn for turn in whole.turns}, whole.tree
+    session = transcript.session_body(whole.session)
+    yield {"type": "session", "format": transcript.FORMAT, "session": session}
+    yield from ({"type": "segment", **asdict(segment)} for segment in tree.segments)
+    for branch in whole.branches:
+        yield {"type": "branch", **transcript.branch_body(branch, tree.ends[branch.name])}
+    for turn in whole.turns:
+        yield {"type": "turn", **transcript.turn_body(turn, tree.turns.get(turn.id, 0))}
+    yield from (_medium(named, whole.blobs.get(digest)) for digest, named in whole.media.items())
+    for item in whole.items:
+        yield {"type": "item", **transcript.item_body(item, by_id[item.turn]), "message": _message(item.message)}
+    for file in whole.files:
+        yield {"type": "file", "file": kept_files.write(file, whole.blobs.get(file.hash))}
+    yield from ({"type": "summary", **transcript.summary_body(summary)} for summary in whole.summaries)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """All media by their hash: their bytes have lines of their own."""
+    body = message.to_json()
+    for own in ("hidden", "extra"):
+        body.pop(own, None)
+    return body
+
+
+def _medium(named: Media, data: bytes | None) -> dict[str, Any]:
+    body = {"type": "medium", "hash": named.hash, "mime": named.mime, "size": named.size}
+    return body | ({"data": base64.b64encode(data).decode("ascii")} if data is not None else {})
+
+
+class _Found:
+    """What the lines have said so far."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, Any] = {name: [] for name in _LISTS.values()}
+        self._reader = MessageReader(Fields({}, "document"))
+        self._messages: list[Message] = []
+        self._files: dict[str, File] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._digest = ""
+        self._count = 0
+        self._ended = False
+
+    def add(self, place: Fields, line: bytes) -> None:
+        if self._ended:
+            place.refuse("there is something behind the end")
+        hashed = _HASHED.search(line)
+        open_end = line[: hashed.start()] if hashed else b""
+        self._digest = hashlib.sha256(self._digest.encode() + open_end).hexdigest()
+        if hashed is None or hashed[1].decode() != self._digest:
+            place.refuse("is not what was written: its hash is another, or a line before it is missing")
+        read = loads(line, MAX_LINE, transcript.MAX_DEPTH)
+        self._take(Fields(read.value, place.place))
+        self._count += 1
+        if self._count > MAX_LINES:
+            place.refuse(f"there are more than {MAX_LINES} lines")
+
+    def _take(self, body: Fields) -> None:
+        kind = body.get("type", str)
+        if (kind == "session") != (self._count == 0):
+            body.refuse("the line of the session is the first, and the only one")
+        match kind:
+            case "session":
+                transcript_reader.known_format(body)
+                self._own["session"] = body.get("session", dict)
+            case "medium":
+                if body.child("data").value is not None:
+                    named = medium(body)
+                    self._blobs[named.hash] = transcript_reader.checked(body, "data", named)
+            case "file":
+                self._keep(body)
+            case "end":
+                self._ended = True
+                if body.get("lines", int) != self._count:
+                    body.refuse("counts other lines than there are")
+            case _ if kind in _LISTS:
+                if kind == "item":
+                    self._messages.append(self._reader.message(body.child("message")))
+                self._own[_LISTS[kind]].append(body.value)
+            case _:
+                body.refuse(f"no line of type {kind[:80]!r}")
+
+    def _keep(self, body: Fields) -> None:
+        file, data = kept_files.one(body.child("file"))
+        if file.id in self._files or len(self._files) == kept_files.MAX_FILES:
+            body.refuse(f"its id stands twice, or there are more than {kept_files.MAX_FILES} files")
+        self._files[file.id] = file
+        if data is not None:
+            self._blobs[file.hash] = data
+
+    def transcript(self, namespace: str) -> Transcript:
+        place = Fields(self._own, "document")
+        if not self._ended:
+            place.refuse("the end is missing: the document was cut off")
+        found = transcript_reader.facts(place, namespace)
+        items = tuple(
+            transcript_reader.item(fact, message) for fact, message in zip(found.items, self._messages, strict=True)
+        )
+        named = {medium.hash for item in items for medium in item.message.media} | {
+            file.hash for file in self._files.values()
+        }
+        blobs = {digest: data for digest, data in self._blobs.items() if digest in named}
+        return replace(transcript_reader.whole(place, found, items, blobs), files=tuple(self._files.values()))

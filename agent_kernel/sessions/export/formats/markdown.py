@@ -1,0 +1,190 @@
+"""A session to read: Markdown of what was said, code in fences, reasoning and tools folded. Pure; never read back.
+
+Text of people and models can not leave its place: fences are longer than any in what they hold, a fence that a message
+leaves open is closed, and HTML is shown, not run: behind its "<" stands an invisible space.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from agent_kernel.core.messages import Media, Message, ToolCall
+from agent_kernel.core.session import Branch, Item, Turn
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export.formats.chat import data_url
+
+SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg"}
+_FENCE = re.compile(r"(`{3,}|~{3,})(.*)\Z")
+_CLOSE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*\Z")
+_UNCLEAR = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])+(?:`{3}|~{3})")
+"""A fence inside a list or a quotation: where it ends is a matter of the reader's rules."""
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_SCHEME = re.compile(r"(\]\(|\]:)(\s*<?\s*)(?=(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
+_INVISIBLE = "\u200b"
+
+
+def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[str, dict[str, bytes]]:
+    """The text and, with ``beside``, images by the names of their files below ``images/``; without it they are data
+    URLs. The current branch comes whole, of each other one what it does not share; a ``branch`` comes alone."""
+    page = _Page(transcript, beside)
+    chosen = transcript.session.branch if branch is None else branch
+    lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.about(chosen)]
+    lines += page.branch(chosen)
+    if branch is None:
+        for other in transcript.branches:
+            if other.name != chosen:
+                lines += ["", f"## Branch {_code(other.name)}{_from(other)}", *page.branch(other.name)]
+    lines += page.kept()
+    return "\n".join(lines).rstrip() + "\n", page.files
+
+
+class _Page:
+    def __init__(self, transcript: Transcript, beside: bool) -> None:
+        self.files: dict[str, bytes] = {}
+        self._whole = transcript
+        self._beside = beside
+        self._turns: set[str] = set()
+        self._items: set[int] = set()
+
+    def about(self, branch: str) -> str:
+        session = self._whole.session
+        facts = [f"session {_code(session.key.id)}", f"begun {_when(session.created)}"]
+        if len(self._whole.branches) > 1:
+            facts.append(f"branch {_code(branch)} of {len(self._whole.branches)}")
+        if session.tags:
+            facts.append("tags " + ", ".join(map(_code, session.tags)))
+        return " · ".join(facts)
+
+    def kept(self) -> Iterator[str]:
+        """The files of the session, by name: what is in them stays where it is."""
+        if self._whole.files:
+            yield from ("", "## Files", "")
+        for file in self._whole.files:
+            yield f"- {_code(file.name)}, {file.message or f'{file.size} bytes'}"
+
+    def branch(self, name: str) -> Iterator[str]:
+        """What no branch before it has shown, in turns as the branch counts them. A branch that leaves another one in
+        the middle of a turn shares only the first items of that turn."""
+        turns, items = self._whole.shown(name)
+        of_turn: dict[str, list[Item]] = {}
+        for item in items:
+            if item.seq not in self._items and not item.message.hidden:
+                of_turn.setdefault(item.turn, []).append(item)
+                self._items.add(item.seq)
+        for number, turn in enumerate(turns, start=1):
+            goes_on = turn.id in self._turns
+            if not goes_on or turn.id in of_turn:
+                self._turns.add(turn.id)
+                yield from self._turn(f"{number}{', continued' if goes_on else ''}", turn, of_turn.get(turn.id, []))
+
+    def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
+        facts = [_when(turn.opened), *([_code(turn.model)] if turn.model else [])]
+        if turn.state != "committed":
+            facts.append(f"{turn.state}{': ' + _inline(turn.reason) if turn.reason else ''}")
+        yield from ("", f"### Turn {number}", "", " · ".join(facts))
+        for item in items:
+            yield from ("", *self._message(item.message))
+
+    def _message(self, message: Message) -> Iterator[str]:
+        match message.role:
+            case "user":
+                yield "**You**"
+                yield ""
+                yield from (f"> {line}".rstrip() for line in prose(message.text))
+            case "tool":
+                status = "" if message.status in (None, "success") else f" ({message.status})"
+                yield from _folded(f"Result of {message.name or 'a tool'}{status}", _fenced(message.text, ""))
+            case "system":
+                yield from _folded("Instructions", _fenced(message.text, ""))
+            case "assistant":
+                if message.reasoning:
+                    yield from (*_folded("Reasoning", _fenced(message.reasoning, "")), "")
+                yield from prose(message.text)
+                if message.status == "interrupted":
+                    yield from ("", "*(cut short)*")
+        for call in message.calls:
+            yield from ("", *_folded(f"Call of {call.name}", _call(call)))
+        for medium in message.media:
+            yield from ("", self._medium(medium))
+
+    def _medium(self, medium: Media) -> str:
+        data, suffix = self._whole.blobs.get(medium.hash), SUFFIXES.get(medium.mime)
+        if data is None or suffix is None:
+            return f"*[{_inline(medium.mime)}, {medium.size} bytes]*"
+        if not self._beside:
+            return f"![image]({data_url(medium, data)})"
+        name = f"images/{medium.hash[:16]}.{suffix}"
+        self.files[name] = data
+        return f"![image]({name})"
+
+
+def _from(branch: Branch) -> str:
+    return f" (from {_code(branch.parent)}, item {branch.since})" if branch.parent else ""
+
+
+def _call(call: ToolCall) -> list[str]:
+    """Code as code, anything else as JSON."""
+    arguments: Mapping[str, object] = call.arguments
+    code = arguments.get("code")
+    if isinstance(code, str) and len(arguments) == 1:
+        return _fenced(code, "python")
+    return _fenced(json.dumps(dict(arguments), ensure_ascii=False, indent=1), "json")
+
+
+def _folded(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"<details><summary>{_inline(title)}</summary>", "", *lines, "", "</details>"]
+
+
+def _fenced(text: str, language: str) -> list[str]:
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return [fence + language, *_clean(text).split("\n"), fence]
+
+
+def prose(text: str) -> Iterator[str]:
+    """Markdown as it was written, with its fences closed and its HTML and scripts made harmless; not in code, as far
+    as it is certain what is code."""
+    fence, certain = "", True
+    for line in _clean(text).split("\n"):
+        closes = _CLOSE.match(line)
+        opens = _FENCE.match(line)
+        if fence:
+            yield line if certain else _harmless(line)
+            if closes and closes[1].startswith(fence):
+                fence = ""
+            continue
+        certain = certain and not _UNCLEAR.match(line)
+        if opens and not (opens[1][0] == "`" and "`" in opens[2]):
+            fence = opens[1]
+        yield _harmless(line)
+    if fence:
+        yield fence
+
+
+def _harmless(line: str) -> str:
+    return _SCHEME.sub(rf"\1\2{_INVISIBLE}", _TAG.sub(f"<{_INVISIBLE}", line))
+
+
+def _inline(text: str) -> str:
+    words = " ".join(_clean(text).split())
+    return re.sub(r"([\\`*_\[\]#|~])", r"\\\1", words.replace("&", "&amp;").replace("<", "&lt;"))
+
+
+def _code(text: str) -> str:
+    words = " ".join(_clean(text).split())
+    longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
+    marks = "`" * (longest + 1)
+    return f"{marks} {words} {marks}" if longest else f"`{words}`"
+
+
+def _clean(text: str) -> str:
+    """Without what UTF-8 can not hold and what a terminal would obey."""
+    plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return plain.encode("utf-8", "replace").decode()
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

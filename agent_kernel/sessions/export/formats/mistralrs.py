@@ -1,0 +1,179 @@
+"""mistral.rs's serialized session: values tagged by their side of an Either, images beside the messages. Pure.
+
+    {"messages": [{"role": {"Left": "user"}, "content": {"Left": "hi"}}, ...], "images": [BASE64 PNG, ...],
+     "videos": [{"fps", "frames": [BASE64 PNG], "total_num_frames", "sampled_indices"}], "files": [...]}
+
+The n-th image part of the messages is the n-th of ``images``, and so it is with videos. The document has no ids, times,
+branches or reasons; ``title`` and ``tags`` are ours, and so is the ``status`` of a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent_kernel.core import files as values
+from agent_kernel.core.files import File
+from agent_kernel.core.messages import Media, Message, Part, Text
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export.formats import kept_files, videos
+from agent_kernel.sessions.export.formats.bare_messages import of_messages, visible
+from agent_kernel.sessions.export.formats.message_reader import MessageReader
+from agent_kernel.sessions.export.json_reader import Fields
+
+_LAST_NOTE = re.compile(r"(?:\A|\n)\[([^\[\]\n]{3,255}): ([0-9a-f]{12})\]\Z")
+
+
+def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
+    """One branch. PNG images go to ``images``; every other medium is one of ``files``, with its bytes, before the files
+    of the session. Results stand in the order of their calls: by that alone a reader tells whose they are."""
+    media = _Lists(transcript, left_out)
+    messages = [_tagged(_body(message, media)) for message in _in_call_order(visible(transcript, branch, left_out))]
+    kept = [kept_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
+    lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *kept]}
+    return json.dumps({"messages": messages, **lists}, separators=(",", ":")).encode()
+
+
+def read(document: Fields, namespace: str) -> Transcript:
+    """Wrapped or plain values. It writes no ids of results, so they are paired with calls in their order."""
+    if document.child("messages").value is None:
+        document.refuse("this is no session: it has no messages")
+    reader = MessageReader(document)
+    said = [(place, reader.message(place)) for place in document.each("messages")]
+    reader.end()
+    kept = list(kept_files.read(document))
+    blobs = reader.blobs | {file.hash: data for file, data in kept if data is not None}
+    # Files that ``write`` made of media: their ids say so.
+    media = {file.hash[:12]: file for file, data in kept if data is not None and file.id == _file_id(file.hash)}
+    named: set[str] = set()
+    said = [(place, _with_media(message, media, named)) for place, message in said]
+    come = of_messages(said, blobs, namespace, reader.left_out, strict=False)
+    session = replace(come.session, title=_title(document), tags=_tags(document))
+    return replace(come, session=session, files=tuple(file for file, _ in kept if file.id not in named))
+
+
+def _in_call_order(said: Iterator[Message]) -> Iterator[Message]:
+    """A round's results may have been stored in the order in which its calls ended."""
+    order: dict[str | None, int] = {}
+    results: list[Message] = []
+    for message in said:
+        if message.role == "tool":
+            results.append(message)
+            continue
+        yield from sorted(results, key=lambda result: order.get(result.call_id, len(order)))
+        order, results = {call.id: at for at, call in enumerate(message.calls)}, []
+        yield message
+    yield from sorted(results, key=lambda result: order.get(result.call_id, len(order)))
+
+
+def _title(document: Fields) -> str:
+    title = document.child("title").value
+    return title if isinstance(title, str) else ""
+
+
+def _tags(document: Fields) -> tuple[str, ...]:
+    tags = document.child("tags").value
+    return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+
+
+def _note(medium: Media) -> str:
+    """What a message says instead of a medium that is one of the files."""
+    return f"[{medium.mime}: {medium.hash[:12]}]"
+
+
+def _with_media(message: Message, files: Mapping[str, File], named: set[str]) -> Message:
+    """The media in the place of the notes at the end of the text. ``files`` are those of media, by the beginning of
+    their hash; ``named`` gets the ids of those that a note names."""
+    *parts, last = message.parts or (Text(""),)
+    found: list[Part] = []
+    text = last.text if isinstance(last, Text) else ""
+    while (note := _LAST_NOTE.search(text)) and (file := files.get(note[2])):
+        named.add(file.id)
+        found.insert(0, Media(note[1], file.hash, file.size))
+        text = text[: note.start()]
+    return replace(message, parts=(*parts, *([Text(text)] if text else []), *found)) if found else message
+
+
+class _Lists:
+    """The images, videos and files of the document, in the order in which messages name them."""
+
+    def __init__(self, transcript: Transcript, left_out: dict[str, int]) -> None:
+        self.images: list[str] = []
+        self.videos: list[videos.Video] = []
+        self.files: list[dict[str, Any]] = []
+        self._blobs: Mapping[str, bytes] = transcript.blobs
+        self._created = int(transcript.session.created)
+        self._left_out = left_out
+        self._seen: set[str] = set()
+
+    def content(self, message: Message) -> str | list[dict[str, str]]:
+        """Images first, then videos, then one text: the order in which mistral.rs writes them."""
+        shown, rest = videos.split(message.parts, self._blobs)
+        self.videos += shown
+        placeholders: list[dict[str, str]] = []
+        notes: list[str] = []
+        for part in rest:
+            if isinstance(part, Text):
+                continue
+            if part.mime == videos.PNG and part.hash in self._blobs:
+                self.images.append(base64.b64encode(self._blobs[part.hash]).decode("ascii"))
+                placeholders.append({"type": "image"})
+            else:
+                self._add(part, message.role)
+                notes.append(_note(part))
+        placeholders += [{"type": "video"} for _ in shown]
+        said = "".join(part.text for part in rest if isinstance(part, Text))
+        text = "\n".join(filter(None, [said, *notes]))
+        return [*placeholders, {"type": "text", "text": text}] if placeholders else text
+
+    def _add(self, medium: Media, role: str) -> None:
+        data = self._blobs.get(medium.hash)
+        if data is None:
+            self._left_out["media"] = self._left_out.get("media", 0) + 1
+        elif medium.hash not in self._seen:
+            self._seen.add(medium.hash)
+            self.files.append(_file(medium, data, role, self._created))
+
+
+def _file(medium: Media, data: bytes, role: str, created: int) -> dict[str, Any]:
+    suffix = medium.mime.partition("/")[2].partition(";")[0]
+    mine = role == "user"
+    body = {
+        "id": _file_id(medium.hash),
+        "name": f"{medium.hash[:12]}.{suffix}",
+        "format": suffix,
+        "mime_type": medium.mime,
+        "bytes": medium.size,
+        "created_at": created,
+        "purpose": "user_data" if mine else "agent_output",
+        "source": {"tool": "user_upload" if mine else "python", "round": 0, "turn": 0},
+    }
+    return values.with_body(body, data, text=values.is_text(medium.mime))
+
+
+def _file_id(digest: str) -> str:
+    return f"file-{digest[:32]}"
+
+
+def _body(message: Message, media: _Lists) -> dict[str, Any]:
+    body: dict[str, Any] = {"role": message.role, "content": media.content(message)}
+    if message.calls:
+        body["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}}
+            for call in message.calls
+        ]
+    if message.reasoning:
+        body["reasoning_content"] = message.reasoning
+    if message.name:
+        body["name"] = message.name
+    if message.status not in (None, "success"):
+        body["status"] = message.status
+    return body
+
+
+def _tagged(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"Left" if isinstance(value, str) else "Right": value} for name, value in body.items()}

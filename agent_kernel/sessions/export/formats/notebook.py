@@ -1,0 +1,75 @@
+"""A notebook of the code that the agent ran, in order: it runs without the agent. Pure; it is not read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export.formats.bare_messages import visible
+from agent_kernel.sessions.export.formats.markdown import prose
+
+
+def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
+    """What people asked is Markdown, each piece of Python a code cell with the text that it gave. Code that failed may
+    fail again: its cell is tagged so that the rest runs nevertheless. Calls of other tools are left out."""
+    import nbformat
+
+    said = list(visible(transcript, branch, left_out))
+    results = _results(said)
+    cells = [cell for at, message in enumerate(said) for cell in _cells(at, message, results, left_out)]
+    notebook = nbformat.from_dict(
+        {"nbformat": 4, "nbformat_minor": 5, "metadata": _metadata(transcript.session.title), "cells": cells}
+    )
+    nbformat.validate(notebook)
+    text: str = nbformat.writes(notebook)
+    return text.encode()
+
+
+def _metadata(title: str) -> dict[str, Any]:
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    known = title.encode("utf-8", "replace").decode()
+    return {"kernelspec": kernel, "language_info": {"name": "python"}, "title": known}
+
+
+def _results(said: Sequence[Message]) -> dict[tuple[int, str], Message]:
+    """By the place of the message that asked, and the call's id: ids repeat from round to round."""
+    found: dict[tuple[int, str], Message] = {}
+    asked = 0
+    for at, message in enumerate(said):
+        if message.calls:
+            asked = at
+        if message.role == "tool" and message.call_id:
+            found[asked, message.call_id] = message
+    return found
+
+
+def _cells(
+    at: int, message: Message, results: Mapping[tuple[int, str], Message], left_out: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    if message.role == "user" and message.text.strip():
+        yield _cell(f"said-{at}", "markdown", "\n".join(prose(message.text)))
+    for number, call in enumerate(message.calls):
+        code = call.arguments.get("code")
+        if call.name != "python" or not isinstance(code, str):
+            left_out["calls of other tools"] = left_out.get("calls of other tools", 0) + 1
+            continue
+        yield _code_cell(f"code-{at}-{number}", code, results.get((at, call.id)))
+
+
+def _code_cell(id: str, code: str, result: Message | None) -> dict[str, Any]:
+    cell = _cell(id, "code", code) | {"outputs": [], "execution_count": None}
+    if result is not None and result.text:
+        cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": _utf8(result.text)}]
+    if result is None or result.status != "success":
+        cell["metadata"] = {"tags": ["raises-exception"]}
+    return cell
+
+
+def _cell(id: str, kind: str, source: str) -> dict[str, Any]:
+    return {"id": id, "cell_type": kind, "metadata": {}, "source": _utf8(source)}
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

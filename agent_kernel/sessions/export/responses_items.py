@@ -1,0 +1,248 @@
+"""Items of OpenAI's Responses API as messages of ours, and back. Pure.
+
+What a program of that API said is kept as it is (``Message.extra``); beside it stands what a person and a search can
+read of it. Its tool traffic is hidden and carries no ``calls``: half a pair is allowed there, as in that API's own
+histories (an approval may come days later), and ``shown`` makes pairs of what is complete.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from agent_kernel.core.messages import (
+    Media,
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolCall,
+    in_words,
+    parse_arguments,
+    tool_result,
+)
+from agent_kernel.core.session import Item
+
+Body: TypeAlias = dict[str, Any]
+SHAPE = "responses"
+"""The key of ``Message.extra``: {"item": the item, "text": where its text was cut out, "media": true if bytes were}."""
+ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+TEXTS = ("input_text", "output_text", "text")
+CALL, OUTPUT = "function_call", "function_call_output"
+INLINE = 256
+"""Characters of a data URL that stay where they are; a longer one becomes a medium by hash."""
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\Z", re.ASCII)
+_MEDIUM = "media:"
+
+
+def message_of(item: Mapping[str, Any]) -> Message:
+    """``item`` is JSON of a depth that Python can walk; ``item_of`` gives the same item."""
+    body = dict(item)
+    media: dict[str, Media] = {}
+    cut = _walk(body, lambda text: _without_bytes(text, media))
+    form: Body = {"media": True} if media else {}
+    role = _role(body)
+    if role is None:
+        said = Message("assistant", tuple(media.values()), hidden=True, extra={SHAPE: {"item": cut, **form}})
+        return said if item_of(said) == body else Message("assistant", hidden=True, extra={SHAPE: {"item": body}})
+    said = Message(role, _parts(cut.get("content"), media))
+    if _plain(said) == body:
+        return said
+    cut, place = _without_text(cut)
+    form |= {} if place is None else {"text": place}
+    known = replace(said, extra={SHAPE: {"item": cut, **form}})
+    if item_of(known) == body:
+        return known
+    return Message(role, _parts(body.get("content"), {}), extra={SHAPE: {"item": body}})
+
+
+def item_of(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body | None:
+    """The item that ``message_of`` was given; None: this message was no item. ``blobs`` are the bytes of its media by
+    hash, as far as the message itself has none."""
+    form = message.extra.get(SHAPE)
+    if not isinstance(form, dict) or not isinstance(form.get("item"), dict):
+        return None
+    body: Body = _with_text(form["item"], form.get("text"), message.text)
+    if not form.get("media"):
+        return body
+    urls = {_MEDIUM + medium.hash: _data_url(medium, blobs or {}) for medium in message.media}
+    restored: Body = _walk(body, lambda text: urls.get(text) or text)
+    return restored
+
+
+def items_of(said: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[Body]]:
+    """For each stored item what it is in the Responses API: itself, or what our own agent said as up to 1 message and
+    its calls. Hidden messages are none. Our call ids repeat, theirs must not: the ``seq`` is in them."""
+    ids: dict[str, str] = {}
+    for item in said:
+        message = item.message
+        known = item_of(message, blobs)
+        if known is not None:
+            yield [known]
+        elif message.hidden:
+            yield []
+        elif message.role == "tool":
+            id = ids.pop(message.call_id or "", "")
+            yield [{"type": OUTPUT, "call_id": id, "output": _output(message, blobs)}] if id else []
+        else:
+            ids = {call.id: f"call_{item.seq}_{at}" for at, call in enumerate(message.calls)}
+            calls = [_call(call, ids[call.id]) for call in message.calls]
+            silent = bool(calls) and not message.parts
+            yield [*([] if silent else [_plain(message, blobs)]), *calls]
+
+
+def shown(messages: Sequence[Message]) -> list[Message]:
+    """The history as models of ours see it: complete pairs of another program's calls are calls and results, its half
+    pairs, reasoning, hosted tools and instructions are left out."""
+    if not any(message.extra for message in messages):
+        return list(messages)
+    outputs = {str(body.get("call_id")): body for body in map(_traffic, messages) if body.get("type") == OUTPUT}
+    seen: list[Message] = []
+    asked: list[tuple[ToolCall, str]] = []
+    for message in messages:
+        body = _traffic(message)
+        if body.get("type") == CALL and (output := outputs.pop(str(body.get("call_id")), None)):
+            call = ToolCall(str(body["call_id"]), str(body.get("name")), parse_arguments(str(body.get("arguments"))))
+            asked.append((call, _output_text(output.get("output"))))
+        elif body.get("type") != CALL:
+            _answer(seen, asked)
+            asked = []
+        foreign = bool(message.extra)
+        if not body and not (foreign and (message.role == "system" or (message.hidden and not message.parts))):
+            seen.append(replace(message, extra={}) if foreign else message)
+    _answer(seen, asked)
+    return seen
+
+
+def _answer(seen: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
+    """The calls go to the message before them, as models say them."""
+    if not asked:
+        return
+    calls = tuple(call for call, _ in asked)
+    speaks = bool(seen) and seen[-1].role == "assistant" and not seen[-1].calls
+    before = seen.pop() if speaks else Message("assistant")
+    seen += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in asked)]
+
+
+def _traffic(message: Message) -> Body:
+    """The item of a message that people are not shown; empty for every other message."""
+    form = message.extra.get(SHAPE) if message.hidden else None
+    body = form.get("item") if isinstance(form, dict) else None
+    return body if isinstance(body, dict) else {}
+
+
+def _role(body: Body) -> Role | None:
+    """None: no message."""
+    role = body.get("role")
+    return ROLES.get(role) if isinstance(role, str) and body.get("type", "message") == "message" else None
+
+
+def _parts(content: Any, media: Mapping[str, Media]) -> tuple[Part, ...]:
+    """What can be read of a message: its texts, or else its refusal; and its media where they stand."""
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    elements = [element for element in content if isinstance(element, dict)] if isinstance(content, list) else []
+    parts: list[Part] = []
+    for element in elements:
+        if element.get("type") in TEXTS and isinstance(element.get("text"), str):
+            parts.append(Text(element["text"]))
+        found = [value for value in element.values() if isinstance(value, str) and value.startswith(_MEDIUM)]
+        parts += [media[value] for value in found if value in media]
+    refusals = [Text(text) for text in (element.get("refusal") for element in elements) if isinstance(text, str)]
+    rest = [medium for medium in media.values() if medium not in parts]
+    return (*(parts or refusals), *rest)
+
+
+def _plain(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body:
+    """A message without anything that only another program knows."""
+    known = blobs or {}
+    if message.role == "user" and any(medium.hash in known for medium in message.media):
+        return {"role": "user", "content": [_element(part, known) for part in message.parts]}
+    return {"role": message.role, "content": in_words(message).text}
+
+
+def _element(part: Part, blobs: Mapping[str, bytes]) -> Body:
+    if isinstance(part, Text):
+        return {"type": "input_text", "text": part.text}
+    if part.hash in blobs and part.mime.startswith("image/"):
+        return {"type": "input_image", "image_url": _data_url(part, blobs), "detail": "auto"}
+    return {"type": "input_text", "text": f"[{part.mime}, {part.size} bytes]"}
+
+
+def _call(call: ToolCall, id: str) -> Body:
+    raw = call.arguments.get("_raw")
+    arguments = raw if isinstance(raw, str) and len(call.arguments) == 1 else json.dumps(dict(call.arguments))
+    return {"type": CALL, "call_id": id, "name": call.name, "arguments": arguments}
+
+
+def _output(message: Message, blobs: Mapping[str, bytes]) -> Any:
+    if any(medium.hash in blobs for medium in message.media):
+        return [_element(part, blobs) for part in message.parts]
+    return in_words(message).text
+
+
+def _output_text(output: Any) -> str:
+    if isinstance(output, str):
+        return output
+    if not isinstance(output, list):
+        return json.dumps(output)
+    texts = [element.get("text") for element in output if isinstance(element, dict)]
+    return "\n".join(text if isinstance(text, str) else "[image or file]" for text in texts)
+
+
+def _without_text(body: Body) -> tuple[Body, Any]:
+    """The text of a message is in its parts already: cut out where it stands alone, with its place."""
+    content = body.get("content")
+    if isinstance(content, str):
+        return {key: value for key, value in body.items() if key != "content"}, "content"
+    if not isinstance(content, list):
+        return body, None
+    places = [at for at, element in enumerate(content) if isinstance(element, dict) and element.get("type") in TEXTS]
+    if len(places) != 1:
+        return body, None
+    at = places[0]
+    rest = {key: value for key, value in content[at].items() if key != "text"}
+    return body | {"content": [*content[:at], rest, *content[at + 1 :]]}, at
+
+
+def _with_text(body: Body, place: Any, text: str) -> Body:
+    if place == "content":
+        return body | {"content": text}
+    content = body.get("content")
+    if type(place) is not int or not isinstance(content, list) or not 0 <= place < len(content):
+        return body
+    element = content[place] if isinstance(content[place], dict) else {}
+    return body | {"content": [*content[:place], element | {"text": text}, *content[place + 1 :]]}
+
+
+def _without_bytes(text: str, media: dict[str, Media]) -> str:
+    """The name of the medium in a data URL that can be written again exactly as it was; else the text itself."""
+    found = _DATA_URL.match(text) if len(text) > INLINE and text.startswith("data:") else None
+    if found is None:
+        return text
+    try:
+        data = base64.b64decode(found[2], validate=True)
+    except binascii.Error:
+        return text
+    medium = Media.of(found[1], data)
+    media[_MEDIUM + medium.hash] = medium
+    return _MEDIUM + medium.hash
+
+
+def _data_url(medium: Media, blobs: Mapping[str, bytes]) -> str:
+    data = medium.data if medium.data is not None else blobs.get(medium.hash)
+    return f"data:{medium.mime};base64,{base64.b64encode(data).decode()}" if data is not None else ""
+
+
+def _walk(value: Any, change: Callable[[str], str]) -> Any:
+    """A copy with every text changed; keys stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _walk(inner, change) for key, inner in value.items()}
+    return [_walk(inner, change) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,206 @@
+"""NAME.agent.json: one session as a document that travels with a notebook. Pure: values in, bytes out, and back.
+
+    {"agent_kernel": {"format": 2, "session": {...}, "branches": [...], "segments": [...], "turns": [...],
+                      "items": [...], "summaries": [...], "blobs": {HASH: {...}}},
+     "messages": [...], "images": [...], "videos": [], "files": []}
+
+The last four keys are mistral.rs's serialized session: ``messages`` of all branches as they were stored, with an
+``{"type": "image"}`` part for every PNG, whose base64 stands at the same position in ``images``. What that format has
+no place for is in ``agent_kernel``: ``items`` is parallel to ``messages``, ``segments`` is the tree
+(``sessions/whole.py``). The namespace stays at home: it may be a person's name. Format 1 had one branch.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from agent_kernel.core.messages import Media, Message
+from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export import transcript_reader
+from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats.videos import PNG
+from agent_kernel.sessions.export.json_reader import MAX_VALUES
+
+__all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "export", "facts", "parse"]
+
+FORMAT = transcript_reader.FORMAT
+INLINE_BYTES = 256 * 1024
+"""Larger media are files of their own beside a notebook, so that the document stays readable and its diffs small."""
+MAX_BYTES = 256 * 2**20
+MAX_DEPTH = 220
+"""Of the document: what a store takes (200) and the levels around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """``document``, and media that are files beside it by the name (their hash, or ``images/HASH.png``) of the file.
+    ``left_out`` counts what the format has no place for."""
+
+    document: bytes
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    media_type: str = "application/json"
+    suffix: str = ".json"
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -> Exported:
+    """The whole session: every branch, turn, item and file. The same session gives the same bytes. Media and files of
+    more than ``inline_bytes`` (None: none) lie beside it; what ``blobs`` lacks is named without its bytes."""
+    media = transcript.media
+    named = media.keys() | {file.hash for file in transcript.files}
+    known = {digest: data for digest, data in transcript.blobs.items() if digest in named}
+    small = {digest: data for digest, data in known.items() if inline_bytes is None or len(data) <= inline_bytes}
+    own = {
+        "format": FORMAT,
+        **facts(transcript),
+        "blobs": {digest: _blob(medium, small.get(digest)) for digest, medium in media.items()},
+    }
+    document = {
+        "agent_kernel": own,
+        "messages": [message_body(item.message) for item in transcript.items],
+        "images": list(_images(transcript.items, small)),
+        "videos": [],
+        "files": [kept_files.write(file, small.get(file.hash)) for file in transcript.files],
+    }
+    text = _layout(document, levels=3) + "\n"
+    return Exported(text.encode(), {digest: data for digest, data in known.items() if digest not in small})
+
+
+def parse(
+    document: bytes, namespace: str = "local", *, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES
+) -> Transcript:
+    """What ``export`` wrote, also in format 1 (``parse(export(x)) == x``, but for the namespace and media in files) or
+    a session that mistral.rs serialized, with plain or Either-wrapped values; that one has no id, times or turns: its
+    id is ``imported``, a user message begins a turn.
+
+    Nothing in the document is trusted: sizes, depth, types, ids, hashes, numbering, the tree and the pairing of calls
+    and results are checked. Raises InvalidRequest that names the place.
+    """
+    return transcript_reader.read(document, namespace, max_bytes=max_bytes, max_depth=MAX_DEPTH, max_values=max_values)
+
+
+def facts(transcript: Transcript) -> dict[str, Any]:
+    """All but what was said: the values that ``transcript_reader.facts`` reads."""
+    by_id, tree = {turn.id: turn for turn in transcript.turns}, transcript.tree
+    return {
+        "session": session_body(transcript.session),
+        "branches": [branch_body(branch, tree.ends[branch.name]) for branch in transcript.branches],
+        "segments": [asdict(segment) for segment in tree.segments],
+        "turns": [turn_body(turn, tree.turns.get(turn.id, 0)) for turn in transcript.turns],
+        "items": [item_body(item, by_id[item.turn]) for item in transcript.items],
+        "summaries": [summary_body(summary) for summary in transcript.summaries],
+    }
+
+
+def session_body(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.key.id,
+        "title": session.title,
+        "created": session.created,
+        "updated": session.updated,
+        "head": session.head,
+        "revision": session.revision,
+        "turns": session.turns,
+        "branch": session.branch,
+        "tags": list(session.tags),
+        "metadata": dict(session.metadata),
+        "context": session.context,
+        "imported": None if session.imported is None else dict(session.imported),
+    }
+
+
+def branch_body(branch: Branch, segment: int) -> dict[str, Any]:
+    return {"name": branch.name, "parent": branch.parent, "created": branch.created, "segment": segment}
+
+
+def turn_body(turn: Turn, segment: int) -> dict[str, Any]:
+    return {
+        "id": turn.id,
+        "ordinal": turn.ordinal,
+        "state": turn.state,
+        "reason": turn.reason,
+        "cell": turn.cell,
+        "epoch": turn.epoch,
+        "where": turn.where,
+        "model": turn.model,
+        "opened": turn.opened,
+        "closed": turn.closed,
+        "usage": dict(turn.usage),
+        "record": dict(turn.record),
+        "since": turn.since,
+        "segment": segment,
+    }
+
+
+def item_body(item: Item, turn: Turn) -> dict[str, Any]:
+    """Cell and epoch are the turn's, repeated for those who read the document."""
+    body = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
+    body |= {"hidden": True} if item.message.hidden else {}
+    return body | ({"extra": dict(item.message.extra)} if item.message.extra else {})
+
+
+def summary_body(summary: Summary) -> dict[str, Any]:
+    """Its id is the store's own."""
+    return {
+        "last": summary.last,
+        "text": summary.text,
+        "model": summary.model,
+        "usage": dict(summary.usage),
+        "reason": summary.reason,
+        "time": summary.time,
+    }
+
+
+def message_body(message: Message) -> dict[str, Any]:
+    """mistral.rs reads values that are a text or a list of objects, so ``hidden`` and ``extra`` are not among them."""
+    body = message.to_json()
+    for own in ("hidden", "extra"):
+        body.pop(own, None)
+    if isinstance(body["content"], list):
+        body["content"] = [_part(part) for part in body["content"]]
+    return body
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    return part | {"type": "image"} if part.get("mime") == PNG else part
+
+
+def _images(items: tuple[Item, ...], small: Mapping[str, bytes]) -> Iterator[str | dict[str, str]]:
+    """Base64 where an image first appears; its hash where it is repeated or not inline."""
+    seen: set[str] = set()
+    for digest in [medium.hash for item in items for medium in item.message.media if medium.mime == PNG]:
+        yield _base64(small[digest]) if digest in small and digest not in seen else {"hash": digest}
+        seen.add(digest)
+
+
+def _blob(medium: Media, data: bytes | None) -> dict[str, Any]:
+    body = {"mime": medium.mime, "size": medium.size}
+    return body | ({"data": _base64(data)} if data is not None and medium.mime != PNG else {})
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _layout(value: Any, levels: int) -> str:
+    """One line per field of the outer levels, so that versions of a document differ where the conversation does."""
+    if not levels or not value or not isinstance(value, dict | list):
+        return dumps(value)
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(_layout(item, levels - 1) for item in value) + "\n]"
+    return "{\n" + ",\n".join(f"{dumps(key)}: {_layout(item, levels - 1)}" for key, item in value.items()) + "\n}"
+
+
+def dumps(value: Any) -> str:
+    """Readable text, escaped only where UTF-8 can not hold it."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text

@@ -1,0 +1,211 @@
+"""Reads what ``transcript`` writes, and mistral.rs's serialized sessions, from bytes nobody vouches for. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import cast, get_args
+
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.messages import Media, Message
+from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, valid_id
+from agent_kernel.core.session_tree import Segment, Transcript, Tree, extents
+from agent_kernel.sessions.export.formats import kept_files, mistralrs
+from agent_kernel.sessions.export.formats.message_reader import MessageReader, decoded
+from agent_kernel.sessions.export.json_reader import MAX_VALUES, Fields, loads
+from agent_kernel.sessions.export.validation import Soundness
+
+FORMAT = 2
+READABLE = (1, 2)
+MARK_IN_METADATA = "agent_kernel.origin"
+"""Where documents say that a session was imported if they have no field ``imported``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a document says beside the messages; ``items`` wait for theirs."""
+
+    session: Session
+    branches: tuple[Branch, ...]
+    turns: tuple[Turn, ...]
+    items: tuple[Fields, ...]
+    summaries: tuple[Summary, ...]
+    tree: Tree
+
+
+def read(
+    document: bytes, namespace: str, *, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES
+) -> Transcript:
+    fields = loads(document, max_bytes, max_depth, max_values)
+    return of_fields(fields, namespace) if is_own(fields) else mistralrs.read(fields, namespace)
+
+
+def is_own(document: Fields) -> bool:
+    return document.child("agent_kernel").value is not None
+
+
+def of_fields(document: Fields, namespace: str) -> Transcript:
+    """Raises InvalidRequest, also for a format that this version does not know."""
+    own, reader = document.child("agent_kernel"), MessageReader(document)
+    format = known_format(own)
+    messages = [reader.message(body) for body in document.each("messages")]
+    reader.end()
+    found = facts(own, namespace)
+    if len(found.items) != len(messages):
+        own.refuse(f"{len(found.items)} items do not go with {len(messages)} messages")
+    items = tuple(item(fact, message) for fact, message in zip(found.items, messages, strict=True))
+    kept = list(kept_files.read(document))
+    blobs = reader.blobs | dict(_blobs(own, items)) | {file.hash: data for file, data in kept if data is not None}
+    said = whole(own, found if format > 1 else _of_format_1(found, items), items, blobs)
+    return replace(said, files=tuple(file for file, _ in kept))
+
+
+def known_format(own: Fields) -> int:
+    format = own.get("format", int)
+    if format not in READABLE:
+        own.refuse(f"format {format} is none of {READABLE}: another version of agent-kernel wrote this")
+    return format
+
+
+def facts(own: Fields, namespace: str) -> Facts:
+    session = _session(own.child("session"), namespace)
+    bodies = list(own.each("turns"))
+    turns = tuple(_turn(body, session.key) for body in bodies)
+    placed = {turn.id: body.count("segment", 0) for turn, body in zip(turns, bodies, strict=True)}
+    named = list(own.each("branches"))
+    segments = tuple(
+        Segment(body.count("id"), body.count("parent"), body.count("since")) for body in own.each("segments")
+    )
+    ends = {body.utf8("name"): body.count("segment") for body in named}
+    return Facts(
+        session,
+        tuple(_branch(body, session) for body in named),
+        turns,
+        tuple(own.each("items")),
+        tuple(_summary(body, session.key) for body in own.each("summaries")),
+        Tree(segments, ends, {turn: segment for turn, segment in placed.items() if segment}),
+    )
+
+
+def item(body: Fields, message: Message) -> Item:
+    said = replace(message, hidden=body.get("hidden", bool, False), extra=body.get("extra", dict, {}))
+    return Item(body.count("seq"), body.get("turn", str), said, body.time("time"))
+
+
+def whole(own: Fields, found: Facts, items: tuple[Item, ...], blobs: dict[str, bytes]) -> Transcript:
+    """Raises InvalidRequest for what no store of ours could have held."""
+    transcript = Transcript(found.session, found.turns, items, found.branches, found.summaries, found.tree, blobs=blobs)
+    Soundness(own, transcript).check()
+    branches = tuple(extents(found.branches, found.tree, found.turns, items))
+    return replace(transcript, branches=branches)
+
+
+def _of_format_1(found: Facts, items: Sequence[Item]) -> Facts:
+    """It did not always say where a turn began: behind the items of the turns before it."""
+    last: dict[str, int] = {}
+    for stored in items:
+        last[stored.turn] = max(stored.seq, last.get(stored.turn, 0))
+    turns: list[Turn] = []
+    head = 0
+    for turn in found.turns:
+        turns.append(replace(turn, since=head))
+        head = max(head, last.get(turn.id, 0))
+    return replace(found, turns=tuple(turns))
+
+
+def _session(body: Fields, namespace: str) -> Session:
+    metadata = body.get("metadata", dict, {})
+    imported = None if body.child("imported").value is None else body.get("imported", dict)
+    if "imported" not in body.value and MARK_IN_METADATA in metadata:
+        mark = metadata[MARK_IN_METADATA]
+        metadata = {name: value for name, value in metadata.items() if name != MARK_IN_METADATA}
+        imported = mark if isinstance(mark, dict) else {}
+    return Session(
+        SessionKey(namespace, body.get("id", str)),
+        body.get("title", str),
+        body.time("created"),
+        body.time("updated"),
+        body.count("head"),
+        body.count("revision"),
+        body.count("turns"),
+        body.utf8("branch", MAIN),
+        tags=tuple(_tag(tag) for tag in body.each("tags")),
+        metadata=metadata,
+        context=body.child("context").value,
+        imported=imported,
+    )
+
+
+def _tag(tag: Fields) -> str:
+    if not isinstance(tag.value, str):
+        tag.refuse("should be a text")
+    return tag.value
+
+
+def _branch(body: Fields, session: Session) -> Branch:
+    """``since``, ``head`` and ``turns`` follow from the tree."""
+    name = body.utf8("name")
+    return Branch(name, body.utf8("parent", ""), created=body.time("created"), current=name == session.branch)
+
+
+def _turn(body: Fields, key: SessionKey) -> Turn:
+    state = body.get("state", str)
+    if state not in get_args(TurnState):
+        body.refuse(f"no state {state[:80]!r}")
+    return Turn(
+        valid_id(body.get("id", str), "turn id"),
+        key,
+        body.count("ordinal"),
+        cast(TurnState, state),
+        reason=body.get("reason", str, ""),
+        cell=body.get("cell", str, ""),
+        epoch=body.get("epoch", str, ""),
+        where=body.get("where", str, ""),
+        model=body.get("model", str, ""),
+        opened=body.time("opened"),
+        closed=None if body.child("closed").value is None else body.time("closed"),
+        usage=_usage(body),
+        record=body.get("record", dict, {}),
+        since=body.count("since", 0),
+    )
+
+
+def _summary(body: Fields, key: SessionKey) -> Summary:
+    return Summary(
+        key,
+        body.count("last"),
+        body.utf8("text"),
+        body.utf8("model", ""),
+        _usage(body),
+        body.utf8("reason", ""),
+        time=body.time("time"),
+    )
+
+
+def _usage(body: Fields) -> dict[str, float]:
+    return {name: _number(value) for name, value in body.items("usage")}
+
+
+def _number(field: Fields) -> float:
+    """``estimated`` is true or absent."""
+    if type(field.value) not in (int, float, bool):
+        field.refuse("should be a number")
+    if abs(field.value) > 1e15:
+        field.refuse("is too large a number")
+    return cast(float, field.value)
+
+
+def _blobs(own: Fields, items: Sequence[Item]) -> Iterator[tuple[str, bytes]]:
+    """Media other than PNG that stand in the document; only those that an item names."""
+    named = {medium.hash: medium for stored in items for medium in stored.message.media}
+    for digest, body in own.items("blobs"):
+        if digest in named and body.child("data").value is not None:
+            yield digest, checked(body, "data", named[digest])
+
+
+def checked(body: Fields, name: str, medium: Media) -> bytes:
+    data = decoded(body.child(name))
+    if hashlib.sha256(data).hexdigest() != medium.hash or len(data) != medium.size:
+        body.refuse("the bytes do not match their hash and size")
+    return data

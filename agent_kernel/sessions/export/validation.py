@@ -1,0 +1,128 @@
+"""Whether a session that somebody wrote down could be one of a store: numbers, order, the tree, calls with results."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session import Item, Turn
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions import call_pairs
+from agent_kernel.sessions.export.json_reader import Fields
+
+MAX_SEGMENTS = 100_000
+MAX_NAME = 200
+
+
+class Soundness:
+    """``place`` is where the refusal points. The time is linear in what the document holds, whatever its tree."""
+
+    def __init__(self, place: Fields, transcript: Transcript) -> None:
+        self._place = place
+        self._whole = transcript
+        self._by_id: dict[str, Turn] = {turn.id: turn for turn in transcript.turns}
+        self._items: dict[int, list[Item]] = {}
+
+    def check(self) -> None:
+        """Raises InvalidRequest."""
+        self._check_turns()
+        self._check_segments()
+        self._check_branches()
+        self._check_items()
+        self._check_cuts()
+        self._check_summaries()
+
+    def _refuse_unless(self, right: bool, why: str) -> None:
+        if not right:
+            self._place.refuse(why)
+
+    def _check_turns(self) -> None:
+        turns, session = self._whole.turns, self._whole.session
+        ordinals = [turn.ordinal for turn in turns]
+        self._refuse_unless(
+            all(low < high for low, high in pairwise([0, *ordinals])) and len(self._by_id) == len(turns),
+            "turns are not numbered upwards from 1, or an id is used twice",
+        )
+        self._refuse_unless(max(ordinals, default=0) <= session.turns, "the session counts fewer turns than there are")
+        self._refuse_unless(
+            all(turn.state != "open" for turn in turns[:-1]), "a turn is open although another followed"
+        )
+        self._refuse_unless(all(turn.since <= session.head for turn in turns), "a turn begins behind the last item")
+
+    def _check_segments(self) -> None:
+        segments, head = self._whole.tree.segments, self._whole.session.head
+        self._refuse_unless(len(segments) <= MAX_SEGMENTS, f"there are more than {MAX_SEGMENTS} segments")
+        since = {0: 0}
+        for segment in segments:
+            ordered = segment.parent in since and segment.id > max(segment.parent, next(reversed(since)))
+            self._refuse_unless(ordered, "a segment has no parent before it, or segments are not in order")
+            fits = since[segment.parent] <= segment.since <= head
+            self._refuse_unless(fits, "a segment begins before its parent, or behind the last item")
+            since[segment.id] = segment.since
+        places = self._whole.tree.turns
+        self._refuse_unless(all(at in since for at in places.values()), "a turn is in no segment")
+        self._refuse_unless(
+            all(self._by_id[turn].since >= since[at] for turn, at in places.items()),
+            "a turn begins before its segment",
+        )
+
+    def _check_branches(self) -> None:
+        branches, tree = self._whole.branches, self._whole.tree
+        names = [branch.name for branch in branches]
+        self._refuse_unless(len(set(names)) == len(names), "two branches have one name")
+        self._refuse_unless(
+            all(1 <= len(name) <= MAX_NAME and name.isprintable() for name in names),
+            f"a branch has a name of 1 to {MAX_NAME} printable characters",
+        )
+        known = {0, *(segment.id for segment in tree.segments)}
+        self._refuse_unless(all(end in known for end in tree.ends.values()), "a branch ends in no segment")
+        self._refuse_unless(not branches or self._whole.session.branch in names, "there is no current branch")
+        self._refuse_unless(bool(branches) or not tree.segments, "there are segments but no branches")
+
+    def _check_items(self) -> None:
+        """Within a segment turns follow each other, and every call of a turn that is closed has its result."""
+        items = self._whole.items
+        numbered = all(low < high for low, high in pairwise([0, *(item.seq for item in items)]))
+        self._refuse_unless(numbered, "items are not numbered upwards from 1")
+        head = items[-1].seq if items else 0
+        self._refuse_unless(head <= self._whole.session.head, "the session counts fewer items than there are")
+        for item in items:
+            turn = self._by_id.get(item.turn)
+            self._refuse_unless(turn is not None and item.seq > turn.since, "an item is of no turn, or stood before it")
+            self._items.setdefault(self._whole.tree.turns.get(item.turn, 0), []).append(item)
+        for grown in self._items.values():
+            ordinals = [self._by_id[item.turn].ordinal for item in grown]
+            self._refuse_unless(ordinals == sorted(ordinals), "an item is of a turn that another had followed")
+
+    def _check_cuts(self) -> None:
+        """No branch begins between a call and its results."""
+        seqs = {at: [item.seq for item in grown] for at, grown in self._items.items()}
+        complete = {at: [whole for _, whole in self._paired(grown)] for at, grown in self._items.items()}
+        for segment in self._whole.tree.segments:
+            shown = bisect_right(seqs.get(segment.parent, ()), segment.since)
+            if shown and not complete[segment.parent][shown - 1]:
+                self._place.refuse("a branch begins between a call and its results")
+
+    def _paired(self, grown: list[Item]) -> Iterator[tuple[Item, bool]]:
+        waiting: dict[str, str] = {}
+        turn = ""
+        for item in grown:
+            self._refuse_unless(not waiting or item.turn == turn, f"a call of turn {turn[:80]!r} has no result")
+            turn = item.turn
+            waiting = self._after(waiting, item.message)
+            yield item, not waiting
+        if waiting and self._by_id[turn].state != "open":
+            self._place.refuse(f"a call of turn {turn[:80]!r} has no result")
+
+    def _after(self, waiting: dict[str, str], message: Message) -> dict[str, str]:
+        try:
+            return call_pairs.unanswered(waiting, [message])
+        except InvalidRequest as error:
+            self._place.refuse(error.message.rstrip("."))
+
+    def _check_summaries(self) -> None:
+        seqs = {item.seq for item in self._whole.items}
+        self._refuse_unless(all(summary.last in seqs for summary in self._whole.summaries), "a summary ends at no item")

@@ -1,0 +1,297 @@
+"""The file registry: what tools made and people brought, kept with its session, and as it goes over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from agent_kernel.core import safe_path, spool
+from agent_kernel.core.errors import (
+    FileGone,
+    FileNotFound,
+    FileNotProduced,
+    FileTooLarge,
+    InvalidRequest,
+    QuotaExceeded,
+    StoreError,
+    StoreFull,
+)
+from agent_kernel.core.files import (
+    ELIDED,
+    INLINE_BYTES,
+    NOT_PRODUCED,
+    OCTETS,
+    File,
+    Kept,
+    Produced,
+    clean_name,
+    format_of,
+    mime_of,
+    with_body,
+)
+from agent_kernel.core.protocols import ToolContext
+from agent_kernel.core.seams.session_store import FileStore, SessionStore
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.spool import Arrived, CopyBudget, CopyTimeout, Incoming
+
+log = logging.getLogger(__name__)
+UPLOADS = "uploads"
+"""The session of files that came without one: a session like any other, which goes by the same rules."""
+KEEP_S = 60.0
+"""For the copies of one call, unless the caller says how long they may take."""
+STOP_S = 5.0
+"""A cancelled call waits so long for its copy to end."""
+TURNS = 1_000
+"""Turns whose numbers of files are remembered; only those that run count."""
+GONE_MESSAGES = {
+    NOT_PRODUCED: "not produced",
+    "vanished": "it was gone, or was no file, when it was to be kept",
+}
+
+
+class FileRegistry:
+    """Keeps files in the session store, each for its session only. ``directory`` is where bytes wait on their way
+    there, best on the disk of the store. ``output_bytes`` of one file of a tool, ``upload_bytes`` of one that a person
+    brings."""
+
+    def __init__(
+        self,
+        store: FileStore,
+        directory: Path,
+        *,
+        output_bytes: int,
+        upload_bytes: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.upload_bytes = upload_bytes
+        self._store = store
+        self._directory = directory
+        self._output_bytes = output_bytes
+        self._clock = clock
+        self._numbers: OrderedDict[tuple[SessionKey, str, int], int] = OrderedDict()
+
+    @classmethod
+    def of(cls, store: SessionStore, directory: Path, output_mb: int, upload_mb: int) -> FileRegistry | None:
+        """None for a store that keeps no files."""
+        if not hasattr(store, "add_files"):
+            return None
+        return cls(cast(FileStore, store), directory, output_bytes=output_mb << 20, upload_bytes=upload_mb << 20)
+
+    # ------------------------------------------------------------------------------------------------ from tools
+
+    async def keep(self, files: Sequence[Produced], context: ToolContext, *, within_s: float = KEEP_S) -> list[Kept]:
+        """As ``FileKeeper`` says. Bodies go along while all of the call are together at most INLINE_BYTES. What lies in
+        a work directory is copied on one budget for all files: the size that one file of a tool may have."""
+        kept: list[Kept] = []
+        room = INLINE_BYTES
+        budget = CopyBudget(self._directory, self._output_bytes, within_s)
+        for produced in files:
+            one = await self._keep(produced, context, room, budget)
+            kept.append(one)
+            room -= one.file.size if one.wire.keys() & {"text", "data_base64"} else 0
+        return kept
+
+    async def _keep(self, produced: Produced, context: ToolContext, room: int, budget: CopyBudget) -> Kept:
+        facts = self._facts(produced, context)
+        if produced.error:
+            return await self._without_bytes(context.key, facts, produced.error, GONE_MESSAGES.get(produced.error, ""))
+        try:
+            arrived = await self._copy(produced, budget)
+        except FileTooLarge as error:
+            return await self._without_bytes(context.key, facts, "too_large", str(error))
+        except CopyTimeout as error:
+            return await self._without_bytes(context.key, facts, "timeout", str(error))
+        except StoreError as error:
+            return await self._without_bytes(context.key, facts, error.code, error.message)
+        except (OSError, InvalidRequest) as error:
+            log.debug("%r of turn %s was not kept: %s", produced.name, context.turn, error)
+            return await self._without_bytes(context.key, facts, "vanished", GONE_MESSAGES["vanished"])
+        try:
+            file = _arrived_as(facts, arrived)
+            await self._store.add_files(context.key, [(file, arrived.body)])
+            return Kept(file, await asyncio.to_thread(_wire, file, arrived, room))
+        except (QuotaExceeded, StoreFull) as error:
+            return await self._without_bytes(context.key, facts, error.code, error.message)
+        finally:
+            arrived.remove()
+
+    async def _without_bytes(self, key: SessionKey, facts: File, error: str, message: str) -> Kept:
+        file = replace(facts, error=error, message=message or error.replace("_", " "))
+        try:
+            await self._store.add_files(key, [(file, None)])
+        except (QuotaExceeded, StoreFull) as full:
+            log.warning("that %r was not kept is not noted: %s", file.name, full)
+        return Kept(file, file.to_json())
+
+    async def _copy(self, produced: Produced, budget: CopyBudget) -> Arrived:
+        """Raises what ``_arrived`` raises. Cancelled, it ends the copy at its next piece, and nothing is left of it."""
+        copy = asyncio.ensure_future(asyncio.to_thread(self._arrived, produced, budget))
+        try:
+            return await asyncio.shield(copy)
+        except asyncio.CancelledError:
+            budget.stop()
+            copy.add_done_callback(_remove)
+            await asyncio.wait([copy], timeout=STOP_S)
+            raise
+
+    def _arrived(self, produced: Produced, budget: CopyBudget) -> Arrived:
+        data = produced.data
+        if isinstance(data, bytes):
+            return spool.received(iter([data]), self._directory, self._output_bytes)
+        root = produced.root or data.parent
+        source = safe_path.open_file(root, str(data.relative_to(root)))
+        return spool.copied(source, self._directory, self._output_bytes, budget)
+
+    def _facts(self, produced: Produced, context: ToolContext) -> File:
+        turn, round = context.ordinal, max(0, context.round - 1)
+        place = (context.key, context.turn, round)
+        number = self._numbers[place] = self._numbers.get(place, -1) + 1
+        self._numbers.move_to_end(place)
+        while len(self._numbers) > TURNS:
+            self._numbers.popitem(last=False)
+        form = (produced.format or format_of(produced.name)).lower()
+        return File(
+            id=make_id(context.turn, round, number),
+            name=clean_name(produced.name),
+            mime=mime_of(form),
+            size=0,
+            created=self._clock(),
+            format=clean_name(form)[:40] if form else "",
+            tool=context.call.name,
+            round=round,
+            turn=turn,
+        )
+
+    # ------------------------------------------------------------------------------------------------ from people
+
+    def incoming(self) -> Incoming:
+        """For the bytes of an upload. Blocking; raises StoreError."""
+        return Incoming(self._directory, self.upload_bytes)
+
+    async def receive(
+        self,
+        key: SessionKey,
+        name: str,
+        arrived: Arrived,
+        *,
+        purpose: str = "user_data",
+        mime: str = "",
+        lasts_s: float | None = None,
+    ) -> File:
+        """An upload becomes a file of the session, which must be there. ``mime`` counts where the name says nothing.
+        ``lasts_s``: it goes by itself so long after it came; None: with its session.
+        ``arrived`` is taken away whatever happens. Raises what ``add_files`` does."""
+        try:
+            session = await self._store.info(key)
+            form = format_of(name)
+            known, now = mime_of(form), self._clock()
+            facts = File(
+                id=f"file-{secrets.token_hex(16)}",
+                name=clean_name(name),
+                mime=known if known != OCTETS or not mime else mime,
+                size=0,
+                created=now,
+                expires=now + lasts_s if lasts_s is not None else 0.0,
+                format=clean_name(form)[:40] if form else "",
+                purpose=purpose,
+                tool="user_upload",
+                turn=session.turns if session else 0,
+            )
+            file = _arrived_as(facts, arrived)
+            await self._store.add_files(key, [(file, arrived.body)])
+            return file
+        finally:
+            arrived.remove()
+
+    async def attach(self, key: SessionKey, source: SessionKey, id: str) -> File:
+        """A file of ``source`` becomes one of ``key`` too, under its id. Raises FileNotFound, FileGone,
+        FileNotProduced, and what ``add_files`` does."""
+        if (known := await self._store.file(key, id)) is not None and await self._lasts(key, known):
+            return known
+        file, body = await self.opened(source, id)
+        session = await self._store.info(key)
+        file = replace(file, turn=session.turns if session else 0)
+        await self._store.add_files(key, [(file, body)])
+        return file
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    async def files(self, key: SessionKey) -> list[File]:
+        """Oldest first."""
+        return [file for file in await self._store.files(key) if await self._lasts(key, file)]
+
+    async def file(self, key: SessionKey, id: str) -> File:
+        """Raises FileNotFound, also for one of another session."""
+        file = await self._store.file(key, id)
+        if file is None or not await self._lasts(key, file):
+            raise FileNotFound(f"There is no file {id[:80]!r} in this session.", details={"file": id[:200]})
+        return file
+
+    async def opened(self, key: SessionKey, id: str) -> tuple[File, bytes | Path]:
+        """With its bytes, or where they can be read. Raises FileNotFound; FileGone for one whose bytes are not here;
+        FileNotProduced for one that never was."""
+        file = await self.file(key, id)
+        if file.error in (ELIDED, "gone"):
+            raise FileGone(f"{file.name}: {file.message}.", details={"file": file.id})
+        if file.error:
+            raise FileNotProduced(f"{file.name}: {file.message}.", details={"file": file.id, "code": file.error})
+        body = await self._store.file_body(key, id)
+        if body is None:
+            raise FileGone(f"The bytes of {file.name} are not here any more.", details={"file": file.id})
+        return file, body
+
+    async def sessions_of(self, namespace: str, id: str) -> list[SessionKey]:
+        return await self._store.sessions_of_file(namespace, id)
+
+    async def everywhere(
+        self, namespace: str, limit: int | None, among: frozenset[str] | None
+    ) -> list[tuple[SessionKey, File]]:
+        """Newest first, of these sessions or (None) of all."""
+        found = await self._store.all_files(namespace, sessions=among)
+        there = [(key, file) for key, file in found if await self._lasts(key, file)]
+        return there if limit is None else there[:limit]
+
+    async def remove(self, key: SessionKey, id: str) -> bool:
+        return await self._store.remove_file(key, id)
+
+    async def expire(self, namespace: str) -> None:
+        """Removes the files whose time has come; whoever reads finds none of them before that."""
+        await self.everywhere(namespace, None, None)
+
+    async def _lasts(self, key: SessionKey, file: File) -> bool:
+        """Whether its time has not come; one whose time has is removed."""
+        if not file.expires or file.expires > self._clock():
+            return True
+        await self._store.remove_file(key, file.id)
+        return False
+
+
+def _remove(copy: asyncio.Future[Arrived]) -> None:
+    if not copy.cancelled() and copy.exception() is None:
+        copy.result().remove()
+
+
+def make_id(turn: str, round: int, number: int) -> str:
+    """Of a file that a tool made; ``round`` and ``number`` within it count from 0."""
+    return f"file_{hashlib.sha256(turn.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}_r{round}_{number}"
+
+
+def _arrived_as(facts: File, arrived: Arrived) -> File:
+    mime = facts.mime
+    if arrived.text and mime == OCTETS:
+        mime = "text/plain"
+    return replace(facts, mime=mime, size=arrived.size, hash=arrived.hash, preview=arrived.preview)
+
+
+def _wire(file: File, arrived: Arrived, room: int) -> dict[str, Any]:
+    """With its body if that fits into ``room``, in bytes."""
+    facts = file.to_json()
+    return with_body(facts, arrived.path.read_bytes(), text=file.is_text) if file.size <= room else facts

@@ -1,0 +1,1 @@
+"""Removes secrets from text before it is stored or sent."""

@@ -1,0 +1,238 @@
+"""Keys and passwords leave what is said before it is kept or shown: ``[REDACTED:label]`` stands in their place.
+
+What a person typed reaches the model of that turn as it is; it does not reach the store, the search index, the
+sidecar, transcripts or the events of the turn. What was removed can not be brought back.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import Message, Part, Text, ToolCall
+from agent_kernel.core.settings import Settings
+
+if TYPE_CHECKING:
+    import regex
+
+TIMEOUT_S = 0.25
+"""For one pattern on one text; a text that can not be checked in that time is withheld as a whole."""
+MAX_CHARS = 2_000_000
+"""A longer text is checked in pieces of this length, each in its own time."""
+MAX_SECRET = 24_000
+"""Characters of the longest that is looked for: a private key."""
+MAX_PATTERN = 2_000
+WITHHELD = "[REDACTED:unchecked]"
+SECRET = "secret"
+"""The group that is replaced, in a pattern whose match is more than the secret."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """``hints``: a text without any of them (case counts) has no match; empty: always look."""
+
+    label: str
+    expression: str
+    hints: tuple[str, ...] = ()
+
+
+# Shapes as their issuers document them, with bounds on every repetition, so that a search takes linear time. The order
+# counts: what is more special comes first.
+PATTERNS = (
+    Pattern(
+        "private_key",
+        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:[A-Za-z0-9+/=\s:,.\\()]|-(?!-)){16,20000}+"
+        r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)?",
+        ("PRIVATE KEY",),
+    ),
+    Pattern("jwt", r"\beyJ[\w-]{8,4000}\.[\w-]{8,8000}\.[\w-]{8,2000}", ("eyJ",)),
+    Pattern("anthropic_key", r"\bsk-ant-[\w-]{16,256}", ("sk-ant-",)),
+    Pattern("openai_key", r"\bsk-(?:proj-|svcacct-|admin-|or-v1-)?[\w-]{16,256}", ("sk-",)),
+    Pattern("github_token", r"\b(?:gh[pousr]_\w{20,255}|github_pat_\w{22,255})", ("gh", "github_pat_")),
+    Pattern("huggingface_token", r"\b(?:hf|api_org)_[A-Za-z0-9]{20,128}", ("hf_", "api_org_")),
+    Pattern("agent_kernel_token", r"\bak_[0-9a-f]{12}_[0-9a-f]{64}\b", ("ak_",)),
+    Pattern("aws_access_key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", ("AKIA", "ASIA")),
+    Pattern(
+        "aws_secret_key",
+        r"(?i)\baws[\w .-]{0,20}secret[\w .-]{0,20}[\"']?\s{0,4}[=:]\s{0,4}[\"']?"
+        r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        ("aws", "AWS", "Aws"),
+    ),
+    Pattern("google_key", r"\bAIza[\w-]{35}", ("AIza",)),
+    Pattern("google_token", r"\bya29\.[\w-]{20,1024}", ("ya29.",)),
+    Pattern("slack_token", r"\b(?:xox[abeoprs]-[\w-]{10,256}|xapp-[\w-]{10,256})", ("xox", "xapp-")),
+    Pattern("slack_webhook", r"hooks\.slack\.com/services/(?P<secret>[\w/]{20,128})", ("hooks.slack.com",)),
+    Pattern("bearer_token", r"(?i)\bbearer\s{1,4}(?P<secret>[\w.~+/=-]{20,4096})", ("earer", "EARER")),
+    Pattern("url_password", r"://[^\s/:@\"']{0,128}:(?P<secret>[^\s/@\"']{1,256})@", ("://",)),
+    Pattern(
+        "labelled_secret",
+        r"(?i)(?:api[_-]?key|secret|token|passw(?:or)?d|access[_-]?key)[\w-]{0,16}[\"']?\s{0,4}[=:]\s{0,4}"
+        r"[\"']?(?P<secret>[0-9a-f]{32,256})\b",
+        ("key", "KEY", "Key", "secret", "SECRET", "Secret", "token", "TOKEN", "Token", "pass", "PASS", "Pass"),
+    ),
+)
+
+BEGINNINGS = (
+    r"(?i)-----BEGIN |eyJ|sk-|gh[pousr]_|github_pat_|hf_|api_org_|ak_|AKIA|ASIA|aws|AIza|ya29|xox|xapp|hooks\.|bearer|://|"
+    r"api[_-]?key|secret|token|passw|access[_-]?key"
+)
+"""How the matches of PATTERNS begin."""
+
+
+class Redactor:
+    """``extra`` are patterns by their label, searched after the built-in ones; if one has a group named ``secret``,
+    only that is replaced. Raises InvalidRequest for one that is no regular expression."""
+
+    def __init__(self, patterns: Sequence[Pattern] = PATTERNS, extra: Mapping[str, str] | None = None) -> None:
+        self._patterns = patterns
+        self._extra = [Search.of(Pattern(label, text)) for label, text in (extra or {}).items()]
+
+    @functools.cached_property
+    def _searches(self) -> list[Search]:
+        """The built-in ones are compiled when the first text comes."""
+        return [*(Search.of(pattern) for pattern in self._patterns), *self._extra]
+
+    @classmethod
+    def off(cls) -> Redactor:
+        return cls(())
+
+    @classmethod
+    def of(cls, settings: Settings) -> Redactor:
+        """Raises InvalidRequest for a pattern that is none, also when redaction is off."""
+        made = cls(extra=settings.redaction_patterns)
+        return made if settings.redaction == "on" else cls.off()
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._patterns or self._extra)
+
+    def text(self, text: str) -> str:
+        """Takes at most TIMEOUT_S for each pattern and MAX_CHARS."""
+        if not self._searches or not text:
+            return text
+        clean, start = [], 0
+        while len(text) - start > MAX_CHARS:  # a piece ends where no secret can go on
+            piece = text[start : start + MAX_CHARS]
+            end = self.held_from(piece)
+            clean.append(self._cleaned(piece[:end]))
+            start += end
+        return "".join([*clean, self._cleaned(text[start:])])
+
+    def _cleaned(self, text: str) -> str:
+        for search in self._searches:
+            text = search.cleaned(text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """The same JSON value with every text in it clean, keys too."""
+        if not self._searches:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.value(key): self._under(key, item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in value]
+        return value
+
+    def _under(self, key: Any, item: Any) -> Any:
+        """A text that is a secret by the name it stands under."""
+        if isinstance(key, str) and isinstance(item, str):
+            labelled = f"{key}={item}"
+            if (clean := self.text(labelled)) != labelled and clean.startswith(f"{key}="):
+                return clean[len(key) + 1 :]
+        return self.value(item)
+
+    def message(self, message: Message) -> Message:
+        if not self._searches:
+            return message
+        return replace(
+            message,
+            parts=tuple(self._part(part) for part in message.parts),
+            calls=tuple(ToolCall(call.id, call.name, self.value(call.arguments)) for call in message.calls),
+            reasoning=self.text(message.reasoning),
+            extra=self.value(message.extra),
+        )
+
+    def _part(self, part: Part) -> Part:
+        return Text(self.text(part.text)) if isinstance(part, Text) else part
+
+    def held_from(self, text: str) -> int:
+        """Where a secret could begin that goes on behind the end of ``text``; what stands before it can be shown."""
+        start = max(0, len(text) - MAX_SECRET)
+        end = text[start:]
+        searches = self._searches if self._may_begin(end) else self._extra
+        return start + min((search.held_from(end) for search in searches), default=len(end))
+
+    def _may_begin(self, text: str) -> bool:
+        """One look instead of one for each pattern: most text has not even the beginning of a key."""
+        if self._patterns is not PATTERNS:
+            return True
+        found = self._beginnings.search(text, partial=True)
+        return found is not None and found.start() < len(text)  # an empty one at the end is always found
+
+    @functools.cached_property
+    def _beginnings(self) -> regex.Pattern[str]:
+        import regex
+
+        return regex.compile(BEGINNINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A pattern, ready to be used."""
+
+    pattern: Pattern
+    compiled: regex.Pattern[str]
+
+    @classmethod
+    def of(cls, pattern: Pattern) -> Search:
+        import regex
+
+        if len(pattern.expression) > MAX_PATTERN:
+            raise InvalidRequest(f"The pattern {pattern.label!r} is longer than {MAX_PATTERN} characters.")
+        try:
+            compiled = regex.compile(pattern.expression)
+        except regex.error as error:
+            raise InvalidRequest(f"The pattern {pattern.label!r} is no regular expression: {error}.") from error
+        if compiled.fullmatch("") is not None:
+            raise InvalidRequest(f"The pattern {pattern.label!r} matches nothing at all, and so everything.")
+        return cls(pattern, compiled)
+
+    def cleaned(self, text: str) -> str:
+        if not self._worth(text):
+            return text
+        try:
+            clean: str = self.compiled.sub(self._replaced, text, timeout=TIMEOUT_S)
+        except TimeoutError:
+            log.warning("the pattern %s took too long; a text of %d characters is withheld", self.label, len(text))
+            return WITHHELD
+        return clean
+
+    def held_from(self, text: str) -> int:
+        try:
+            found = self.compiled.finditer(text, partial=True, timeout=TIMEOUT_S)
+            return min((match.start() for match in found if match.end() == len(text)), default=len(text))
+        except TimeoutError:
+            return 0
+
+    @property
+    def label(self) -> str:
+        return self.pattern.label
+
+    def _worth(self, text: str) -> bool:
+        return not self.pattern.hints or any(hint in text for hint in self.pattern.hints)
+
+    def _replaced(self, match: regex.Match[str]) -> str:
+        mark = f"[REDACTED:{self.label}]"
+        if SECRET not in self.compiled.groupindex or match.group(SECRET) is None:
+            return mark
+        start, end = match.span(SECRET)
+        whole: str = match.group()
+        return whole[: start - match.start()] + mark + whole[end - match.start() :]

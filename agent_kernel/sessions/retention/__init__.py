@@ -1,0 +1,1 @@
+"""When sessions expire, and how much a store may hold."""

@@ -1,0 +1,41 @@
+"""Lengths of time as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from agent_kernel.core.errors import InvalidRequest
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+"""Seconds; a day has 24 hours whatever clocks do in spring."""
+LONGEST = 100 * 365 * UNITS["d"]
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+
+
+def seconds(text: str, setting: str) -> float:
+    """``0`` and the empty text are 0 s. A number needs its unit: nobody knows whether 30 is seconds or minutes. Raises
+    InvalidRequest with the name of ``setting``."""
+    wanted = text.strip().lower()
+    if wanted in ("", "0"):
+        return 0.0
+    parts = _PART.findall(wanted)
+    if "".join(number + unit for number, unit in parts) != wanted:
+        raise InvalidRequest(f"{setting} is a time like 30m, 24h or 7d (units: {', '.join(UNITS)}), not {text[:40]!r}.")
+    total = math.fsum(float(number) * UNITS[unit] for number, unit in parts)
+    if total > LONGEST:
+        raise InvalidRequest(f"{setting} is 100 years at most, not {text[:40]!r}.")
+    return total
+
+
+def told(length: float) -> str:
+    """In the largest units without a rest: 5400 s is ``1h30m``."""
+    if not length:
+        return "0"
+    left, words = round(length * 1000), []
+    for unit in ("w", "d", "h", "m", "s", "ms"):
+        size = round(UNITS[unit] * 1000)
+        count, left = divmod(left, size)
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words)

@@ -1,0 +1,51 @@
+"""Takes new items into the index of search while nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.seams.session_store import Fold
+
+log = logging.getLogger(__name__)
+EVERY_S = 5.0
+PAUSE_S = 0.1
+"""Between two steps, so that turns get their share of the store's thread."""
+STEP = 500
+"""Items; one step takes about a tenth of a second."""
+AGAIN_S = 60.0
+"""After a failure."""
+
+
+class Folding:
+    """One task, begun by ``start`` and ended by ``aclose``, which may be called in any state. A store that fails is
+    tried again; search finds everything meanwhile, only slower."""
+
+    def __init__(self, store: Fold, *, every_s: float = EVERY_S, again_s: float = AGAIN_S) -> None:
+        self._store = store
+        self._every_s = every_s
+        self._again_s = again_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = self._task or asyncio.create_task(self._keep_folding(), name="folding into search")
+
+    async def _keep_folding(self) -> None:
+        pause = self._every_s
+        while True:
+            await asyncio.sleep(pause)
+            pause = await self._step()
+
+    async def _step(self) -> float:
+        """Seconds until the next one."""
+        try:
+            return PAUSE_S if await self._store.fold(STEP) else self._every_s
+        except StoreError as error:
+            log.warning("new items could not be taken into the index of search: %s", error)
+            return self._again_s
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -1,0 +1,139 @@
+"""Values as every store keeps them: JSON text for messages and records, bytes beside them by hash. Pure.
+
+What a store gives back is what this codec gives back: empty text parts are gone, adjacent texts without media between
+them are joined, tuples are lists, media have no data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import Media, Message, Role, Text, too_deep
+from agent_kernel.core.session import MAX_DESCRIPTION, MAX_TAGS, Described, Turn, valid_id
+
+MAX_DEPTH = 200
+"""Levels of lists and objects in one JSON value; Python's own codec gives up at about 1000."""
+MAX_PATH = 4096
+MAX_TAG = 100
+MAX_EXTRA = 16 * 2**20
+"""Characters of JSON of a message that another program said in its own shape."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Made once: a third of what json.dumps with these options takes is making it."""
+_ROLES = frozenset(get_args(Role))
+
+
+def encode(message: Message) -> str:
+    """The message as JSON text. Raises InvalidRequest for what JSON can not hold, also NaN and infinity."""
+    if message.role not in _ROLES:
+        raise InvalidRequest(f"A message has no role {message.role!r}.", hint=f"Roles: {', '.join(sorted(_ROLES))}.")
+    plain = not (message.calls or message.extra)  # a plain message is flat
+    text = _dumped(message.to_json()) if plain else encode_json(message.to_json())
+    if message.extra and len(text) > MAX_EXTRA:
+        raise InvalidRequest(f"A message of another program has at most {MAX_EXTRA} characters, not {len(text)}.")
+    return text
+
+
+def decode(body: str) -> Message:
+    return Message.from_json(json.loads(body))
+
+
+def kept(message: Message, body: str) -> Message:
+    """The message as a store gives it back; ``body`` is what ``encode`` made of it."""
+    if message.calls or message.extra or message.media:
+        return decode(body)
+    text = message.text
+    parts = (Text(text),) if text else ()
+    return message if message.parts == parts else replace(message, parts=parts)
+
+
+def encode_json(value: Mapping[str, Any]) -> str:
+    """An object as ``encode_value`` writes it."""
+    return encode_value(value)
+
+
+def encode_value(value: Any) -> str:
+    """Readable text (é stays é, so that it can be searched), escaped only where UTF-8 can not hold it."""
+    if too_deep(value, MAX_DEPTH):
+        raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels are not stored.")
+    return _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"This can not be stored as JSON: {error}.") from error
+    return text if _utf8(text) else json.dumps(value, separators=(",", ":"))
+
+
+def media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:
+    """What the messages carry, by hash. Raises InvalidRequest when bytes do not match their hash or size, or when a
+    medium comes without bytes and the session does not name it yet: naming a hash must not open another session's."""
+    found: dict[str, Media] = {}
+    for medium in (medium for message in messages for medium in message.media):
+        if medium.data is not None:
+            if len(medium.data) != medium.size or hashlib.sha256(medium.data).hexdigest() != medium.hash:
+                raise InvalidRequest("A medium's bytes do not match its hash and size.")
+            found[medium.hash] = medium
+        elif medium.hash not in found and not known(medium.hash):
+            raise InvalidRequest(f"The bytes of medium {medium.hash} are not in this session: append them with it.")
+    return found
+
+
+def checked(turn: Turn) -> Turn:
+    """The turn as a store will give it back, or InvalidRequest."""
+    valid_id(turn.id, "turn id")
+    for name in ("reason", "cell", "epoch", "where", "model"):
+        text(getattr(turn, name), name)
+    usage, record = (json.loads(encode_json(dict(said))) if said else {} for said in (turn.usage, turn.record))
+    return replace(turn, state="open", reason="", closed=None, usage=usage, record=record)
+
+
+def described(change: Described) -> Described:
+    """The change as a store will give it back, or InvalidRequest."""
+    if change.title is not None:
+        text(change.title, "title")
+    for name, value in (("metadata", change.metadata), ("context", change.context)):
+        size = 0 if value is None else len(encode_value(value).encode())
+        if size > MAX_DESCRIPTION:
+            raise InvalidRequest(f"The {name} of a session has at most {MAX_DESCRIPTION} bytes of JSON, not {size}.")
+    if change.tags is None:
+        return change
+    tags = tuple(dict.fromkeys(text(tag.strip(), "tag") for tag in change.tags))
+    if len(tags) > MAX_TAGS or any(not 1 <= len(tag) <= MAX_TAG or not tag.isprintable() for tag in tags):
+        raise InvalidRequest(f"A session has at most {MAX_TAGS} tags of 1 to {MAX_TAG} printable characters.")
+    return replace(change, tags=tags)
+
+
+def text(value: str, what: str) -> str:
+    """The value, if UTF-8 can hold it, or InvalidRequest."""
+    if not _utf8(value):
+        raise InvalidRequest(f"This {what} is not valid Unicode.")
+    return value
+
+
+def path(value: str, what: str = "path") -> str:
+    """A contents root or a path below it: 1..MAX_PATH characters, no NUL."""
+    if not 1 <= len(value) <= MAX_PATH or "\0" in value:
+        raise InvalidRequest(f"A {what} has 1 to {MAX_PATH} characters and no NUL.")
+    return text(value, what)
+
+
+def checked_limit(limit: int | None) -> int | None:
+    """None is all, 0 is none; a negative limit is a mistake."""
+    if limit is not None and limit < 0:
+        raise InvalidRequest("A limit is None (all) or a number from 0.")
+    return limit
+
+
+def _utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The implementations of the session store: SQLite, JSON files, memory."""

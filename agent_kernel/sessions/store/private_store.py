@@ -1,0 +1,112 @@
+"""Sessions that leave no trace: in memory, beside the store that keeps the others. The id says which is which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, cast
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.permission_grant import Question
+from agent_kernel.core.seams.grant_store import Grants
+from agent_kernel.core.seams.session_store import FileStore, SessionStore
+from agent_kernel.core.session import Match, Session, SessionKey, Turn, new_id
+from agent_kernel.sessions.store.memory import MemoryStore
+
+PREFIX = "private:"
+Turns: TypeAlias = list[Turn]
+Paths: TypeAlias = list[str]
+
+
+def is_private(session: str) -> bool:
+    """Whether the session with this id is held in memory only: no file, sidecar, transcript or search has it."""
+    return session.startswith(PREFIX)
+
+
+def private_id() -> str:
+    return PREFIX + new_id("session")
+
+
+class PrivateStore:
+    """A SessionStore that is two: ``kept``, and one in memory for private sessions, gone with this process or when it
+    is closed. Lists, search and care are of the kept one alone. Methods that are not named here go where the session
+    of their first argument is."""
+
+    def __init__(self, kept: SessionStore) -> None:
+        self._kept = kept
+        self._private = MemoryStore()
+
+    def __getattr__(self, name: str) -> Any:
+        kept = getattr(self._kept, name)
+        private = getattr(self._private, name, None)
+        if not callable(kept) or private is None:
+            return kept
+        method = _where(kept, private)
+        setattr(self, name, method)
+        return method
+
+    async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
+        """Raises InvalidRequest when one is private and the other is not: nothing leaves or enters by a fork."""
+        if is_private(key.id) != is_private(target.id):
+            raise InvalidRequest("A fork of a private session is private, and only such a fork.")
+        return await (self._private if is_private(key.id) else self._kept).fork(key, target, turns)
+
+    async def turn(self, namespace: str, id: str) -> Turn | None:
+        return await self._private.turn(namespace, id) or await self._kept.turn(namespace, id)
+
+    async def question(self, namespace: str, id: str) -> Question | None:
+        return await self._private.question(namespace, id) or await cast(Grants, self._kept).question(namespace, id)
+
+    async def recover(self) -> Turns:
+        return [*await self._private.recover(), *await self._kept.recover()]
+
+    async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
+        """The binding to a private session lies over the kept one, which is there again when it is taken away."""
+        if is_private(session):
+            await self._private.bind(namespace, root, path, session)
+        else:
+            await self._kept.bind(namespace, root, path, session)
+            await self._private.unbind(namespace, root, path)
+
+    async def unbind(self, namespace: str, root: str, path: str) -> bool:
+        return await self._private.unbind(namespace, root, path) or await self._kept.unbind(namespace, root, path)
+
+    async def bound(self, namespace: str, root: str, path: str) -> str | None:
+        return await self._private.bound(namespace, root, path) or await self._kept.bound(namespace, root, path)
+
+    async def move(self, root: str, old: str, new: str) -> int:
+        return await self._private.move(root, old, new) + await self._kept.move(root, old, new)
+
+    async def paths(self, root: str, session: SessionKey) -> Paths:
+        return await (self._private if is_private(session.id) else self._kept).paths(root, session)
+
+    async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
+        kept = cast(FileStore, self._kept)
+        return [*await self._private.sessions_of_file(namespace, id), *await kept.sessions_of_file(namespace, id)]
+
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+        return await self._private.match(namespace, scope, chain) or await self._kept.match(namespace, scope, chain)
+
+    async def private_sessions(self, namespace: str) -> list[Session]:
+        return await self._private.list(namespace, None)
+
+    async def aclose(self) -> None:
+        await self._private.aclose()
+        await self._kept.aclose()
+
+
+def with_private(kept: SessionStore) -> SessionStore:
+    return cast(SessionStore, PrivateStore(kept))  # what it does not name, it has by __getattr__
+
+
+def _where(kept: Callable[..., Any], private: Callable[..., Any]) -> Callable[..., Any]:
+    def chosen(*given: Any, **options: Any) -> Any:
+        return (private if given and is_private(_session_of(given[0])) else kept)(*given, **options)
+
+    return chosen
+
+
+def _session_of(first: Any) -> str:
+    """Of a key, or of what has one: a turn, a summary, a whole session. Empty for a namespace."""
+    owner = getattr(first, "session", first)
+    key = getattr(owner, "key", owner)
+    return key.id if isinstance(key, SessionKey) else ""

@@ -1,0 +1,97 @@
+"""The version of a store's file: numbered SQL migrations, and a backup before any of them touches data."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+
+from agent_kernel.core.errors import StoreCorrupt
+
+APPLICATION_ID = 0x41474B53
+"""Marks the file as ours ("AGKS") in SQLite's header, so that another program's database is never migrated."""
+
+
+def scripts() -> list[str]:
+    """The migrations in order; the n-th one leads to version n."""
+    folder = resources.files("agent_kernel.sessions.store") / "migrations"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
+
+
+def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[str]) -> None:
+    """Brings the file to version ``len(steps)``, in one transaction and once if several processes try together.
+
+    Needs a connection in autocommit mode. Before a file with data changes, it is copied to ``NAME.bak-vN``. Raises
+    StoreCorrupt for a newer file and for one that is not a session store, and leaves both as they are.
+    """
+    if _version(connection, path, len(steps)) == len(steps):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection, path, len(steps))
+        if path is not None and version and version < len(steps):
+            _back_up(path, version)
+        for step in steps[version:]:
+            for statement in _statements(step):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def must_be(version: int, connection: sqlite3.Connection, path: Path) -> None:
+    """Before a write: another process may have brought the file to a newer version while this one had it open, and what
+    is written as before could mean something else there. Raises StoreCorrupt."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] != version:
+        _version(connection, path, version)
+
+
+def _version(connection: sqlite3.Connection, path: Path | None, newest: int) -> int:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    if (version or tables) and mark != APPLICATION_ID:
+        raise StoreCorrupt(
+            f"{path} is a database of another program, not a session store.",
+            hint="Nothing was changed. Name another file for the sessions.",
+        )
+    if version > newest:
+        raise StoreCorrupt(
+            f"{path} was written by a newer agent-kernel (format {version}, this one knows {newest}).",
+            hint="Nothing was changed. Upgrade agent-kernel, or name another file for the sessions.",
+        )
+    return version
+
+
+def _back_up(path: Path, version: int) -> None:
+    """Copies through a second connection: SQLite refuses a backup from one that is writing."""
+    target = path.with_name(f"{path.name}.bak-v{version}")
+    partial = target.with_name(target.name + ".part")
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_WRONLY, 0o600))
+    try:
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Each ends its line. ``executescript`` would commit the transaction that makes a migration all or nothing."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement

@@ -1,0 +1,386 @@
+"""The session store of one machine: a SQLite file that several processes of one user may share."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.session import (
+    Bound,
+    Branch,
+    Described,
+    Fault,
+    Hit,
+    Item,
+    Match,
+    Owner,
+    Query,
+    Session,
+    SessionKey,
+    Summary,
+    Turn,
+    valid_id,
+)
+from agent_kernel.core.session_tree import Whole
+from agent_kernel.sessions import serialization
+from agent_kernel.sessions.blob_files import BlobFiles
+from agent_kernel.sessions.store import lease_expiry
+from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.store.sqlite_files import SqliteFiles
+from agent_kernel.sessions.store.sqlite_grants import SqliteGrants
+from agent_kernel.sessions.tables import (
+    bindings,
+    blobs,
+    branches,
+    items,
+    maintenance,
+    prefix_index,
+    search,
+    search_texts,
+    segments,
+    session_copy,
+    sessions,
+    summaries,
+    turns,
+)
+from agent_kernel.sessions.tables import repair as mending
+from agent_kernel.sessions.tables.quota import Guard, Quota
+
+T = TypeVar("T")
+NONE = Quota()
+Items: TypeAlias = list[Item]
+"""Inside a class with a method ``list`` the type needs another name."""
+Sessions: TypeAlias = list[Session]
+Turns: TypeAlias = list[Turn]
+Branches: TypeAlias = list[Branch]
+Summaries: TypeAlias = list[Summary]
+Paths: TypeAlias = list[str]
+Faults: TypeAlias = list[Fault]
+Bindings: TypeAlias = list[Bound]
+Hits: TypeAlias = list[Hit]
+Pairs: TypeAlias = list[tuple[str, str]]
+
+
+class SqliteStore(SqliteFiles, SqliteGrants):
+    """A SessionStore in the file ``path`` (made with mode 0600 at first use, its directory with 0700); None: in memory.
+
+    Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
+    CancelledError comes after the operation has ended or was taken back before it began. Media of more than 16 KiB are
+    files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``quota`` bounds a namespace: QuotaExceeded.
+    ``clock`` gives seconds since the epoch. Raises StoreFull, StoreCorrupt or StoreError beside what the protocol
+    names; after any of them the store can be used again.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        *,
+        durable: bool = False,
+        quota: Quota = NONE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = None if path is None else Path(path).absolute()
+        beside = None if self.path is None else BlobFiles(self.path.with_name(f"{self.path.name}.blobs"))
+        database = Database(self.path, durable=durable, files=beside)
+        SqliteFiles.__init__(self, database, Guard(quota), clock)
+        SqliteGrants.__init__(self, database)
+
+    async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
+        """A write that makes a session, or a turn of it: within the quota."""
+
+        def guarded(db: sqlite3.Connection) -> T:
+            self._guard.check(db, key, self._clock())
+            return work(db)
+
+        return await self._database.write(guarded)
+
+    # ------------------------------------------------------------------------------------------- sessions
+
+    async def create(self, key: SessionKey, title: str = "") -> Session:
+        serialization.text(title, "title")
+        return await self._growing(key, lambda db: sessions.create(db, key, title, self._clock()))
+
+    async def info(self, key: SessionKey) -> Session | None:
+        return await self._database.read(lambda db: sessions.read(db, key))
+
+    async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
+        valid_id(namespace, "namespace")
+        serialization.checked_limit(limit)
+        return await self._database.read(lambda db: sessions.listed(db, namespace, limit))
+
+    async def idle(self, until: float) -> Sessions:
+        return await self._database.read(lambda db: sessions.idle(db, until))
+
+    async def excess(self, cap: int, namespace: str | None = None) -> Sessions:
+        return await self._database.read(lambda db: sessions.excess(db, cap, namespace))
+
+    async def rename(self, key: SessionKey, title: str) -> None:
+        await self.describe(key, Described(title=title))
+
+    async def describe(self, key: SessionKey, change: Described) -> Session:
+        wanted = serialization.described(change)
+        return await self._database.write(lambda db: sessions.describe(db, key, wanted, self._clock()))
+
+    async def touch(self, key: SessionKey) -> None:
+        await self._database.write(lambda db: sessions.touch(db, key, self._clock()))
+
+    async def clear(self, key: SessionKey) -> None:
+        await self._database.write(lambda db: sessions.clear(db, key, self._clock()), frees=True)
+
+    async def delete(self, key: SessionKey, revision: int | None = None) -> bool:
+        return await self._database.write(lambda db: sessions.delete(db, key, revision), frees=True)
+
+    # ------------------------------------------------------------------------------------------- turns
+
+    async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
+        fresh = serialization.checked(turn)
+        return await self._growing(fresh.key, lambda db: turns.open_turn(db, fresh, owner, self._clock()))
+
+    async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> Items:
+        batch = tuple(messages)
+        return await self._database.write(
+            lambda db: turns.append(db, turn, owner, batch, expect_seq=expect_seq, now=self._clock())
+        )
+
+    async def append_at(
+        self,
+        turn: Turn,
+        owner: Owner,
+        messages: Sequence[Message],
+        expect_seq: int,
+        *,
+        behind: int | None = None,
+        earlier: Sequence[Sequence[Message]] = (),
+    ) -> Items:
+        batch, before = tuple(messages), tuple(map(tuple, earlier))
+        return await self._database.write(
+            lambda db: turns.append_at(
+                db, turn, owner, batch, expect_seq=expect_seq, behind=behind, earlier=before, now=self._clock()
+            )
+        )
+
+    async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
+        return await self._database.write(lambda db: turns.heartbeat(db, turn, owner, self._clock()))
+
+    async def close_turn(
+        self,
+        turn: Turn,
+        owner: Owner,
+        state: TurnState,
+        reason: str = "",
+        usage: Usage | None = None,
+        *,
+        record: Mapping[str, Any] | None = None,
+    ) -> bool:
+        lease_expiry.check_closing(state, reason)
+        closing = turns.Closing(state, reason, usage.to_json() if usage else {}, dict(record or {}))
+        return await self._database.write(lambda db: turns.close_turn(db, turn, owner, closing, self._clock()))
+
+    async def recover(self) -> Turns:
+        now = self._clock()
+        leases = await self._database.read(
+            lambda db: turns.abandoned(db, lambda owner, seen: lease_expiry.stale(owner, seen, now))
+        )
+        closed = [await self._take_over(*lease) for lease in leases]
+        return [turn for turn in closed if turn is not None]
+
+    async def _take_over(self, turn: Turn, owner: Owner, seen: float) -> Turn | None:
+        return await self._database.write(
+            lambda db: turns.take_over(db, turn, owner, seen, reason=lease_expiry.REASON, now=self._clock())
+        )
+
+    async def add_turn(
+        self, turn: Turn, messages: Sequence[Message], *, usage: Usage | None = None, expect_seq: int | None = None
+    ) -> Items:
+        fresh, batch, cost = serialization.checked(turn), tuple(messages), usage.to_json() if usage else {}
+        return await self._growing(
+            fresh.key, lambda db: turns.add_turn(db, fresh, batch, usage=cost, expect_seq=expect_seq, now=self._clock())
+        )
+
+    async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> Items:
+        batch = tuple(messages)
+        return await self._database.write(lambda db: turns.extend_turn(db, turn, batch, self._clock()))
+
+    async def add_messages(
+        self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
+    ) -> Items:
+        batch, facts = tuple(messages), json.loads(serialization.encode_json(dict(record or {})))
+        return await self._growing(key, lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock()))
+
+    async def turn(self, namespace: str, id: str) -> Turn | None:
+        return await self._database.read(lambda db: turns.by_id(db, namespace, id))
+
+    async def pop(self, key: SessionKey) -> Items:
+        return await self._database.write(lambda db: branches.pop(db, key, self._clock()), frees=True)
+
+    async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
+        wanted = tuple(tail)
+        return await self._database.write(lambda db: branches.rewind(db, key, wanted, self._clock()), frees=True)
+
+    # ------------------------------------------------------------------------------------------- history
+
+    async def latest(
+        self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
+    ) -> Items:
+        serialization.checked_limit(limit)
+        return await self._database.read(
+            lambda db: items.latest(db, key, segments.of_branch(db, key, branch), limit, failed=failed)
+        )
+
+    async def turns(
+        self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
+    ) -> Turns:
+        serialization.checked_limit(limit)
+        return await self._database.read(
+            lambda db: turns.listed(db, key, segments.of_branch(db, key, branch), limit, before)
+        )
+
+    async def everything(self, key: SessionKey) -> tuple[Turns, Items]:
+        return await self._database.read(lambda db: (turns.everything(db, key), items.everything(db, key)))
+
+    async def of_cell(self, key: SessionKey, cell: str, limit: int | None = None) -> Turns:
+        serialization.checked_limit(limit)
+        return await self._database.read(lambda db: turns.of_cell(db, key, cell, limit))
+
+    async def of_turn(self, turn: Turn) -> Items:
+        return await self._database.read(lambda db: items.of_turn(db, turn.key, turn.id))
+
+    async def blob(self, key: SessionKey, digest: str) -> bytes | None:
+        return await self._database.read(lambda db: items.blob(db, key, digest))
+
+    # ------------------------------------------------------------------------------------------- branches
+
+    async def branches(self, key: SessionKey) -> Branches:
+        return await self._database.read(lambda db: segments.listed(db, key))
+
+    async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
+        return await self._database.write(lambda db: segments.make(db, key, before, name, self._clock()))
+
+    async def switch(self, key: SessionKey, name: str) -> Branch:
+        return await self._database.write(lambda db: segments.select(db, key, name, self._clock()))
+
+    async def drop_branch(self, key: SessionKey, name: str) -> None:
+        await self._database.write(lambda db: branches.drop(db, key, name, self._clock()), frees=True)
+
+    async def siblings(self, key: SessionKey, turn: str) -> Pairs:
+        return await self._database.read(lambda db: branches.siblings(db, key, turn))
+
+    async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
+        serialization.checked_limit(turns)
+        return await self._growing(target, lambda db: branches.fork(db, key, target, turns, self._clock()))
+
+    # ------------------------------------------------------------------------------------------- summaries, openings
+
+    async def summaries(self, key: SessionKey, *, branch: str | None = None) -> Summaries:
+        return await self._database.read(lambda db: summaries.listed(db, key, segments.of_branch(db, key, branch)))
+
+    async def claim_summary(self, key: SessionKey, owner: Owner) -> bool:
+        return await self._database.write(lambda db: summaries.claim(db, key, owner, self._clock()))
+
+    async def add_summary(self, summary: Summary, owner: Owner) -> Summary:
+        return await self._database.write(lambda db: summaries.add(db, summary, owner, self._clock()))
+
+    async def release_summary(self, key: SessionKey, owner: Owner) -> None:
+        await self._database.write(lambda db: summaries.release(db, key, owner))
+
+    async def undo_summary(self, key: SessionKey) -> Summary | None:
+        return await self._database.write(lambda db: summaries.undo(db, key, self._clock()))
+
+    async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
+        known = dict(chain)
+        await self._database.write(lambda db: prefix_index.remember(db, key, scope, known))
+
+    async def forget(self, key: SessionKey) -> None:
+        if await self._database.read(lambda db: prefix_index.remembers(db, key)):
+            await self._database.write(lambda db: prefix_index.forget(db, key))
+
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+        hashes = tuple(chain)
+        return await self._database.read(lambda db: prefix_index.match(db, namespace, scope, hashes))
+
+    # ------------------------------------------------------------------------------------------- wholes
+
+    async def whole(self, key: SessionKey) -> Whole | None:
+        return await self._database.read(lambda db: session_copy.read(db, key))
+
+    async def restore(self, whole: Whole, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
+        known = dict(blobs)
+
+        def write(db: sqlite3.Connection) -> Session:
+            if replace:
+                return session_copy.replace_with(db, whole, known, self._clock())
+            return session_copy.write(db, whole, known, self._clock())
+
+        return await self._growing(whole.session.key, write)
+
+    async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
+        chosen = frozenset(turns)
+        return await self._database.write(lambda db: session_copy.clear_outputs(db, key, chosen, text, self._clock()))
+
+    # ------------------------------------------------------------------------------------------- search
+
+    async def search(self, namespace: str, query: Query) -> Hits:
+        valid_id(namespace, "namespace")
+        return await self._database.read(lambda db: search.search(db, namespace, query))
+
+    async def fold(self, limit: int = 1000) -> int:
+        """In several short transactions, so that turns do not wait for it."""
+        serialization.checked_limit(limit)
+        while limit > 0 and await self._database.read(search_texts.due):
+            limit -= await self._database.write(functools.partial(search_texts.fold, limit=limit))
+        return await self._database.read(search_texts.left)
+
+    # ------------------------------------------------------------------------------------------- bindings
+
+    async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
+        key = SessionKey(namespace, session)
+        where = serialization.path(root, "contents root"), serialization.path(path)
+        await self._database.write(lambda db: bindings.bind(db, key, *where))
+
+    async def unbind(self, namespace: str, root: str, path: str) -> bool:
+        return await self._database.write(lambda db: bindings.unbind(db, namespace, root, path))
+
+    async def bound(self, namespace: str, root: str, path: str) -> str | None:
+        return await self._database.read(lambda db: bindings.bound(db, namespace, root, path))
+
+    async def move(self, root: str, old: str, new: str) -> int:
+        serialization.path(old), serialization.path(new)
+        return await self._database.write(lambda db: bindings.move(db, root, old, new))
+
+    async def paths(self, root: str, session: SessionKey) -> Paths:
+        return await self._database.read(lambda db: bindings.paths(db, root, session))
+
+    # ------------------------------------------------------------------------------------------- care
+
+    async def verify(self, namespace: str | None = None) -> Faults:
+        return await self._database.read(lambda db: mending.verify(db, namespace))
+
+    async def repair(self, namespace: str | None = None) -> Faults:
+        return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
+
+    async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
+        return await self._database.read(lambda db: maintenance.stats(db, namespace))
+
+    async def bindings(self, namespace: str | None = None) -> Bindings:
+        return await self._database.read(lambda db: maintenance.bound(db, namespace))
+
+    async def forget_set_aside(self, namespace: str | None = None) -> None:
+        await self._database.write(lambda db: maintenance.forget_set_aside(db, namespace), frees=True)
+
+    async def vacuum(self) -> int:
+        while await self.fold():
+            pass
+        await self._database.write(blobs.move_out)
+        freed = await self._database.write(blobs.collect, frees=True)
+        return freed + await self._database.alone(maintenance.vacuum)
+
+    async def aclose(self) -> None:
+        """Waits for what was begun and closes the file; idempotent. Afterwards every method raises StoreError."""
+        await self._database.aclose()

@@ -1,0 +1,54 @@
+"""The files of sessions in a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from agent_kernel.core.files import File
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions import serialization
+from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.tables import files
+from agent_kernel.sessions.tables.quota import Guard
+
+
+class SqliteFiles:
+    """The SessionFiles of a database, which somebody else closes; whole in itself. New ones are within the quota."""
+
+    def __init__(self, database: Database, guard: Guard, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._guard = guard
+        self._clock = clock
+
+    async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
+        batch = tuple(new)
+        size = sum(file.size for file, _ in batch)
+
+        def work(db: sqlite3.Connection) -> None:
+            self._guard.check(db, key, self._clock(), size)
+            files.add(db, key, batch, self._clock())
+
+        await self._database.write(work)
+
+    async def file(self, key: SessionKey, id: str) -> File | None:
+        return await self._database.read(lambda db: files.listed_one(db, key, id))
+
+    async def files(self, key: SessionKey) -> list[File]:
+        return await self._database.read(lambda db: files.listed(db, key))
+
+    async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
+        return await self._database.read(lambda db: files.body(db, key, id))
+
+    async def remove_file(self, key: SessionKey, id: str) -> bool:
+        return await self._database.write(lambda db: files.remove(db, key, id, self._clock()), frees=True)
+
+    async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
+        return await self._database.read(lambda db: files.owners(db, namespace, id))
+
+    async def all_files(
+        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+    ) -> list[tuple[SessionKey, File]]:
+        serialization.checked_limit(limit)
+        return await self._database.read(lambda db: files.everywhere(db, namespace, sessions, limit))

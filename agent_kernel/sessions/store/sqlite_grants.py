@@ -1,0 +1,35 @@
+"""What people decided about calls, in a SQLite file."""
+
+from __future__ import annotations
+
+from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions import serialization
+from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.tables import grants
+
+
+class SqliteGrants:
+    """The Grants of a database, which somebody else closes; whole in itself."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def grants(self, key: SessionKey) -> list[Grant]:
+        return await self._database.read(lambda db: grants.listed(db, key))
+
+    async def grant(self, key: SessionKey, grant: Grant) -> None:
+        await self._database.write(lambda db: grants.add(db, key, grant))
+
+    async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
+        return await self._database.write(lambda db: grants.revoke(db, key, kind, tool))
+
+    async def ask(self, question: Question) -> None:
+        await self._database.write(lambda db: grants.ask(db, question))
+
+    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+        serialization.text(question.message, "message")
+        return await self._database.write(lambda db: grants.answer(db, question, grant))
+
+    async def question(self, namespace: str, id: str) -> Question | None:
+        return await self._database.read(lambda db: grants.found(db, namespace, id))

@@ -1,0 +1,82 @@
+"""How much there is, and giving back what is not used."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Any
+
+from agent_kernel.core.errors import StoreError
+from agent_kernel.core.session import Bound
+from agent_kernel.sessions.tables import search_index
+
+CHECKPOINT_S = 10.0
+"""How long other processes' readers are awaited, so that the journal can be emptied."""
+
+
+def stats(db: sqlite3.Connection, namespace: str | None) -> dict[str, Any]:
+    where, values = "WHERE ?1 IS NULL OR namespace = ?1", (namespace,)
+    sessions, turns, size, created, used, spaces = db.execute(
+        "SELECT count(*), coalesce(sum(turns), 0), coalesce(sum(bytes), 0), min(created), max(accessed),"
+        f" count(DISTINCT namespace) FROM sessions {where}",
+        values,
+    ).fetchone()
+    media, media_bytes = db.execute(f"SELECT count(*), coalesce(sum(size), 0) FROM blobs {where}", values).fetchone()
+    return {
+        "namespaces": spaces,
+        "sessions": sessions,
+        "turns": turns,
+        "items": _count(db, "items", where, values),
+        "bytes": size,
+        "media": media,
+        "media_bytes": media_bytes,
+        "files": _count(db, "files", where, values),
+        "bindings": _count(db, "bindings", where, values),
+        "set_aside": _count(db, "quarantine", where, values),
+        "first_made": created,
+        "last_used": used,
+        "file_bytes": file_bytes(db),
+    }
+
+
+def _count(db: sqlite3.Connection, table: str, where: str, values: tuple[str | None]) -> int:
+    return int(db.execute(f"SELECT count(*) FROM {table} {where}", values).fetchone()[0])
+
+
+def file_bytes(db: sqlite3.Connection) -> int:
+    """Of the database without its journal."""
+    return int(db.execute("PRAGMA page_count").fetchone()[0]) * int(db.execute("PRAGMA page_size").fetchone()[0])
+
+
+def bound(db: sqlite3.Connection, namespace: str | None) -> list[Bound]:
+    rows = db.execute(
+        "SELECT namespace, root, path, session FROM bindings WHERE ?1 IS NULL OR namespace = ?1"
+        " ORDER BY namespace, root, path",
+        (namespace,),
+    )
+    return [Bound(*row) for row in rows]
+
+
+def vacuum(db: sqlite3.Connection) -> int:
+    """Outside a transaction. Writes the whole file anew, so that nothing deleted is left between its rows, and empties
+    the journal, which may hold pages as they were before. Needs as much free space as the file has."""
+    before = file_bytes(db)
+    search_index.purge(db)
+    db.execute("VACUUM")
+    _empty_journal(db)
+    return max(0, before - file_bytes(db))
+
+
+def _empty_journal(db: sqlite3.Connection) -> None:
+    deadline = time.monotonic() + CHECKPOINT_S
+    while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if time.monotonic() > deadline:
+            raise StoreError(
+                "The file was written anew, but its journal is still there: another program reads the old one.",
+                hint="Deleted text may be in the file ending in -wal until you do this again.",
+            )
+        time.sleep(0.05)
+
+
+def forget_set_aside(db: sqlite3.Connection, namespace: str | None) -> None:
+    db.execute("DELETE FROM quarantine WHERE ?1 IS NULL OR namespace = ?1", (namespace,))

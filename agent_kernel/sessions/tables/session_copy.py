@@ -1,0 +1,211 @@
+"""A whole session read or written at once, and the outputs of its tools taken out."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+
+from agent_kernel.core.errors import Conflict, InvalidRequest
+from agent_kernel.core.files import File
+from agent_kernel.core.messages import Media, Message, Text
+from agent_kernel.core.session import MAIN, Item, Session, SessionKey, Summary
+from agent_kernel.core.session_tree import Segment, Tree, Whole
+from agent_kernel.sessions import serialization
+from agent_kernel.sessions.tables import files, items, segments, sessions, turns
+from agent_kernel.sessions.tables.rows import HERE, TURN, item_of, pair, turn_row
+
+
+def read(db: sqlite3.Connection, key: SessionKey) -> Whole | None:
+    session = sessions.read(db, key)
+    if session is None:
+        return None
+    said, opened = items.everything(db, key), turns.everything(db, key)
+    branches = tuple(segments.listed(db, key))
+    kept = tuple(files.listed(db, key))
+    return Whole(session, tuple(opened), tuple(said), branches, _summaries(db, key), _tree(db, key), kept)
+
+
+def write(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now: float) -> Session:
+    """``accessed`` is now: a policy that forgets old sessions counts from here."""
+    key = whole.session.key
+    if sessions.info(db, key):
+        raise Conflict(f"There is a session {key.id!r} already.", details={"session": key.id})
+    sessions.create(db, key, whole.session.title, now)
+    _write_tree(db, whole)
+    _write_turns(db, whole)
+    _write_items(db, whole, blobs)
+    files.add(db, key, [(file, _bytes_of(file, blobs)) for file in whole.files], now)
+    db.executemany(
+        "INSERT INTO summaries (namespace, session, segment, last, text, model, usage, reason, time)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*pair(key), *_summary_row(whole, summary)) for summary in whole.summaries],
+    )
+    _write_session(db, whole.session, now)
+    return sessions.with_counts(db, sessions.found(db, key))
+
+
+def replace_with(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now: float) -> Session:
+    """In the place of the session with this id, if there is one."""
+    old = sessions.info(db, whole.session.key)
+    if old is not None:
+        sessions.vacate(db, whole.session.key)
+        revision = max(whole.session.revision, old.revision + 1)
+        whole = replace(whole, session=replace(whole.session, revision=revision))
+    return write(db, whole, blobs, now)
+
+
+def clear_outputs(db: sqlite3.Connection, key: SessionKey, ids: Collection[str], text: str, now: float) -> int:
+    """Tool results of these turns say ``text`` instead; what was remembered of beginnings with them is forgotten."""
+    sessions.found(db, key)
+    sessions.no_open_turn(db, key)
+    cleared = [item for turn in sorted(ids) for item in _results(db, key, turn) if item.message.parts != (Text(text),)]
+    for item in cleared:
+        body = serialization.encode(replace(item.message, parts=(Text(text),)))
+        db.execute(f"UPDATE items SET body = ? WHERE {HERE} AND seq = ?", (body, *pair(key), item.seq))
+        items.forget_media(db, key, item.seq)
+    if cleared:
+        first = min(item.seq for item in cleared)
+        db.execute(f"DELETE FROM openings WHERE {HERE} AND seq >= ?", (*pair(key), first))
+        for turn in {item.turn for item in cleared}:
+            _record(db, key, turn, now)
+        sessions.changed(db, key, now)
+    return len(cleared)
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+
+
+def _tree(db: sqlite3.Connection, key: SessionKey) -> Tree:
+    rows = db.execute(f"SELECT id, parent, since FROM segments WHERE {HERE} ORDER BY id", pair(key)).fetchall()
+    ends = db.execute(f"SELECT name, segment FROM branches WHERE {HERE} ORDER BY created, segment", pair(key))
+    placed = db.execute(f"SELECT id, segment FROM turns WHERE {HERE} AND segment <> 0 ORDER BY ordinal", pair(key))
+    return Tree(tuple(Segment(*row) for row in rows), dict(ends.fetchall()), dict(placed.fetchall()))
+
+
+def _summaries(db: sqlite3.Connection, key: SessionKey) -> tuple[Summary, ...]:
+    rows = db.execute(
+        f"SELECT id, last, text, model, usage, reason, time FROM summaries WHERE {HERE} ORDER BY id", pair(key)
+    )
+    return tuple(
+        Summary(key, last, text, model, json.loads(usage), reason, id, time)
+        for id, last, text, model, usage, reason, time in rows
+    )
+
+
+def _results(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
+    rows = db.execute(
+        f"SELECT seq, turn, body, time FROM items WHERE {HERE} AND turn = ? AND role = 'tool'", (*pair(key), turn)
+    )
+    return [item_of(row) for row in rows.fetchall()]
+
+
+# ------------------------------------------------------------------------------------------------------ writing
+
+
+def _write_tree(db: sqlite3.Connection, whole: Whole) -> None:
+    here = pair(whole.session.key)
+    db.executemany(
+        "INSERT INTO segments (namespace, session, id, parent, since) VALUES (?, ?, ?, ?, ?)",
+        [(*here, segment.id, segment.parent, segment.since) for segment in whole.tree.segments],
+    )
+    if whole.branches:
+        db.execute(f"DELETE FROM branches WHERE {HERE}", here)
+    elif whole.session.branch != MAIN:
+        db.execute(f"UPDATE branches SET name = ? WHERE {HERE}", (whole.session.branch, *here))
+    db.executemany(
+        "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (*here, branch.name, whole.tree.ends[branch.name], branch.parent, branch.created)
+            for branch in whole.branches
+        ],
+    )
+
+
+def _write_turns(db: sqlite3.Connection, whole: Whole) -> None:
+    """Nobody owns them: they are closed."""
+    db.executemany(
+        f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})",
+        [
+            (*turn_row(replace(turn, key=whole.session.key)), whole.tree.turns.get(turn.id, 0), "{}", "{}", "", 0.0)
+            for turn in whole.turns
+        ],
+    )
+
+
+def _write_items(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes]) -> None:
+    by_id = {turn.id: turn for turn in whole.turns}
+    for run in _runs(whole.items):
+        turn = by_id[run[0].turn]
+        segment = whole.tree.turns.get(turn.id, 0)
+        place = items.Place(whole.session.key, turn.id, segment, turn.cell, turn.epoch, run[0].seq - 1)
+        items.insert(db, place, [_with_data(item.message, blobs) for item in run], run[0].time)
+
+
+def _runs(said: tuple[Item, ...]) -> Iterator[list[Item]]:
+    """Items that were stored together."""
+    numbered = enumerate(said)
+    for _, group in groupby(numbered, key=lambda pair: (pair[1].turn, pair[1].time, pair[1].seq - pair[0])):
+        yield [item for _, item in group]
+
+
+def _with_data(message: Message, blobs: Mapping[str, bytes]) -> Message:
+    def filled(medium: Media) -> Media:
+        return replace(medium, data=blobs.get(medium.hash))
+
+    parts = tuple(filled(part) if isinstance(part, Media) else part for part in message.parts)
+    return replace(message, parts=parts)
+
+
+def _bytes_of(file: File, blobs: Mapping[str, bytes]) -> bytes | None:
+    if file.error:
+        return None
+    if file.hash not in blobs:
+        raise InvalidRequest(f"The bytes of file {file.id} are missing.")
+    return blobs[file.hash]
+
+
+def _write_session(db: sqlite3.Connection, session: Session, now: float) -> None:
+    db.execute(
+        "UPDATE sessions SET created = ?, updated = ?, head = ?, revision = ?, turns = ?, branch = ?, accessed = ?,"
+        " tags = ?, metadata = ?, context = ?, imported = ?,"
+        " segment = (SELECT segment FROM branches WHERE namespace = sessions.namespace AND session = sessions.id"
+        " AND name = ?) WHERE namespace = ? AND id = ?",
+        (
+            session.created,
+            session.updated,
+            session.head,
+            session.revision,
+            session.turns,
+            session.branch,
+            now,
+            json.dumps(session.tags, ensure_ascii=False),
+            serialization.encode_json(session.metadata),
+            serialization.encode_value(session.context),
+            serialization.encode_value(session.imported),
+            session.branch,
+            *pair(session.key),
+        ),
+    )
+
+
+def _summary_row(whole: Whole, summary: Summary) -> tuple[object, ...]:
+    turn = next(item.turn for item in whole.items if item.seq == summary.last)
+    return (
+        whole.tree.turns.get(turn, 0),
+        summary.last,
+        summary.text,
+        summary.model,
+        serialization.encode_json(summary.usage),
+        summary.reason,
+        summary.time,
+    )
+
+
+def _record(db: sqlite3.Connection, key: SessionKey, turn: str, now: float) -> None:
+    found = turns.found(db, key, turn)
+    assert found is not None, "its items were just read"
+    record = serialization.encode_json({**found.record, "outputs_cleared": now})
+    db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(key), turn))

@@ -1,0 +1,67 @@
+"""A person's function, called so that it holds nothing up: neither the event loop, nor the turn, nor the server."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from agent_kernel.core.protocols import ToolOutput
+from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.tools.base.function_result import output_of
+
+TIMEOUT_S = 60.0
+HUNG = 4
+"""Calls of one function that did not end in time and still run; then there are no more."""
+
+
+class Bounded:
+    """``function``, sync or async; ``name`` is that of its tool. A sync one runs in a thread of its own. What takes
+    longer than ``timeout_s`` is answered for; an async function is cancelled, a thread can not be stopped."""
+
+    def __init__(self, function: Callable[..., Any], name: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._function = function
+        self._name = name
+        self._timeout_s = timeout_s
+        self._late: list[threading.Event] = []
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> ToolOutput:
+        """Raises what the function raises."""
+        self._late = [ended for ended in self._late if not ended.is_set()]
+        if len(self._late) >= HUNG:
+            return ToolOutput(f"{HUNG} earlier calls of it did not end and still run; it is not called.", "error")
+        ended = threading.Event()
+        work = asyncio.create_task(self._output(ended, *args, **kwargs))
+        work.add_done_callback(lambda work: work.cancelled() or work.exception())  # nobody may be left to ask
+        try:
+            done, _ = await asyncio.wait([work], timeout=self._timeout_s)
+        finally:
+            work.cancel()
+        if done:
+            return work.result()
+        self._late.append(ended)
+        return ToolOutput(f"It did not end within {self._timeout_s:g} s, and may still run.", "timeout")
+
+    async def _output(self, ended: threading.Event, *args: Any, **kwargs: Any) -> ToolOutput:
+        """``ended`` is set when nothing of the call runs any more."""
+        if _is_async(self._function):
+            try:
+                return output_of(await self._function(*args, **kwargs), self._name)
+            finally:
+                ended.set()
+
+        def call() -> Any:
+            try:
+                value = self._function(*args, **kwargs)
+                return value if inspect.isawaitable(value) else output_of(value, self._name)
+            finally:
+                ended.set()
+
+        value = await in_own_thread(call, f"tool {self._name}")
+        return output_of(await value, self._name) if inspect.isawaitable(value) else value
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,0 +1,136 @@
+"""Calls whose effect belongs to the notebook: offered to its clients, claimed by one, run there exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from agent_kernel.core.errors import Conflict, NotFound
+from agent_kernel.core.events import CallClaimed, CallOffered, CallOutput
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext, ToolOutput
+
+CLAIM_WITHIN_S = 10.0
+OTHERS_WITHIN_S = 2.0
+"""After one client has declined a call, the others get this long."""
+RENEW_S = 15.0
+LEASE_S = 90.0
+MAX_DECLINED = 8
+"""Clients whose reasons are remembered, per call."""
+
+
+@dataclass(slots=True)
+class Offer:
+    """``declined``: which clients can not run it, and why. ``news``: somebody has claimed or declined it."""
+
+    context: ToolContext
+    result: asyncio.Future[ToolOutput]
+    token: str = ""
+    renewed: float = 0.0
+    claimed: CallClaimed | None = None
+    declined: dict[str, str] = field(default_factory=dict)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Offers:
+    """The calls on offer in this process. First claim wins; its token is needed for all that follows.
+
+    A claimer renews every RENEW_S seconds. One that lapses LEASE_S seconds is answered for: it may have run the code,
+    so nobody else is given the call.
+    """
+
+    def __init__(self, *, claim_within_s: float = CLAIM_WITHIN_S, lease_s: float = LEASE_S) -> None:
+        self._offers: dict[tuple[str, str], Offer] = {}
+        self._claim_within_s = claim_within_s
+        self._lease_s = lease_s
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        """Waits for a client to claim, run and answer the call."""
+        loop = asyncio.get_running_loop()
+        key = (context.turn, context.call.id)
+        offer = self._offers[key] = Offer(context, loop.create_future())
+        context.emit(CallOffered(context.call.id, context.call.name, context.call.arguments))
+        try:
+            return await self._answer(offer, loop.time)
+        finally:
+            del self._offers[key]
+
+    async def _answer(self, offer: Offer, now: Callable[[], float]) -> ToolOutput:
+        if not await self._taken(offer, now):
+            reasons = "".join(f"; {client} declined: {reason}" for client, reason in offer.declined.items())
+            return ToolOutput(f"no client attached: nobody took this call, and it did not run{reasons}", "error")
+        while True:
+            remaining = offer.renewed + self._lease_s - now()
+            if remaining <= 0:
+                return ToolOutput("the client left; it may have run", "interrupted")
+            done, _ = await asyncio.wait([offer.result], timeout=remaining)
+            if done:
+                return offer.result.result()
+
+    async def _taken(self, offer: Offer, now: Callable[[], float]) -> bool:
+        until = now() + self._claim_within_s
+        while not offer.token and (remaining := until - now()) > 0:
+            offer.news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(offer.news.wait(), remaining)
+            if offer.declined:
+                until = min(until, now() + OTHERS_WITHIN_S)
+        return bool(offer.token)
+
+    def claim(self, turn: str, call: str, client: str) -> tuple[str, ToolCall]:
+        """The token and the call. Raises NotFound when it is not on offer, Conflict when somebody has it."""
+        offer = self._find(turn, call)
+        if offer.token:
+            raise Conflict("Another client runs this call.")
+        offer.token = secrets.token_urlsafe(16)
+        offer.renewed = asyncio.get_running_loop().time()
+        offer.news.set()
+        offer.claimed = CallClaimed(call, client)
+        offer.context.emit(offer.claimed)
+        return offer.token, offer.context.call
+
+    def decline(self, turn: str, call: str, client: str, reason: str) -> None:
+        """This client can not run the call; another may. Raises NotFound when it is not on offer, Conflict when
+        somebody has it."""
+        offer = self._find(turn, call)
+        if offer.token:
+            raise Conflict("Another client runs this call.")
+        if len(offer.declined) < MAX_DECLINED:
+            offer.declined[client] = reason
+            offer.news.set()
+
+    def renew(self, turn: str, call: str, token: str, where: str = "", state: str = "running") -> None:
+        """``where`` the call runs now and its ``state``, as its client shows them: a change is announced."""
+        offer = self._held(turn, call, token)
+        assert offer.claimed is not None, "its token was given out"
+        claimed = replace(offer.claimed, where=where, state=state)
+        if claimed != offer.claimed:
+            offer.claimed = claimed
+            offer.context.emit(claimed)
+
+    def output(self, turn: str, call: str, token: str, stream: str, text: str) -> None:
+        self._held(turn, call, token).context.emit(CallOutput(call, text, stream))
+
+    def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:
+        """Raises NotFound when the turn no longer waits (stopped, or the lease lapsed), Conflict when answered."""
+        offer = self._held(turn, call, token)
+        if offer.result.done():
+            raise Conflict("This call was answered already.")
+        offer.result.set_result(output)
+
+    def _find(self, turn: str, call: str) -> Offer:
+        offer = self._offers.get((turn, call))
+        if offer is None:
+            raise NotFound("This call is not on offer (any more).")
+        return offer
+
+    def _held(self, turn: str, call: str, token: str) -> Offer:
+        offer = self._find(turn, call)
+        if not offer.token or not hmac.compare_digest(offer.token.encode(), token.encode()):
+            raise Conflict("Another client runs this call.")
+        offer.renewed = asyncio.get_running_loop().time()
+        return offer

@@ -1,0 +1,80 @@
+"""Whether a JSON schema that somebody declared is one, and small enough to be read."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jsonschema
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import too_deep
+
+MAX_CHARS = 256 << 10
+"""As JSON."""
+MAX_DEPTH = 64
+MAX_VALUES = 2_000
+"""Nested ones counted: each costs about 0.1 ms."""
+MAX_PATTERN = 1_000
+"""Characters of a regular expression in it: an engine may have to compile it."""
+WHERE_CHARS = 200
+NO_FORMATS = jsonschema.FormatChecker(())
+KNOWN = 512
+"""Schemas of up to KNOWN_CHARS whose check is remembered."""
+KNOWN_CHARS = 8 << 10
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Whether its patterns are any is not looked at: they are of ECMA 262, and one can take minutes to compile. Raises
+    InvalidRequest."""
+    text = "" if too_many(schema, MAX_VALUES) or too_deep(schema, MAX_DEPTH) else json.dumps(schema)
+    if not text or len(text) > MAX_CHARS:
+        most = f"{MAX_DEPTH} levels, {MAX_VALUES:,} values and {MAX_CHARS >> 10} KiB"
+        raise InvalidRequest(f"a schema has at most {most}")
+    if _longest_pattern(schema) > MAX_PATTERN:
+        raise InvalidRequest(f"a pattern of a schema has at most {MAX_PATTERN:,} characters")
+    problem = _known_problem(text) if len(text) <= KNOWN_CHARS else _problem(schema)
+    if problem:
+        raise InvalidRequest(problem)
+
+
+def too_many(value: object, most: int) -> bool:
+    """Whether it has more than ``most`` values: lists, objects, and what is in them."""
+    left, waiting = most, [value]
+    while waiting and left >= 0:
+        left -= 1
+        here = waiting.pop()
+        inner: Iterable[object] = here.values() if isinstance(here, Mapping) else here if isinstance(here, list) else ()
+        waiting.extend(inner)
+    return left < 0
+
+
+def _longest_pattern(schema: object) -> int:
+    """Of what may be one: also a property that is called so."""
+    longest, waiting = 0, [schema]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, Mapping):
+            found = [here.get("pattern"), *(here.get("patternProperties") or ())]
+            longest = max([longest, *(len(one) for one in found if isinstance(one, str))])
+            waiting.extend(here.values())
+        elif isinstance(here, list):
+            waiting.extend(here)
+    return longest
+
+
+@functools.lru_cache(KNOWN)
+def _known_problem(text: str) -> str:
+    """Clients declare the same tools with every request, and looking at a schema takes about 2 ms."""
+    return _problem(json.loads(text))
+
+
+def _problem(schema: Mapping[str, Any]) -> str:
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema, format_checker=NO_FORMATS)
+    except jsonschema.SchemaError as error:
+        where = "/".join(map(str, error.absolute_path))[:WHERE_CHARS]
+        return f"this is no JSON schema{f', at {where}' if where else ''}"
+    return ""

@@ -1,0 +1,236 @@
+"""Tools that a client declares and another program runs: each call is one POST to the server's ``dispatch_url``.
+
+The wire is mistral.rs's: ``{"name", "arguments"}`` out; back ``{"content": text}`` or the text itself, with a 2xx.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import urllib.parse
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.core.egress import Exits, is_here
+from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
+from agent_kernel.core.events import Notice
+from agent_kernel.core.messages import shortened
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.web.net.decompression import unpacker
+
+if TYPE_CHECKING:
+    import httpx
+
+TIMEOUT_S = 30.0
+"""Of one call, with all its tries."""
+CONNECT_S = 5.0
+TRIES = 3
+PAUSE_S = 0.3
+"""Before a server that refused the connection is tried again; doubled each time."""
+MAX_ANSWER = 1 << 20
+TOLD = 300
+"""Characters that a model reads of an answer that is an error."""
+BUSY = (429, 503)
+NOBODY = "Nobody runs these tools, so the model does not have them: {names}. The server has no dispatch_url."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``wait`` are the seconds after which a busy server wants to be asked again; None: it does not say."""
+
+    status: int
+    body: str
+    wait: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What the model reads: ``content`` where the body is an object that has it, else the body as it is."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return self.body
+        content = found.get("content") if isinstance(found, dict) else None
+        return content if isinstance(content, str) else self.body
+
+
+class Refused(Exception):
+    """The connection was not made: nothing was sent."""
+
+
+class Dispatcher:
+    """``key_env`` names the variable with the key for ``url``; it goes nowhere else."""
+
+    def __init__(self, url: str, key_env: str, exits: Exits, timeout_s: float = TIMEOUT_S) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidRequest("A dispatch_url begins with http:// or https://.")
+        self.url = url
+        self._key_env = key_env
+        self._exits = exits
+        self._timeout_s = timeout_s
+
+    async def run(self, context: ToolContext) -> ToolOutput:
+        """Raises LocalOnly, InvalidRequest when the key is missing, FetchFailed."""
+        self._exits.check(self.url, "the call of a tool")
+        key = self._key()
+        try:
+            async with asyncio.timeout(self._timeout_s) as limit:
+                answer, tries = await self._answer(context, key)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return ToolOutput(f"The tool's server did not answer within {self._timeout_s:g} s.", "timeout")
+        said = answer.text.replace(key, "***") if key else answer.text
+        details = {"status": answer.status, "tries": tries}
+        if 200 <= answer.status < 300:
+            return ToolOutput(said or "(it said nothing)", details=details)
+        told = f"The tool's server answered HTTP {answer.status}. {shortened(said, TOLD)}".strip()
+        return ToolOutput(told, "error", details=details)
+
+    async def _answer(self, context: ToolContext, key: str) -> tuple[Answer, int]:
+        """Asked again only where nothing can have happened: the connection was refused, or the server says that it was
+        too busy, and when it will not be."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                answer = await self._posted(context, key)
+                pause = answer.wait if answer.status in BUSY else None
+            except Refused as refused:
+                if attempt == TRIES:
+                    raise FetchFailed(f"The tool's server can not be reached: {refused}.") from None
+                pause = PAUSE_S * 2 ** (attempt - 1)
+            if pause is None or attempt == TRIES:
+                return answer, attempt
+            await asyncio.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    async def _posted(self, context: ToolContext, key: str) -> Answer:
+        import httpx
+
+        call = context.call
+        body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+        client = httpx.AsyncClient(
+            trust_env=not is_here(self.url),
+            follow_redirects=False,
+            timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_S),
+        )
+        try:
+            async with (
+                client,
+                client.stream(
+                    "POST", self.url, content=body.encode("utf-8", "replace"), headers=_headers(context, key)
+                ) as response,
+            ):
+                return Answer(response.status_code, await _body(response), _wait(response))
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Refused(_cause(error)) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise FetchFailed(f"The tool's server did not answer: {_cause(error)}.") from None
+
+    def _key(self) -> str:
+        if not self._key_env:
+            return ""
+        key = os.environ.get(self._key_env, "").strip()
+        if not key or not key.isascii() or not key.isprintable():
+            raise InvalidRequest(f"The variable {self._key_env}, which has the key of the tool's server, is not set.")
+        return key
+
+
+class Dispatched:
+    def __init__(self, spec: ToolSpec, dispatcher: Dispatcher) -> None:
+        self.spec = replace(spec, kind="dispatch", where="server", source="external")
+        self._dispatcher = dispatcher
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._dispatcher.run(context)
+
+
+class DispatchTools:
+    """The functions of a request that its client does not run itself. ``url`` is the server's; a request inside this
+    process may name another, which is sent no key."""
+
+    def __init__(self, url: str, key_env: str, exits: Exits, timeout_s: float = TIMEOUT_S) -> None:
+        self._exits = exits
+        self._timeout_s = timeout_s
+        self._dispatcher = Dispatcher(url, key_env, exits, timeout_s) if url else None
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        request = occasion.request
+        specs = [
+            spec
+            for spec in request.functions
+            if spec.name not in request.client_tools
+            and spec.where != "caller"
+            and occasion.wants("dispatch", "functions", spec.name)
+        ]
+        dispatcher = self._for(request.dispatch_url)
+        if not specs:
+            return Offered()
+        if dispatcher is None:
+            occasion.emit(Notice("warning", NOBODY.format(names=", ".join(spec.name for spec in specs))))
+            return Offered()
+        try:
+            self._exits.check(dispatcher.url, "the call of a tool")
+        except LocalOnly as error:
+            occasion.emit(Notice("warning", str(error)))
+            return Offered()
+        tools: list[Tool] = [Dispatched(spec, dispatcher) for spec in specs]
+        return Offered(tuple(tools))
+
+    def _for(self, url: str) -> Dispatcher | None:
+        if not url or (self._dispatcher is not None and url == self._dispatcher.url):
+            return self._dispatcher
+        return Dispatcher(url, "", self._exits, self._timeout_s)
+
+    async def aclose(self) -> None: ...
+
+
+def _headers(context: ToolContext, key: str) -> dict[str, str]:
+    """Ids may hold any character; a header may not."""
+    session = urllib.parse.quote(context.key.id, safe=_PLAIN)
+    call = urllib.parse.quote(context.call.id, safe=_PLAIN)
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/plain",
+        "Accept-Encoding": "gzip, deflate",
+        "User-Agent": "agent-kernel",
+        "X-Session-Id": session,
+        "X-Call-Id": call,
+        "Idempotency-Key": f"{context.turn}:{context.round}:{call}",
+    }
+    return headers | ({"Authorization": key if " " in key else f"Bearer {key}"} if key else {})
+
+
+_PLAIN = "!#$&'()*+,/:;=?@[]~"
+
+
+async def _body(response: httpx.Response) -> str:
+    """Raises FetchFailed for one that is too large or packed in a way that was not asked for."""
+    unpack = unpacker(response.headers.get("content-encoding", ""))
+    body = bytearray()
+    async with aclosing(response.aiter_raw()) as raws:  # type: ignore[type-var]  # it is an async generator
+        async for raw in raws:
+            for piece in unpack(raw):
+                body += piece
+                if len(body) > MAX_ANSWER:
+                    raise FetchFailed(f"The tool's server sent more than {MAX_ANSWER >> 20} MiB; it was not read on.")
+    return body.decode("utf-8", "replace")
+
+
+def _wait(response: httpx.Response) -> float | None:
+    """Of ``Retry-After``: seconds, or a date."""
+    said = response.headers.get("retry-after", "").strip()
+    if said.isdecimal():
+        return float(said)
+    try:
+        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _cause(error: Exception) -> str:
+    return str(error).rstrip(".")[:TOLD] or type(error).__name__

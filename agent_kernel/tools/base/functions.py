@@ -1,0 +1,116 @@
+"""A person's own Python function as a tool: ``@agent_kernel.tool``, in a module that the server names or in a cell."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.base.bounded_call import TIMEOUT_S, Bounded
+from agent_kernel.tools.base.signature import Signature
+from agent_kernel.tools.base.tool_source import Occasion, Offered
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ATTRIBUTE = "__agent_tool__"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def tool(function: F) -> F: ...
+
+
+@overload
+def tool(
+    *, name: str = "", description: str = "", effects: bool = False, timeout_s: float = TIMEOUT_S
+) -> Callable[[F], F]: ...
+
+
+def tool(
+    function: F | None = None,
+    *,
+    name: str = "",
+    description: str = "",
+    effects: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> F | Callable[[F], F]:
+    """Makes a typed function, sync or async, a tool; it stays the function that it is.
+
+    Its name, its docstring and its type hints are what the model reads: write them for a reader. ``effects``: it
+    changes something outside, and a person is asked each time. It has ``timeout_s`` seconds; what a thread does after
+    that can not be stopped. Raises InvalidRequest for parameters without a name (``*args``), and for types that JSON
+    does not have.
+    """
+
+    def mark(function: F) -> F:
+        made = Function(function, name=name, description=description, effects=effects, timeout_s=timeout_s)
+        setattr(function, ATTRIBUTE, made)
+        return function
+
+    return mark if function is None else mark(function)
+
+
+class Function:
+    """A tool that calls ``function``."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        effects: bool = False,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._function = function
+        self._signature = Signature.of(function)
+        name = name or getattr(function, "__name__", type(function).__name__)
+        if not NAME.fullmatch(name):
+            raise InvalidRequest(f"A tool can not be called {name!r}: letters, digits, _ and -, at most 64.")
+        self._call = Bounded(function, name, timeout_s)
+        self.spec = ToolSpec(
+            name,
+            description or self._signature.description,
+            self._signature.parameters,
+            kind="function.effects" if effects else "function",
+            source="user",
+        )
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        given = self._signature.arguments(arguments)
+        if self._signature.context:
+            given[self._signature.context] = context
+        return await self._call(**given)
+
+    def invoke(self, **arguments: Any) -> Any:
+        """As a cell calls it: here and now, with the value as it is, awaitable if the function is async. Raises
+        InvalidRequest, and what the function raises."""
+        if self._signature.context:
+            raise InvalidRequest(f"{self.spec.name} wants a ToolContext, which there is only in a server.")
+        return self._function(**self._signature.arguments(arguments))
+
+
+class FunctionTools:
+    """The functions that the server's configuration names."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tuple(tools)
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        return Offered(tuple(tool for tool in self._tools if occasion.wants("functions", tool.spec.name)))
+
+    async def aclose(self) -> None: ...
+
+
+def as_tool(given: Tool | Callable[..., Any]) -> Tool:
+    """A tool as it is; a function, marked with ``tool`` or not, as one. Raises InvalidRequest for what is neither."""
+    if isinstance(getattr(given, "spec", None), ToolSpec):
+        return given  # type: ignore[return-value]  # what has a spec is a tool
+    marked = getattr(given, ATTRIBUTE, None)
+    if isinstance(marked, Function):
+        return marked
+    if not callable(given) or inspect.isclass(given):
+        raise InvalidRequest(f"{given!r} is neither a function nor a tool.")
+    return Function(given)

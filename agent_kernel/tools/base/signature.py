@@ -1,0 +1,128 @@
+"""What a typed function takes: its JSON schema for a model, and a model's arguments as the function wants them."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.protocols import ToolContext
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+MAX_DESCRIPTION = 10_000
+_NAMED = ("properties", "$defs")
+_DATA = ("default", "const", "enum", "examples")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """``context`` is the parameter that gets the ToolContext, where the function has one."""
+
+    description: str
+    parameters: Mapping[str, Any]
+    context: str
+    adapter: TypeAdapter[Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Signature:
+        """From type hints and docstring (Google, NumPy, reST or Epydoc style). Raises InvalidRequest for what can not
+        be called by names, or not be described as JSON."""
+        name = getattr(function, "__name__", type(function).__name__)
+        said, each = _documented(function)
+        hints = _hints(function, name)
+        fields, context = {}, ""
+        for parameter in inspect.signature(function).parameters.values():
+            if hints.get(parameter.name) is ToolContext:
+                context = parameter.name
+            elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                hint = hints.get(parameter.name, Any)
+                fields[parameter.name] = _field(parameter, hint, each.get(parameter.name, ""))
+            else:
+                raise InvalidRequest(f"{name} can not be a tool: {parameter} has no name of its own.")
+        adapter, schema = _adapter(name, fields)
+        return cls(said[:MAX_DESCRIPTION], schema, context, adapter)
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As the hints say: enums, dates, dataclasses and models are made; what is not given is left out. Raises
+        InvalidRequest that names each wrong argument, for the model to read."""
+        import pydantic
+
+        try:
+            return dict(self.adapter.validate_python(dict(given)))
+        except pydantic.ValidationError as error:
+            wrong = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
+            raise InvalidRequest("; ".join(wrong) + ".") from None
+
+
+def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """What the docstring says of the function, and of each parameter."""
+    import docstring_parser
+
+    parsed = docstring_parser.parse(inspect.getdoc(function) or "")
+    said = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
+    return said, {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InvalidRequest(f"The type hints of {name} can not be read: {error}.") from error
+
+
+def _field(parameter: inspect.Parameter, hint: Any, said: str) -> Any:
+    """One key of a TypedDict; a default is told to the model and stays the function's."""
+    import pydantic
+    import typing_extensions
+
+    optional = parameter.default is not parameter.empty
+    told = {"default": default} if optional and (default := _plain(parameter.default)) is not _NOT_JSON else {}
+    hint = Annotated[hint, pydantic.Field(description=said or None, json_schema_extra=told or None)]
+    return typing_extensions.NotRequired[hint] if optional else hint
+
+
+_NOT_JSON = object()
+
+
+def _plain(value: Any) -> Any:
+    import pydantic_core
+
+    try:
+        return pydantic_core.to_jsonable_python(value)
+    except ValueError:
+        return _NOT_JSON
+
+
+def _adapter(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    import pydantic
+    import typing_extensions
+
+    typed_dict: Any = vars(typing_extensions)["TypedDict"]  # for mypy its fields would have to be written here
+    kind = typed_dict("Arguments", fields)
+    kind.__pydantic_config__ = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    try:
+        adapter = pydantic.TypeAdapter(kind)
+        schema = _without_titles(adapter.json_schema())
+    except (pydantic.errors.PydanticUserError, pydantic.errors.PydanticUndefinedAnnotation) as error:
+        raise InvalidRequest(f"{name} can not be a tool: {str(error).splitlines()[0]}") from error
+    schema.setdefault("properties", {})
+    return adapter, schema
+
+
+def _without_titles(schema: Any, *, named: bool = False) -> Any:
+    """Titles repeat the names, and cost tokens. ``named``: keys are names of parameters, not of the schema's words."""
+    if isinstance(schema, list):
+        return [_without_titles(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if named or key != "title"}
+    return {
+        key: value if key in _DATA and not named else _without_titles(value, named=not named and key in _NAMED)
+        for key, value in kept.items()
+    }

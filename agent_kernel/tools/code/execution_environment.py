@@ -1,0 +1,174 @@
+"""Where the calls of one turn run: the session's sandbox, what they may see there, and the files wanted of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent_kernel.core.events import CallOutput, Notice, StateLost
+from agent_kernel.core.files import Produced, Wanted
+from agent_kernel.core.messages import shortened
+from agent_kernel.core.protocols import RunResult, Sandbox, ToolContext, Variable, Work
+from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.tools.code.workdir_changes import Snapshot, described
+
+STREAM_CHARS = 2_400
+"""Of each of stdout, stderr, value and error, for a model; more of one where the others leave room."""
+TEXT_CHARS = 5_600
+LAST_WORDS = 32
+"""Lines of stderr that are told of a process that ended."""
+READ_ONLY = "[Errno 30]"
+KEEP_S = 5.0
+"""For copying the files of a run that has used up its time."""
+TURNS = 256
+"""Of which is known what was allowed for the turn."""
+REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
+"""What a model is told of it, by the setting ``sandbox_network``."""
+OPEN = "the network of this machine"
+"""Instead of these where the sandbox is off."""
+PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """``notes`` are for the model, behind what the code itself said; ``keep_s`` bounds the copying of the files."""
+
+    result: RunResult
+    files: tuple[Produced, ...] = ()
+    notes: tuple[str, ...] = ()
+    keep_s: float = KEEP_S
+
+
+class AllowedOnce:
+    """Paths that a person allowed for one turn, known to all tools that run in the sandbox: when what it may see
+    changes, the process of a session starts again."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, list[tuple[Path, bool]]] = {}
+
+    def add(self, turn: str, path: Path, *, write: bool) -> None:
+        self._turns.setdefault(turn, []).append((path, write))
+        while len(self._turns) > TURNS:
+            del self._turns[next(iter(self._turns))]
+
+    def of(self, turn: str, *, write: bool) -> list[Path]:
+        return [path for path, writes in self._turns.get(turn, ()) if writes == write]
+
+
+@dataclass(slots=True)
+class Workplace:
+    """``read``: what code may read beside its work directory. ``wanted`` are the outputs that the request names,
+    ``surface``: files that nobody named are kept too. ``given`` are copies of variables, set before the first python
+    code of the turn. ``known_lost`` is what person and model have been told of lost variables in this turn."""
+
+    sandbox: Sandbox
+    read: tuple[Path, ...] = ()
+    wanted: tuple[Wanted, ...] = ()
+    surface: bool = True
+    given: tuple[Variable, ...] = ()
+    known_lost: str = ""
+    once: AllowedOnce = field(default_factory=AllowedOnce)
+    network: str = "none"
+    _less: str = ""
+
+    async def run(self, work: Work, context: ToolContext, declared: Sequence[Wanted] = ()) -> Ran:
+        """One run, announced while it goes on. Raises SandboxUnavailable, InvalidRequest."""
+
+        def announce(stream: str, text: str) -> None:
+            context.emit(CallOutput(context.call.id, text, stream))
+
+        read, write = await context.paths.allowed() if context.paths else ((), ())
+        started = time.monotonic()
+        snapshot = await Snapshot.taken(self.sandbox.workdir(context.key), self.wanted, unasked=self.surface)
+        result = await self.sandbox.run(
+            context.key,
+            work,
+            on_output=announce,
+            read=(*self.read, *read, *self.once.of(context.turn, write=False)),
+            write=(*write, *self.once.of(context.turn, write=True)),
+        )
+        self._tell(result, context)
+        surfaced = await snapshot.surfaced(declared)
+        notes = [surfaced.note, await self._ask_for_path(result, context)]
+        keep_s = max(KEEP_S, work.timeout_s - (time.monotonic() - started))
+        return Ran(result, surfaced.files, tuple(filter(None, notes)), keep_s)
+
+    @property
+    def fetches(self) -> bool:
+        return fetches(self.network)
+
+    def description(self, of: str) -> str:
+        """What a model reads of a tool that runs here."""
+        return of.replace(REACH["none"], REACH.get(self.network, self.network)) + described(self.wanted)
+
+    def take_given(self) -> tuple[Variable, ...]:
+        given, self.given = self.given, ()
+        return given
+
+    def _tell(self, result: RunResult, context: ToolContext) -> None:
+        if result.lost and result.lost != self.known_lost:
+            self.known_lost = result.lost
+            context.emit(StateLost(result.lost))
+        if result.less and result.less != self._less:
+            self._less = result.less
+            context.emit(Notice("warning", result.less))
+
+    async def _ask_for_path(self, result: RunResult, context: ToolContext) -> str:
+        """A path that the code named and could not open: a person may allow it."""
+        if not result.denied or context.paths is None:
+            return ""
+        write = READ_ONLY in (result.error or "")
+        allowed = await context.paths.ask(Path(result.denied), write=write)
+        if allowed is None:
+            return ""
+        self.once.add(context.turn, allowed, write=write)
+        return f"({allowed} may be {'written' if write else 'read'} from now on: run the code again.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Workplaces:
+    """What all tools of a server share that run in its sandbox; the fields are as in Workplace."""
+
+    sandbox: Sandbox
+    surface: bool = True
+    network: str = "none"
+    once: AllowedOnce = field(default_factory=AllowedOnce)
+
+    @property
+    def fetches(self) -> bool:
+        return fetches(self.network)
+
+    def of(self, occasion: Occasion, *, given: tuple[Variable, ...] = (), lost: str = "") -> Workplace:
+        """For the calls of one turn."""
+        read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
+        wanted = occasion.request.outputs
+        return Workplace(self.sandbox, read, wanted, self.surface, given, lost, self.once, self.network)
+
+
+def fetches(network: str) -> bool:
+    """Whether code with this network can bring in text of strangers."""
+    return network not in ("none", "loopback")
+
+
+def told(result: RunResult, notes: Sequence[str] = ()) -> str:
+    """What the model reads: output, value, figures, notes and, as its last line, the error; never an empty text."""
+    stderr = result.stderr.rstrip()
+    if result.error and "lost its process" in result.error:
+        stderr = "\n".join(stderr.splitlines()[-LAST_WORDS:])
+    *said, error = _fitted([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
+    shown = sum(medium.mime.startswith(PICTURES) for medium in result.media)
+    parts = [result.lost and f"({result.lost})", *said, f"[{shown} figure(s) shown]" if shown else "", *notes, error]
+    return "\n".join(part for part in parts if part) or "(no output)"
+
+
+def _fitted(texts: Sequence[str]) -> list[str]:
+    """Each with STREAM_CHARS at least, and what the short ones leave goes to the long ones."""
+    spare = max(0, TEXT_CHARS - sum(min(len(text), STREAM_CHARS) for text in texts))
+    found = []
+    for text in texts:
+        room = STREAM_CHARS + (spare if len(text) > STREAM_CHARS else 0)
+        spare -= max(0, min(len(text), room) - STREAM_CHARS)
+        found.append(shortened(text, room))
+    return found

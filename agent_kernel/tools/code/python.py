@@ -1,0 +1,173 @@
+"""The ``python`` tool, in three places: the kernel of the notebook, a draft of it, or the session's sandbox worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.events import Notice, StateLost
+from agent_kernel.core.messages import shortened
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
+from agent_kernel.core.request import Note
+from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.tool_source import Occasion, Offered, side_of
+from agent_kernel.tools.code.execution_environment import Workplace, Workplaces, told
+from agent_kernel.tools.code.workdir_changes import OUTPUTS, outputs_of
+from agent_kernel.tools.notebook.notebook_access import NotebookSide
+
+CODE = {"type": "string", "description": "Python code to run"}
+NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking."
+EXCEPTION_CHARS = 4_000
+VALUE_CHARS = 4_000
+"""Of a traceback in the facts for programs."""
+PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {"type": "object", "properties": {"code": CODE}, "required": ["code"], "additionalProperties": False}
+)
+LIVE = ToolSpec(
+    "python",
+    "Run Python code in the person's notebook kernel: it sees and changes their variables. Printed text, the value of "
+    "the last expression and figures come back.",
+    PARAMETERS,
+    kind="python.live",
+    where="live",
+)
+DRAFT = ToolSpec(
+    "python",
+    "Run Python code on a copy of the person's notebook kernel: it sees their variables. What it changes stays in the "
+    "copy until they keep it. Printed text, the value of the last expression and figures come back.",
+    PARAMETERS,
+    kind="python.draft",
+    where="draft",
+)
+SANDBOXED = ToolSpec(
+    "python",
+    "Run Python code in an isolated session: no network, files only in its work directory. Variables persist between "
+    "calls. Printed text, the value of the last expression and figures come back. packages('name') lists what is "
+    "installed.",
+    {
+        "type": "object",
+        "properties": {"code": CODE, "outputs": OUTPUTS},
+        "required": ["code"],
+        "additionalProperties": False,
+    },
+    kind="python.sandbox",
+    where="sandbox",
+)
+RESET = ToolSpec(
+    "reset_python",
+    "Start Python again: all its variables and imports go, files in its work directory stay.",
+    {"type": "object", "properties": {}, "additionalProperties": False},
+    kind="python.sandbox",
+    where="sandbox",
+)
+
+
+class LivePython:
+    """Runs in the kernel of the notebook the turn came from, by one of that notebook's clients or by the server."""
+
+    spec = LIVE
+
+    def __init__(self, side: NotebookSide) -> None:
+        self._side = side
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._side.offer(context)
+
+
+class DraftPython:
+    """Runs in a copy of that kernel, which only the kernel itself can make: the magic of a cell's turn does, and for
+    other turns the server asks the kernel to."""
+
+    spec = DRAFT
+
+    def __init__(self, side: NotebookSide) -> None:
+        self._side = side
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._side.offer(context)
+
+
+class SandboxPython:
+    def __init__(self, workplace: Workplace, timeout_s: float = 60.0) -> None:
+        self._workplace = workplace
+        self._timeout_s = timeout_s
+        self.spec = replace(
+            SANDBOXED, description=workplace.description(SANDBOXED.description), fetches=workplace.fetches
+        )
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        work = Work(arguments["code"], timeout_s=self._timeout_s, given=self._workplace.take_given())
+        ran = await self._workplace.run(work, context, outputs_of(arguments))
+        result = ran.result
+        details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
+        details |= {"interpreter": result.interpreter, "denied": result.denied}
+        details |= {"exception": shortened(result.error or "", EXCEPTION_CHARS)}
+        details |= {"result": shortened(result.value or "", VALUE_CHARS)}
+        details |= {"working_directory": str(self._workplace.sandbox.workdir(context.key))}
+        return ToolOutput(
+            told(result, ran.notes),
+            result.status,
+            result.media,
+            files=ran.files,
+            details={key: value for key, value in details.items() if value},
+            keep_s=ran.keep_s,
+        )
+
+
+class ResetPython:
+    spec = RESET
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        await self._workplace.sandbox.reset(context.key)
+        self._workplace.known_lost = self._workplace.sandbox.lost(context.key)
+        return ToolOutput("Python starts again with the next call: variables are gone, files remain.")
+
+
+class PythonTools:
+    """The ``python`` of each turn: where the request says it runs."""
+
+    def __init__(self, workplaces: Workplaces, offers: Offers, timeout_s: float) -> None:
+        self._workplaces = workplaces
+        self._offers = offers
+        self._timeout_s = timeout_s
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        request = occasion.request
+        if not occasion.wants("python"):
+            return Offered()
+        if request.where == "live":
+            return Offered((LivePython(side_of(occasion, "python", self._offers) or self._offers),))
+        if request.where == "draft":
+            return await self._draft(occasion)
+        lost = self._workplaces.sandbox.lost(occasion.key)
+        workplace = self._workplaces.of(occasion, given=request.given, lost=lost)
+        if lost:
+            occasion.emit(StateLost(lost))
+        tools: tuple[Tool, ...] = (SandboxPython(workplace, self._timeout_s), ResetPython(workplace))
+        return Offered(tools, tuple(_notes(lost, request.given)))
+
+    async def _draft(self, occasion: Occasion) -> Offered:
+        """Where no draft can be made: in the kernel itself, after asking."""
+        notebook = occasion.notebook
+        drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
+        if notebook is None or drafts is None:
+            return Offered((DraftPython(self._offers),))
+        if reason := await drafts.unfit():
+            occasion.emit(Notice("info", NO_DRAFT.format(reason=reason)))
+            return Offered((LivePython(notebook.kernel or self._offers),))
+        return Offered((DraftPython(drafts),))
+
+    async def aclose(self) -> None: ...
+
+
+def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:
+    notes = [Note("Variables", lost)] if lost else []
+    if given:
+        names = ", ".join(f"{one.name} ({one.type})" if one.type else one.name for one in given)
+        notes.append(Note("Variables", f"Python has copies of these variables of the notebook: {names}."))
+    return notes

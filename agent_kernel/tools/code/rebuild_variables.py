@@ -1,0 +1,72 @@
+"""Variables of a sandbox that are gone, made again: the code of the conversation's present branch that ran well, in its
+order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_kernel.core.messages import Status
+from agent_kernel.core.protocols import Sandbox, Work
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Item, SessionKey
+from agent_kernel.tools.base.effect_analysis import Effect, effects
+from agent_kernel.tools.code.python import RESET, SANDBOXED
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One call of ``python`` that ran well in the sandbox. ``seconds`` is how long the turn waited for it."""
+
+    turn: str
+    call: str
+    code: str
+    seconds: float
+    effects: tuple[Effect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """``ran`` of the pieces ran again; when not all did, ``error`` is what the next one said."""
+
+    ran: int
+    status: Status
+    error: str = ""
+
+
+async def pieces(store: SessionStore, key: SessionKey) -> list[Piece]:
+    """In their order, since Python was last started again by the model."""
+    turns = {turn.id for turn in await store.turns(key) if turn.where == "sandbox"}
+    return _pieces([item for item in await store.latest(key) if item.turn in turns])
+
+
+async def rebuild(
+    sandbox: Sandbox, key: SessionKey, found: Sequence[Piece], *, timeout_s: float, read: Sequence[Path] = ()
+) -> Rebuilt:
+    """Runs the pieces in a fresh Python of the session; files stay as they are, and are written again by code that
+    writes them. Ends at the first that does not run well. Raises SandboxUnavailable."""
+    await sandbox.reset(key)
+    for number, piece in enumerate(found):
+        result = await sandbox.run(key, Work(piece.code, timeout_s=timeout_s), read=read)
+        if result.status != "success":
+            return Rebuilt(number, result.status, result.error or "it did not run well")
+    return Rebuilt(len(found), "success")
+
+
+def _pieces(items: Sequence[Item]) -> list[Piece]:
+    asked: dict[tuple[str, str], tuple[str, str, float]] = {}
+    found: list[Piece] = []
+    for item in items:
+        message = item.message
+        for call in message.calls:
+            asked[item.turn, call.id] = (call.name, str(call.arguments.get("code", "")), item.time)
+        if message.role != "tool" or message.status != "success":
+            continue
+        name, code, since = asked.get((item.turn, message.call_id or ""), ("", "", 0.0))
+        if name == RESET.name:
+            found.clear()
+        elif name == SANDBOXED.name and code.strip():
+            seconds = round(max(0.0, item.time - since), 3)
+            found.append(Piece(item.turn, message.call_id or "", code, seconds, effects(code)))
+    return found

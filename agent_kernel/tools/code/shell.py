@@ -1,0 +1,100 @@
+"""The ``shell`` tool: a script of ``sh`` in the session's sandbox, beside its python and in the same work directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent_kernel.core.messages import shortened
+from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec, Work
+from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.code.execution_environment import TEXT_CHARS, Ran, Workplace, Workplaces
+from agent_kernel.tools.code.workdir_changes import OUTPUTS, outputs_of
+
+DETAIL_CHARS = 20_000
+"""Of each stream in the facts for programs, unless the call says how much it wants."""
+STDERR_CHARS = 1_600
+"""Of stderr for a model at most, while stdout is long too."""
+SHELL = ToolSpec(
+    "shell",
+    "Run shell commands (sh) in an isolated session: no network, files only in its work directory, which Python "
+    "shares. The commands are the lines of one script, which ends at the first that fails; directory and variables are "
+    "not kept for the next call, files are. Output and exit code come back.",
+    {
+        "type": "object",
+        "properties": {
+            "commands": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "Lines to run"},
+            "timeout_ms": {"type": "integer", "minimum": 1},
+            "max_output_length": {"type": "integer", "minimum": 1, "description": "Characters of each stream"},
+            "outputs": OUTPUTS,
+        },
+        "required": ["commands"],
+        "additionalProperties": False,
+    },
+    kind="shell",
+    where="sandbox",
+)
+
+
+class SandboxShell:
+    """``timeout_s`` is the most that a call may ask for, and what one gets that does not ask."""
+
+    def __init__(self, workplace: Workplace, timeout_s: float = 600.0) -> None:
+        self._workplace = workplace
+        self._timeout_s = timeout_s
+        self.spec = replace(SHELL, description=workplace.description(SHELL.description), fetches=workplace.fetches)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        timeout_s = min(arguments.get("timeout_ms", self._timeout_s * 1000) / 1000, self._timeout_s)
+        work = Work("\n".join(arguments["commands"]), "shell", timeout_s=timeout_s)
+        ran = await self._workplace.run(work, context, outputs_of(arguments))
+        limit = arguments.get("max_output_length")
+        details = self._details(ran.result, list(arguments["commands"]), context, limit or DETAIL_CHARS)
+        text, status = _told(ran, timeout_s, limit), ran.result.status
+        return ToolOutput(text, status, files=ran.files, details=details, keep_s=ran.keep_s)
+
+    def _details(self, result: RunResult, commands: list[str], context: ToolContext, limit: int) -> dict[str, Any]:
+        found = {
+            "status": result.status,
+            "commands": commands,
+            "stdout": shortened(result.stdout, limit),
+            "stderr": shortened(result.stderr, limit),
+            "exit_code": result.exit_code,
+            "timed_out": result.status == "timeout",
+            "working_directory": str(self._workplace.sandbox.workdir(context.key)),
+            "seconds": round(result.seconds, 4),
+        }
+        return found | ({"less": result.less} if result.less else {})
+
+
+class ShellTools:
+    """The ``shell`` of each turn."""
+
+    def __init__(self, workplaces: Workplaces, timeout_s: float) -> None:
+        self._workplaces = workplaces
+        self._timeout_s = timeout_s
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        if not occasion.wants("shell"):
+            return Offered()
+        return Offered((SandboxShell(self._workplaces.of(occasion), self._timeout_s),))
+
+    async def aclose(self) -> None: ...
+
+
+def _told(ran: Ran, timeout_s: float, limit: int | None) -> str:
+    """What the model reads: each stream, and how it ended where that was not well."""
+    result = ran.result
+    most = min(limit or TEXT_CHARS, TEXT_CHARS)
+    stderr = shortened(result.stderr.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(result.stdout))))
+    stdout = shortened(result.stdout.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(stderr))))
+    end = ""
+    if result.status == "timeout":
+        end = f"[stopped after {timeout_s:g} s; what it printed is above]"
+    elif result.exit_code:
+        end = f"[exit code {result.exit_code}: it ended at the first line that failed]"
+    elif result.error:
+        end = result.error
+    labelled = f"[stderr]\n{stderr}" if stderr and stdout else stderr
+    return "\n".join(part for part in (stdout, labelled, end, *ran.notes) if part) or "(no output)"

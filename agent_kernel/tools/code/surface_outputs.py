@@ -1,0 +1,48 @@
+"""The ``surface_outputs`` tool: shows files of the work directory to the person; runs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.files import Produced
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.code.workdir_changes import OUTPUTS, Snapshot, outputs_of
+
+PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {"outputs": {**OUTPUTS, "minItems": 1, "maxItems": 64}},
+        "required": ["outputs"],
+        "additionalProperties": False,
+    }
+)
+
+
+class SurfaceOutputs:
+    spec = ToolSpec(
+        "surface_outputs",
+        "Show files of the work directory to the person, who can then open and keep them. Runs no code.",
+        PARAMETERS,
+        kind="files.read",
+        where="sandbox",
+        label="File outputs",
+    )
+
+    def __init__(self, workdir: Path) -> None:
+        self._workdir = workdir
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        before = await Snapshot.taken(self._workdir, unasked=False)
+        found = await before.surfaced(outputs_of(arguments))
+        missing = any(file.error for file in found.files)
+        told = {"status": "error" if missing else "success", "files": [_told(file) for file in found.files]}
+        return ToolOutput(json.dumps(told, ensure_ascii=False), "error" if missing else "success", files=found.files)
+
+
+def _told(file: Produced) -> dict[str, str]:
+    facts = {"name": file.name, "format": file.format, "status": "error" if file.error else "success"}
+    return facts | ({"error": "not produced"} if file.error else {})

@@ -1,0 +1,1 @@
+"""Tools that list and read files, and the readers of documents."""

@@ -1,0 +1,90 @@
+"""Documents as text: read by a program of their own, with limits, and remembered for the next slice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Hashable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.tools.files import document_reader
+from agent_kernel.tools.files.document_reader import BROKEN, MISSING, READERS
+
+TIMEOUT_S = 90.0
+REMEMBERED = 16_000_000
+"""Characters of all documents."""
+MAX_BYTES = 128 << 20
+FORMATS = frozenset(READERS)
+PROGRAM = str(Path(document_reader.__file__).absolute())
+
+
+class Documents:
+    """``text`` is for the formats in ``FORMATS``; one reader runs at a time."""
+
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._texts: OrderedDict[Hashable, str] = OrderedDict()
+        self._one = asyncio.Lock()
+
+    async def text(self, format: str, body: bytes | BinaryIO, key: Hashable) -> str:
+        """``body`` is the bytes or an open file; ``key`` names this content. Raises InvalidRequest that says what is
+        wrong with the document, or what is not installed."""
+        if (known := self._texts.get(key)) is not None:
+            self._texts.move_to_end(key)
+            return known
+        async with self._one:
+            text = await self._read(format, body)
+        self._texts[key] = text
+        while sum(map(len, self._texts.values())) > REMEMBERED and len(self._texts) > 1:
+            self._texts.popitem(last=False)
+        return text
+
+    async def _read(self, format: str, body: bytes | BinaryIO) -> str:
+        with tempfile.TemporaryFile() as made:
+            source = cast(BinaryIO, made)
+            if isinstance(body, bytes):
+                made.write(body)
+                made.seek(0)
+            else:
+                source = body
+                source.seek(0)
+            if os.fstat(source.fileno()).st_size > MAX_BYTES:
+                raise InvalidRequest(f"A {format} of more than {MAX_BYTES >> 20} MiB is not read.")
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", PROGRAM, format),
+                stdin=source,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd="/" if os.name == "posix" else None,
+                env={
+                    name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ
+                },
+            )
+        try:
+            said, problem = await asyncio.wait_for(process.communicate(), self._timeout_s)
+        except TimeoutError:
+            raise InvalidRequest(f"This {format} took longer than {self._timeout_s:g} s to read.") from None
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        self._check(format, process.returncode or 0, problem.decode("utf-8", "replace").rpartition("\n")[2])
+        return said.decode("utf-8", "replace")
+
+    def _check(self, format: str, code: int, problem: str) -> None:
+        if code == MISSING:
+            raise InvalidRequest(
+                f"Reading {format} files needs {problem}, which is not installed here.",
+                hint='pip install "agent-kernel[documents]"',
+            )
+        if code == BROKEN:
+            raise InvalidRequest(f"This {format} can not be read: {problem}.")
+        if code:
+            raise InvalidRequest(f"This {format} can not be read: its reader was ended ({code}) by a limit.")

@@ -1,0 +1,60 @@
+"""The file tools of a turn, and the files that it was given."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agent_kernel.core.events import Notice
+from agent_kernel.core.protocols import Sandbox, Tool
+from agent_kernel.core.request import Note
+from agent_kernel.sessions.file_registry import FileRegistry
+from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
+from agent_kernel.tools.files import input_files
+from agent_kernel.tools.files.document_text import Documents
+from agent_kernel.tools.files.list_files import ListFiles
+from agent_kernel.tools.files.read_file import ReadFile
+
+
+class FileTools:
+    """``always``: the server has the tools for every turn; a turn with files has those that read in any case.
+    ``shell``: turns have one, which works in the work directory wherever their python runs. ``fetches``: code that puts
+    files there has a network, so what is read may be text of strangers."""
+
+    def __init__(
+        self, files: FileRegistry, sandbox: Sandbox, *, always: bool, shell: bool, fetches: bool = False
+    ) -> None:
+        self._files = files
+        self._sandbox = sandbox
+        self._always = always
+        self._shell = shell
+        self._fetches = fetches
+        self._documents = Documents()
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        request = occasion.request
+        notes = await self._notes(occasion) if request.inputs else ()
+        if not (self._always or request.inputs):
+            return Offered()
+        workdir = self._sandbox.workdir(occasion.key) if self._works_there(occasion) else None
+        tools: list[Tool] = [
+            ReadFile(self._files, self._documents, workdir, fetches=self._fetches),
+            ListFiles(self._files),
+        ]
+        if self._always and workdir is not None:
+            tools.append(SurfaceOutputs(workdir))
+        return Offered(tuple(tool for tool in tools if occasion.wants("files", tool.spec.name)), notes)
+
+    def _works_there(self, occasion: Occasion) -> bool:
+        return occasion.request.where == "sandbox" or self._shell
+
+    async def _notes(self, occasion: Occasion) -> tuple[Note, ...]:
+        given = await input_files.found(self._files, occasion.key, occasion.request.inputs)
+        if self._works_there(occasion):
+            given = await asyncio.to_thread(input_files.mounted, given, self._sandbox.workdir(occasion.key))
+        for one in given:
+            if one.problem:
+                occasion.emit(Notice("warning", f"{one.file.name}: {one.problem}."))
+        return (input_files.note(given),)
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,153 @@
+"""The ``read_file`` tool: a slice of the text of a file of the session, or of one in its work directory."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import io
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+from agent_kernel.core import safe_path
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest
+from agent_kernel.core.files import clean_name, format_of, is_text, mime_of
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.sessions.file_registry import FileRegistry
+from agent_kernel.tools.files.document_text import FORMATS, Documents
+
+MAX_SLICE = 65_536
+SLICE = 6_000
+"""Characters, where no end is given."""
+MAX_TEXT = 256 << 20
+CHUNK = 1 << 20
+PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {
+            "file_id": {"type": "string", "description": "Id of a file of this conversation"},
+            "path": {"type": "string", "description": "Instead of an id: a file in the work directory, relative"},
+            "start": {"type": "integer", "minimum": 0, "description": "First character, from 0"},
+            "end": {
+                "type": "integer",
+                "minimum": 0,
+                "description": f"Behind the last character; without it {SLICE} characters, at most {MAX_SLICE}",
+            },
+        },
+        "additionalProperties": False,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open file, and what is known of it. ``key`` names its content."""
+
+    id: str
+    name: str
+    format: str
+    mime: str
+    file: BinaryIO
+    key: tuple[object, ...]
+
+
+class ReadFile:
+    """``workdir`` is where paths lie (None: there is no such directory)."""
+
+    spec = ToolSpec(
+        "read_file",
+        "Read part of a file of this conversation as text, by its id or by its path in the work directory. Reads text, "
+        "csv, pdf, xlsx, docx, ipynb and parquet files.",
+        PARAMETERS,
+        kind="files.read",
+        where="server",
+        shared_state=False,
+        label="File access",
+        result_chars=MAX_SLICE + 1_000,
+    )
+
+    def __init__(
+        self, files: FileRegistry, documents: Documents, workdir: Path | None = None, *, fetches: bool = False
+    ) -> None:
+        self.spec = replace(self.spec, fetches=fetches)
+        self._files = files
+        self._documents = documents
+        self._workdir = workdir
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        start = arguments.get("start", 0)
+        end = min(arguments.get("end", start + SLICE), start + MAX_SLICE)
+        try:
+            source = await self._source(arguments, context)
+            with closing(source.file):
+                text, total = await self._slice(source, start, max(start, end))
+        except (AgentKernelError, OSError) as error:
+            return ToolOutput(str(error), "error")
+        start = min(start, total)
+        facts = {
+            "file_id": source.id,
+            "name": source.name,
+            "format": source.format,
+            "start": start,
+            "end": start + len(text),
+            "total_chars": total,
+            "max_slice_chars": MAX_SLICE,
+        }
+        more = f"; go on with start={facts['end']}" if facts["end"] < total else ""
+        head = f"{source.name}: characters {start} to {facts['end']} of {total}{more}"
+        return ToolOutput(f"{head}\n{text}", details={name: value for name, value in facts.items() if value != ""})
+
+    async def _source(self, arguments: Mapping[str, Any], context: ToolContext) -> Source:
+        id, path = arguments.get("file_id", ""), arguments.get("path", "")
+        if bool(id) == bool(path):
+            raise InvalidRequest("Give a file_id or a path, one of them.", hint="list_files has the ids.")
+        if path:
+            return await asyncio.to_thread(self._in_workdir, path)
+        file, body = await self._files.opened(context.key, id)
+        opened = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
+        return Source(file.id, file.name, file.format or format_of(file.name), file.mime, opened, (file.hash,))
+
+    def _in_workdir(self, path: str) -> Source:
+        if self._workdir is None:
+            raise InvalidRequest("There is no work directory here.", hint="Give a file_id.")
+        try:
+            opened = os.fdopen(safe_path.open_file(self._workdir, path), "rb")
+        except OSError as error:
+            raise InvalidRequest(f"There is no file {path[:200]!r} in the work directory.") from error
+        status, form = os.fstat(opened.fileno()), format_of(path)
+        key = (str(self._workdir), path, status.st_size, status.st_mtime_ns)
+        return Source("", clean_name(path), form, mime_of(form), opened, key)
+
+    async def _slice(self, source: Source, start: int, end: int) -> tuple[str, int]:
+        if source.format in FORMATS:
+            whole = source.file.getvalue() if isinstance(source.file, io.BytesIO) else source.file
+            text = await self._documents.text(source.format, whole, (source.format, *source.key))
+            return text[start:end], len(text)
+        return await asyncio.to_thread(sliced, source.file, start, end, text=is_text(source.mime))
+
+
+def sliced(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str, int]:
+    """Characters ``start`` to ``end`` and how many there are; in little memory, however large the file is. What is not
+    UTF-8 is shown as such if it is said to be ``text``. Raises InvalidRequest for anything else."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace" if text else "strict")
+    found: list[str] = []
+    total = size = 0
+    chunk = b"..."
+    while chunk:
+        chunk = file.read(CHUNK)
+        size += len(chunk)
+        if size > MAX_TEXT:
+            raise InvalidRequest(f"A file of more than {MAX_TEXT >> 20} MiB is not read here: use python or shell.")
+        try:
+            piece = decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError:
+            piece = "\0"
+        if not text and "\0" in piece:
+            raise InvalidRequest("This file is no text.", hint="Open it with python, in the work directory.")
+        found.append(piece[max(0, start - total) : max(0, end - total)])
+        total += len(piece)
+    return "".join(found), total

@@ -1,0 +1,1 @@
+"""Tools that search earlier conversations."""

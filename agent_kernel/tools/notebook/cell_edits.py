@@ -1,0 +1,326 @@
+"""Changes of the person's notebook as tools: insert, edit, delete, move and run cells of the open document.
+
+Each is prepared against the document as it stands in the page, so that a person is asked about the exact change; the
+page makes it if the cell is still as it was then. Nothing here writes the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.errors import Conflict, InvalidRequest
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.permissions.policy import EDIT
+from agent_kernel.tools.notebook.cell_map import Cell, cells_of, chosen, one, read
+from agent_kernel.tools.notebook.live_document import Known, Seen, View
+from agent_kernel.tools.notebook.notebook_access import NotebookSide
+
+START = "start"
+MAX_SOURCE = 200_000
+"""Characters of a cell that is inserted or edited."""
+MAX_RUN = 50
+"""Cells of one call."""
+SHOWN_CHARS = 4_000
+"""Of a source in a refusal."""
+CELL = {"type": "string", "description": "Its id, the beginning of the id, or its number"}
+BELOW = {
+    "type": "string",
+    "description": f"Id or number of the cell above the place, or '{START}' for the top of the notebook",
+}
+
+
+def _schema(*required: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return MappingProxyType(schema)
+
+
+INSERT = ToolSpec(
+    "insert_cell",
+    "Insert a cell into the person's open notebook; it does not run. Without 'below' it comes after the cell that you "
+    "inserted last, else below the cell where the person is.",
+    _schema(
+        "source",
+        source={"type": "string"},
+        type={"type": "string", "enum": ["code", "markdown", "raw"], "description": "code if left out"},
+        below=BELOW,
+    ),
+    kind=EDIT,
+    where="client",
+)
+EDIT_CELL = ToolSpec(
+    "edit_cell",
+    "Change a cell of the person's open notebook: 'find' (exact text that is in it once) and 'replace', or a whole new "
+    "'source'. Read the cell first. It does not run.",
+    _schema("cell", cell=CELL, find={"type": "string"}, replace={"type": "string"}, source={"type": "string"}),
+    kind=EDIT,
+    where="client",
+)
+DELETE = ToolSpec(
+    "delete_cell",
+    "Delete a cell of the person's open notebook. Read the cell first.",
+    _schema("cell", cell=CELL),
+    kind=EDIT,
+    where="client",
+)
+MOVE = ToolSpec(
+    "move_cell",
+    "Move a cell of the person's open notebook below another one.",
+    _schema("cell", "below", cell=CELL, below=BELOW),
+    kind=EDIT,
+    where="client",
+)
+RUN = ToolSpec(
+    "run_cells",
+    "Run code cells of the person's open notebook in their kernel, one after the other until one fails. The person "
+    "sees them run; their outputs come to you.",
+    _schema("cells", cells={"type": "string", "description": "Numbers or ids, as '3, 5-8'"}),
+    kind="notebook.run",
+    where="live",
+)
+
+
+@dataclass(slots=True)
+class Desk:
+    """What the tools of one turn share. ``own`` is the cell that the turn was asked in; ``last`` the one that was
+    inserted last."""
+
+    view: View
+    page: NotebookSide
+    known: Known
+    own: str = ""
+    last: str = ""
+
+    async def document(self, context: ToolContext) -> Seen:
+        """Raises NotFound, and Conflict where nothing may be changed."""
+        seen = await self.view.live(context)
+        if not seen.writable:
+            raise Conflict("The notebook is read-only; propose the change in your answer instead.")
+        return seen
+
+    def changeable(self, seen: Seen, wanted: object) -> Cell:
+        """Raises InvalidRequest."""
+        cell = one(seen.cells, str(wanted))
+        if cell.id and cell.id == self.own:
+            raise InvalidRequest(f"Cell {cell.index} is the one you were asked in; leave it as it is.")
+        return cell
+
+    def has_read(self, context: ToolContext, cell: Cell) -> None:
+        """Raises Conflict unless the model has read the cell as it is; then it has with the refusal."""
+        state = self.known.state(context.key, cell)
+        if state == "same":
+            return
+        why = "has changed since you read it" if state == "changed" else "was not read by you yet"
+        if len(cell.source) > SHOWN_CHARS:
+            raise Conflict(f"Cell {cell.index} ({cell.id}) {why}, so nothing was done. Read it first: read_cells.")
+        self.known.read(context.key, [(cell.id, cell.source)])
+        raise Conflict(
+            f"Cell {cell.index} ({cell.id}) {why}, so nothing was done. It says now:\n{cell.source}\n"
+            "Call again if your change still fits."
+        )
+
+    def place(self, seen: Seen, below: object) -> str:
+        """The id of the cell above the place; empty: the top. Raises InvalidRequest."""
+        if isinstance(below, str) and below.strip():
+            return "" if below.strip().lower() == START else one(seen.cells, below).id
+        ids = {cell.id for cell in seen.cells}
+        end = seen.cells[-1].id if seen.cells else ""
+        return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
+
+    async def done(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
+        """What the page did, with facts from which it can be undone; the id of the cell, and where it is now."""
+        answer = await self.page.offer(context)
+        if answer.status != "success":
+            return replace(answer, details={}), "", -1
+        asked, told = context.call.arguments, answer.details
+        cell, index = str(told.get("cell") or asked.get("cell", ""))[:200], told.get("index")
+        index = index if isinstance(index, int) else -1
+        change = {
+            "do": do,
+            "cell": cell,
+            "index": index,
+            "turn": context.turn,
+            "notebook": str(told.get("notebook", ""))[:1_000],
+        }
+        change |= {name: asked[name] for name in ("type", "below", "from", "before", "after") if name in asked}
+        if do == "delete" and isinstance(told.get("kept"), Mapping):
+            change["kept"] = told["kept"]
+        return replace(answer, details={"change": change}), cell, index
+
+
+class InsertCell:
+    spec = INSERT
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        source, kind = _source(call.arguments["source"]), str(call.arguments.get("type", "code"))
+        seen = await self._desk.document(context)
+        below = self._desk.place(seen, call.arguments.get("below"))
+        diff = _diff(f"a new {kind} cell {_where(seen, below)}", "", source)
+        return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        output, cell, index = await self._desk.done(context, "insert")
+        if not cell:
+            return output
+        self._desk.last = cell
+        self._desk.known.read(context.key, [(cell, arguments["after"])])
+        return replace(output, text=f"Inserted: it is cell {index} ({cell}) now. It has not run.")
+
+
+class EditCell:
+    spec = EDIT_CELL
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        asked = call.arguments
+        if ("source" in asked) == ("find" in asked) or ("find" in asked) != ("replace" in asked):
+            raise InvalidRequest("Give either 'source', or 'find' and 'replace'.")
+        cell = self._desk.changeable(await self._desk.document(context), asked["cell"])
+        if "source" in asked:
+            self._desk.has_read(context, cell)
+            after = _source(asked["source"])
+        else:
+            after = _source(_replaced(cell, str(asked["find"]), str(asked["replace"])))
+        if after == cell.source:
+            raise InvalidRequest(f"Cell {cell.index} ({cell.id}) says that already.")
+        diff = _diff(_named(cell), cell.source, after)
+        changed = {"cell": cell.id, "type": cell.kind, "before": cell.source, "after": after, "diff": diff}
+        return replace(call, arguments=changed)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        output, cell, index = await self._desk.done(context, "edit")
+        if not cell:
+            return output
+        self._desk.known.read(context.key, [(cell, arguments["after"])])
+        stale = " Its outputs are those of before." if arguments["type"] == "code" else ""
+        return replace(output, text=f"Edited: cell {index} ({cell}) says what you asked for. It has not run.{stale}")
+
+
+class DeleteCell:
+    spec = DELETE
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        seen = await self._desk.document(context)
+        cell = self._desk.changeable(seen, call.arguments["cell"])
+        self._desk.has_read(context, cell)
+        above = _above(seen, cell)
+        diff = _diff(f"{_named(cell)} is deleted", cell.source, "")
+        gone = {"cell": cell.id, "type": cell.kind, "from": above, "before": cell.source, "after": "", "diff": diff}
+        return replace(call, arguments=gone)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        output, cell, _ = await self._desk.done(context, "delete")
+        return replace(output, text=f"Deleted: {cell}. The cells below have other numbers now.") if cell else output
+
+
+class MoveCell:
+    spec = MOVE
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        seen = await self._desk.document(context)
+        cell = self._desk.changeable(seen, call.arguments["cell"])
+        below, above = self._desk.place(seen, call.arguments["below"]), _above(seen, cell)
+        if below in (cell.id, above):
+            raise InvalidRequest(f"Cell {cell.index} ({cell.id}) is there already.")
+        diff = f"{_named(cell)} moves {_where(seen, below)}"
+        moved = {"cell": cell.id, "type": cell.kind, "below": below, "from": above, "before": cell.source}
+        return replace(call, arguments={**moved, "after": cell.source, "diff": diff})
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        output, cell, index = await self._desk.done(context, "move")
+        return replace(output, text=f"Moved: it is cell {index} ({cell}) now.") if cell else output
+
+
+class RunCells:
+    """A person is asked about the code that the cells have when the call comes, and that code runs."""
+
+    spec = RUN
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        seen = await self._desk.view.live(context)
+        cells, executed = chosen(seen.cells, str(call.arguments["cells"]))
+        if executed or len(cells) > MAX_RUN:
+            raise InvalidRequest(f"Name cells by number or id, at most {MAX_RUN}.")
+        for cell in cells:
+            if cell.kind != "code" or not cell.source.strip():
+                raise InvalidRequest(f"Cell {cell.index} ({cell.id}) has no code to run.")
+            if cell.source.lstrip().startswith("%%agent"):
+                raise InvalidRequest(f"Cell {cell.index} is a cell for you; it can not be run by you.")
+        code = "\n\n".join(cell.source for cell in cells)
+        named = [{"cell": cell.id, "source": cell.source} for cell in cells]
+        return replace(call, arguments={"cells": named, "code": code})
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        answer = await self._desk.page.offer(context)
+        cells = _ran(answer.details)
+        self._desk.known.read(context.key, [(cell.id, cell.source) for cell in cells])
+        ran = [{"cell": cell.id, "index": cell.index, "count": cell.count} for cell in cells]
+        text = "\n\n".join(filter(None, (answer.text, read(cells) if cells else "")))
+        return replace(answer, text=text or "Nothing ran.", details={"ran": ran})
+
+
+def edit_tools(desk: Desk, served: frozenset[str]) -> list[Tool]:
+    """Those that the page serves."""
+    tools: list[Tool] = [InsertCell(desk), EditCell(desk), DeleteCell(desk), MoveCell(desk), RunCells(desk)]
+    return [tool for tool in tools if tool.spec.name in served]
+
+
+def _ran(told: Mapping[str, Any]) -> list[Cell]:
+    """With the numbers that they have in the notebook."""
+    places = [cell.get("index") for cell in told.get("cells") or () if isinstance(cell, Mapping)]
+    cells = zip(cells_of(told), places, strict=True)
+    return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
+
+
+def _replaced(cell: Cell, find: str, put: str) -> str:
+    """Raises InvalidRequest unless the text is there exactly once."""
+    count = cell.source.count(find) if find else 0
+    if count == 1:
+        return cell.source.replace(find, put)
+    told = f" It says now:\n{cell.source}" if len(cell.source) <= SHOWN_CHARS else " Read it: read_cells."
+    found = "is not" if not count else f"is {count} times"
+    more = " Take more of the lines around it." if count else ""
+    raise InvalidRequest(f"That text {found} in cell {cell.index} ({cell.id}).{more}{told}")
+
+
+def _source(source: object) -> str:
+    text = str(source)
+    if len(text) > MAX_SOURCE:
+        raise InvalidRequest(f"A cell takes at most {MAX_SOURCE:,} characters.")
+    return text
+
+
+def _above(seen: Seen, cell: Cell) -> str:
+    return seen.cells[cell.index - 1].id if cell.index else ""
+
+
+def _named(cell: Cell) -> str:
+    return f"cell {cell.index} ({cell.id})"
+
+
+def _where(seen: Seen, below: str) -> str:
+    above = next((cell for cell in seen.cells if below and cell.id == below), None)
+    return f"below {_named(above)}" if above else "at the top"
+
+
+def _diff(what: str, before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    return "\n".join([what, *list(lines)[2 if before and after else 3 :]])  # one hunk needs no name

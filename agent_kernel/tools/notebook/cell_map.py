@@ -1,0 +1,175 @@
+"""A saved notebook as text for a model: a map of its cells, and some of them read. Pure: nbformat in, text out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import shortened
+
+MAPPED = 50
+"""Cells of one map."""
+LINE = 70
+READ_CHARS = 5_000
+OUTPUT_CHARS = 1_200
+"""Of all outputs of one cell."""
+PREFIX = 4
+"""So many characters of an id stand for all of it, where no other begins so."""
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+EXECUTED = re.compile(r"In ?\[(\d{1,9})\]")
+PLACES = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``index`` counts from 0. ``outputs`` are in nbformat."""
+
+    index: int
+    id: str
+    kind: str
+    source: str
+    count: int | None
+    outputs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def error(self) -> str:
+        """The name of the error in its outputs."""
+        found = [output for output in self.outputs if output.get("output_type") == "error"]
+        return str(found[-1].get("ename") or "error") if found else ""
+
+    @property
+    def line(self) -> str:
+        lines = [line.strip() for line in self.source.splitlines() if line.strip()]
+        first = lines[0] if lines else "(empty)"
+        first = first if len(first) <= LINE else f"{first[:LINE]}..."
+        facts = [f"In[{self.count}]"] if self.count else []
+        facts += [f"{len(lines)} lines"] if len(lines) > 1 else []
+        facts += [f"failed: {self.error}"] if self.error else []
+        facts += [f"{len(self.outputs)} outputs"] if self.outputs and not self.error else []
+        return f"{self.index} {self.id or '-'} {self.kind}: {first}" + (f"  ({', '.join(facts)})" if facts else "")
+
+
+def cells_of(content: Mapping[str, Any]) -> list[Cell]:
+    """Whatever a file holds, a list of cells; what is no cell is left out."""
+    found = content.get("cells")
+    cells = [cell for cell in found if isinstance(cell, Mapping)] if isinstance(found, list) else []
+    return [_cell(index, cell) for index, cell in enumerate(cells)]
+
+
+def mapped(cells: Sequence[Cell], start: int = 0) -> str:
+    """A line for each of at most MAPPED cells from ``start``."""
+    if not cells:
+        return "It has no cells."
+    shown = [cell.line for cell in cells[start : start + MAPPED]]
+    left = len(cells) - start - len(shown)
+    if left > 0:
+        shown.append(f"{left} more: notebook_cells(start={start + MAPPED})")
+    return "\n".join(shown) or f"It has {len(cells)} cells; there is none from {start} on."
+
+
+def chosen(cells: Sequence[Cell], wanted: str) -> tuple[list[Cell], list[int]]:
+    """The cells and the numbers of executions that are named: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
+    by_id = {cell.id: cell for cell in cells if cell.id}
+    found: dict[int, Cell] = {}
+    executed: list[int] = []
+    for word in filter(None, (word.strip(" '\"") for word in wanted.split(","))):
+        if word in by_id:
+            found[by_id[word].index] = by_id[word]
+        elif number := EXECUTED.fullmatch(word):
+            executed.append(int(number[1]))
+        elif place := PLACES.fullmatch(word):
+            first, last = int(place[1]), int(place[2] or place[1])
+            found |= {cell.index: cell for cell in cells[first : last + 1]}
+        else:
+            cell = one(cells, word)
+            found[cell.index] = cell
+    if not found and not executed:
+        raise InvalidRequest(f"There is no cell {wanted[:80]!r}; there are {len(cells)}, numbered from 0.")
+    return list(found.values()), executed
+
+
+def one(cells: Sequence[Cell], wanted: str) -> Cell:
+    """The cell of an id, of the beginning of one id only (4 characters or more), or of a number. Raises
+    InvalidRequest."""
+    word = wanted.strip(" '\"")
+    found = [cell for cell in cells if cell.id == word and word]
+    if not found and len(word) >= PREFIX:
+        found = [cell for cell in cells if cell.id.startswith(word)]
+    if len(found) > 1:
+        ids = ", ".join(cell.id for cell in found[:5])
+        raise InvalidRequest(f"{word[:80]!r} begins more than one id: {ids}. Say more of it.")
+    if not found and word.isascii() and word.isdecimal() and len(word) < 7:
+        found = [cell for cell in cells if cell.index == int(word)]
+    if not found:
+        raise InvalidRequest(f"There is no cell {word[:80]!r}; notebook_cells lists them.")
+    return found[0]
+
+
+def read(cells: Sequence[Cell], chars: int = READ_CHARS) -> str:
+    """Source and outputs, as many cells as fit into ``chars``; the others are named."""
+    return read_whole(cells, chars)[0]
+
+
+def read_whole(cells: Sequence[Cell], chars: int = READ_CHARS) -> tuple[str, list[Cell]]:
+    """As ``read``, with those cells of which all of the source is in it."""
+    told: list[str] = []
+    whole: list[Cell] = []
+    for count, cell in enumerate(cells):
+        share = max(chars // len(cells), chars // 4)
+        text = _read(cell, share)
+        if told and len(text) + sum(map(len, told)) > chars:
+            left = ", ".join(str(cell.index) for cell in cells[count : count + 20])
+            told.append(f"{len(cells) - count} cells did not fit: {left}. Read them by themselves.")
+            break
+        told.append(text)
+        whole += [cell] if shortened(cell.source, share) == cell.source else []
+    return "\n\n".join(told), whole
+
+
+def _cell(index: int, cell: Mapping[str, Any]) -> Cell:
+    count, outputs = cell.get("execution_count"), cell.get("outputs")
+    return Cell(
+        index,
+        str(cell.get("id") or "")[:64],
+        str(cell.get("cell_type") or "")[:20],
+        _joined(cell.get("source")),
+        count if isinstance(count, int) else None,
+        tuple(output for output in outputs if isinstance(output, Mapping)) if isinstance(outputs, list) else (),
+    )
+
+
+def _read(cell: Cell, chars: int) -> str:
+    head = f"[{cell.index} {cell.id or '-'} {cell.kind}" + (f" In[{cell.count}]]" if cell.count else "]")
+    outputs = "\n".join(filter(None, (_output(output) for output in cell.outputs)))
+    parts = [head, shortened(cell.source, chars)]
+    return "\n".join([*parts, f"--> {shortened(outputs, min(OUTPUT_CHARS, chars))}"] if outputs else parts)
+
+
+def _output(output: Mapping[str, Any]) -> str:
+    """As text; a picture is named by its type and size, HTML only where there is no text beside it."""
+    kind = output.get("output_type")
+    if kind == "stream":
+        return ESCAPES.sub("", _joined(output.get("text"))).rstrip()
+    if kind == "error":
+        traceback = output.get("traceback")
+        lines = [str(line) for line in traceback] if isinstance(traceback, list) else []
+        return ESCAPES.sub("", "\n".join(lines) or f"{output.get('ename')}: {output.get('evalue')}")
+    data = output.get("data")
+    if not isinstance(data, Mapping):
+        return ""
+    media = [
+        f"[{mime}, {len(_joined(data[mime])) * 3 // 4:,} bytes]" for mime in data if str(mime).startswith("image/")
+    ]
+    text = _joined(data.get("text/markdown") or data.get("text/plain"))
+    rest = [f"[{mime}, {len(_joined(data[mime])):,} characters]" for mime in data if not media and not text]
+    return "\n".join([*media, *rest, text] if text else [*media, *rest])
+
+
+def _joined(text: Any) -> str:
+    """nbformat has texts as strings or as lists of lines."""
+    if isinstance(text, list):
+        return "".join(str(line) for line in text)
+    return text if isinstance(text, str) else "" if text is None else str(text)

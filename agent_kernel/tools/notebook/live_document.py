@@ -1,0 +1,117 @@
+"""The notebook of a turn as a model should see it: as it stands in an open page of the person, edits that are not saved
+and the active cell with it; else as it was last saved."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from agent_kernel.core.errors import NotFound
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext
+from agent_kernel.core.session import SessionKey
+from agent_kernel.tools.notebook.cell_map import Cell, cells_of
+from agent_kernel.tools.notebook.notebook_access import Attached, NotebookSide
+
+LIVE_DOCUMENT = "live_document"
+"""What a page is asked for beside the tools: its document, as JSON in the details of the answer."""
+MAX_SESSIONS = 200
+MAX_CELLS = 2_000
+"""Of one session, whose read sources are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """``named`` says for the model what this is. ``active`` and ``selected`` are ids of cells."""
+
+    named: str
+    cells: list[Cell]
+    live: bool = False
+    writable: bool = True
+    active: str = ""
+    selected: tuple[str, ...] = ()
+
+
+class View:
+    """``page`` is whoever has the notebook open, None: nobody."""
+
+    def __init__(self, notebook: Attached | None, page: NotebookSide | None) -> None:
+        self._notebook = notebook
+        self._page = page
+
+    @property
+    def is_there(self) -> bool:
+        return self._page is not None or (self._notebook is not None and bool(self._notebook.path))
+
+    async def seen(self, context: ToolContext) -> Seen:
+        """Raises NotFound, InvalidRequest when neither can be had."""
+        if self._page is None:
+            return await self._saved("later edits are not in it")
+        try:
+            return await self.live(context)
+        except NotFound as error:
+            return await self._saved(f"later edits are not in it: {error.message}")
+
+    async def live(self, context: ToolContext) -> Seen:
+        """Raises NotFound with the reason when no page answers."""
+        if self._page is None:
+            raise NotFound("The notebook is not open in a page that could change it.")
+        call = ToolCall(context.call.id, LIVE_DOCUMENT, {})
+        answer = await self._page.offer(replace(context, call=call))
+        if answer.status != "success":
+            raise NotFound(answer.text)
+        told = answer.details
+        selected = told.get("selected")
+        return Seen(
+            f"{_word(told.get('path'))} as it stands open in the page (with edits that are not saved)",
+            cells_of(told),
+            live=True,
+            writable=told.get("writable") is not False,
+            active=_word(told.get("active")),
+            selected=tuple(map(_word, selected)) if isinstance(selected, list) else (),
+        )
+
+    async def _saved(self, limit: str) -> Seen:
+        if self._notebook is None or not self._notebook.path:
+            raise NotFound("The notebook was never saved, and no page has it open.")
+        document = await self._notebook.document()
+        saved = f" {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(document.saved))}" if document.saved else ""
+        return Seen(f"{document.path} as last saved{saved} ({limit})", cells_of(document.content))
+
+
+@dataclass(slots=True)
+class Known:
+    """Which sources of cells a session's model has read whole, so that it replaces nothing it has not seen. Of this
+    process; what is forgotten has to be read again."""
+
+    _sessions: OrderedDict[SessionKey, OrderedDict[str, str]] = field(default_factory=OrderedDict)
+
+    def read(self, key: SessionKey, cells: Sequence[tuple[str, str]]) -> None:
+        """``cells`` are (id, source)."""
+        known = self._sessions.setdefault(key, OrderedDict())
+        self._sessions.move_to_end(key)
+        for id, source in cells:
+            known[id] = _hash(source)
+            known.move_to_end(id)
+        while len(known) > MAX_CELLS:
+            known.popitem(last=False)
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+
+    def state(self, key: SessionKey, cell: Cell) -> str:
+        """``same`` as the model has read it, ``changed`` since, or ``unread``."""
+        known = self._sessions.get(key, OrderedDict()).get(cell.id)
+        if known is None:
+            return "unread"
+        return "same" if known == _hash(cell.source) else "changed"
+
+
+def _hash(source: str) -> str:
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _word(value: object) -> str:
+    return value[:1_000] if isinstance(value, str) else ""

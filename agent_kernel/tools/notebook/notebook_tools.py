@@ -1,0 +1,239 @@
+"""The notebook of the turn as tools: its cells, its variables, its last error, a cell run, what still runs.
+
+Each is bound to the turn's own kernel and notebook; nothing here names another, and nothing writes the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.tool_source import Occasion, Offered, side_of
+from agent_kernel.tools.notebook.cell_edits import RUN, Desk, edit_tools
+from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read_whole
+from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, Known, View
+from agent_kernel.tools.notebook.notebook_access import Attached, NotebookSide
+from agent_kernel.tools.notebook.page_selection import page_cells
+
+GROUP = "notebook"
+EXECUTIONS = "executions"
+"""What a notebook's side is asked for beside the tools: what ran, by number."""
+MAX_NUMBERS = 20
+
+
+def _schema(required: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return MappingProxyType(schema)
+
+
+CELLS = ToolSpec(
+    "notebook_cells",
+    "List the cells of the person's notebook: number, id, type, first line, errors; and what ran in its kernel.",
+    _schema(start={"type": "integer", "minimum": 0, "description": "The first cell to list, from 0"}),
+    kind="notebook.read",
+)
+READ = ToolSpec(
+    "read_cells",
+    "Read cells of the person's notebook with their outputs.",
+    _schema(
+        ("cells",),
+        cells={"type": "string", "description": "Numbers or ids, as '3, 5-8'; 'In[4]' is what ran as number 4"},
+    ),
+    kind="notebook.read",
+)
+VARIABLES = ToolSpec(
+    "variables",
+    "List the variables of the person's kernel with types and sizes; with a name: that one closely (columns, missing "
+    "values, first rows).",
+    _schema(name={"type": "string", "description": "One variable"}),
+    kind="notebook.read",
+    where="live",
+)
+LAST_ERROR = ToolSpec(
+    "last_error",
+    "The last cell of the person that failed: its source and traceback.",
+    _schema(),
+    kind="notebook.read",
+    where="live",
+)
+RUN_CELL = ToolSpec(
+    "run_cell",
+    "Run one code cell of the notebook, as it was last saved, in the person's kernel. The result comes to you; the "
+    "cell in the notebook stays as it is.",
+    _schema(("cell",), cell={"type": "string", "description": "Its number or id"}),
+    kind="notebook.run",
+    where="live",
+)
+RUNNING = ToolSpec(
+    "running",
+    "What you started in the person's kernel and still runs: its output so far. Waits for it, or stops it.",
+    _schema(
+        job={"type": "string", "description": "For example j1; without it the newest"},
+        wait_s={"type": "number", "minimum": 0, "maximum": 60},
+        stop={"type": "boolean"},
+    ),
+    kind="notebook.read",
+    where="live",
+)
+
+
+class CellMap:
+    spec = CELLS
+
+    def __init__(self, view: View, side: NotebookSide | None) -> None:
+        self._view = view
+        self._side = side
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        told: list[str] = []
+        if self._view.is_there:
+            told.append(await self._map(context, int(arguments.get("start", 0))))
+        if self._side is not None:
+            told.append(await _executions(self._side, context))
+        return ToolOutput("\n\n".join(told))
+
+    async def _map(self, context: ToolContext, start: int) -> str:
+        try:
+            seen = await self._view.seen(context)
+        except AgentKernelError as error:
+            return f"The file can not be read: {error}"
+        at = {cell.id: f"cell {cell.index} ({cell.id})" for cell in seen.cells if cell.id}
+        where = f"The person is at {at[seen.active]}.\n" if seen.active in at else ""
+        selected = [at[id] for id in seen.selected if id in at]
+        if len(selected) > 1:
+            where += f"Selected: {', '.join(selected)}.\n"
+        return f"{seen.named}: {len(seen.cells)} cells.\n{where}{mapped(seen.cells, start)}"
+
+
+class ReadCells:
+    """``known`` remembers what the model has read whole."""
+
+    spec = READ
+
+    def __init__(self, view: View, side: NotebookSide | None, known: Known) -> None:
+        self._view = view
+        self._side = side
+        self._known = known
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        seen = await self._view.seen(context) if self._view.is_there else None
+        cells, numbers = chosen(seen.cells if seen else [], str(arguments["cells"]))
+        text, whole = read_whole(cells)
+        told = [f"{seen.named}.\n{text}"] if seen and cells else []
+        if seen and seen.live:
+            self._known.read(context.key, [(cell.id, cell.source) for cell in whole])
+        if numbers and self._side is None:
+            told.append("What ran in the kernel can not be looked up: no client of the notebook is attached.")
+        elif numbers and self._side is not None:
+            told.append(await _executions(self._side, context, numbers[:MAX_NUMBERS]))
+        return ToolOutput("\n\n".join(told))
+
+
+class RunCell:
+    """A person is asked about the code that the cell had when the call came, and that code runs."""
+
+    spec = RUN_CELL
+
+    def __init__(self, notebook: Attached, side: NotebookSide) -> None:
+        self._notebook = notebook
+        self._side = side
+
+    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        document = await self._notebook.document()
+        cells, _ = chosen(cells_of(document.content), str(call.arguments["cell"]))
+        if len(cells) != 1:
+            raise InvalidRequest("Name exactly one cell.")
+        [cell] = cells
+        if cell.kind != "code" or not cell.source.strip():
+            raise InvalidRequest(f"Cell {cell.index} has no code to run.")
+        if cell.source.lstrip().startswith("%%agent"):
+            raise InvalidRequest(f"Cell {cell.index} is a cell for you; it can not be run by you.")
+        return replace(call, arguments={"cell": cell.id or str(cell.index), "code": cell.source})
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._side.offer(context)
+
+
+class InNotebook:
+    """A tool that the notebook's side runs by its name."""
+
+    def __init__(self, spec: ToolSpec, side: NotebookSide) -> None:
+        self.spec = spec
+        self._side = side
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._side.offer(context)
+
+
+class NotebookTools:
+    """A client that declared a tool is offered its calls; else the server runs them, where it may. Of running cells in
+    a page, where it is seen, and running them behind it only the first is offered."""
+
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+        self._known = Known()
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        notebook = occasion.notebook
+        tools: list[Tool] = []
+        ran = side_of(occasion, EXECUTIONS, self._offers)
+        served = self._served(occasion)
+        view = View(notebook, self._offers if LIVE_DOCUMENT in served else None)
+        page = await page_cells(view, occasion) if occasion.request.page else None
+        if ran is not None or view.is_there:
+            tools += [CellMap(view, ran), ReadCells(view, ran, self._known)]
+        tools += [
+            InNotebook(spec, side)
+            for spec in (VARIABLES, LAST_ERROR)
+            if (side := side_of(occasion, spec.name, self._offers)) is not None
+        ]
+        if LIVE_DOCUMENT in served:
+            tools += edit_tools(Desk(view, self._offers, self._known, own=occasion.request.cell), served)
+        side = side_of(occasion, RUN_CELL.name, self._offers)
+        if side is not None and notebook is not None and notebook.path and RUN.name not in served:
+            tools.append(RunCell(notebook, side))
+        if notebook is not None and notebook.jobs is not None:
+            tools.append(InNotebook(RUNNING, notebook.jobs))
+        return Offered(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
+
+    def _served(self, occasion: Occasion) -> frozenset[str]:
+        """By a page. Nothing of a draft runs there."""
+        served = occasion.request.client_tools
+        return served - {RUN.name} if occasion.request.where == "draft" else served
+
+    async def aclose(self) -> None: ...
+
+
+class NotebookFunctions:
+    """Functions that the person registered in the notebook: its client runs them. One that says it has no effects runs
+    without a question, unless the policy is stricter."""
+
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        request = occasion.request
+        specs = [
+            replace(
+                spec, where="client", source="user", kind=spec.kind if spec.kind == "function" else "function.effects"
+            )
+            for spec in request.functions
+            if spec.name in request.client_tools and spec.where != "caller" and occasion.wants("functions", spec.name)
+        ]
+        return Offered(tuple(InNotebook(spec, self._offers) for spec in specs))
+
+    async def aclose(self) -> None: ...
+
+
+async def _executions(side: NotebookSide, context: ToolContext, numbers: list[int] | None = None) -> str:
+    call = ToolCall(context.call.id, EXECUTIONS, {"numbers": numbers or []})
+    ran = await side.offer(replace(context, call=call))
+    if ran.status != "success":
+        return f"What ran in the kernel is not known: {ran.text}"
+    return ran.text if numbers else f"Ran in this kernel:\n{ran.text}"

@@ -1,0 +1,55 @@
+"""What of its notebook a turn is asked to see in place of the conversation: cells, in the order of the page."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from agent_kernel.core.errors import NotFound
+from agent_kernel.core.events import Notice
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext
+from agent_kernel.core.request import PageCell
+from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.tools.notebook.cell_map import Cell, chosen, read
+from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, View
+
+ABOVE, NOTHING = "above", "none"
+CELL_CHARS = 4_000
+ALL_CHARS = 40_000
+"""Of all cells that are no turns; the nearest stay."""
+NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as ever."
+NOT_SAVED = "This cell is not saved yet and no page tells where it stands, so it counts as the last one."
+
+
+async def page_cells(view: View, occasion: Occasion) -> tuple[PageCell, ...] | None:
+    """None, and a notice, where there is no page. Raises InvalidRequest for cells that there are not."""
+    request = occasion.request
+    if request.page == NOTHING:
+        return ()
+    call = ToolCall(f"page-{secrets.token_hex(4)}", LIVE_DOCUMENT, {})
+    try:
+        seen = await view.seen(ToolContext(occasion.key, occasion.turn, 0, call, occasion.emit))
+    except NotFound as error:
+        occasion.emit(Notice("info", NO_PAGE.format(reason=error.message)))
+        return None
+    if request.page != ABOVE:
+        return _told(sorted(chosen(seen.cells, request.page)[0], key=lambda cell: cell.index))
+    own = request.cell.partition("#")[0]
+    place = next((cell.index for cell in seen.cells if cell.id and cell.id == own), None)
+    if place is not None:
+        return _told([cell for cell in seen.cells if cell.index < place])
+    if not seen.live:
+        occasion.emit(Notice("info", NOT_SAVED))
+    known = {cell.id for cell in seen.cells} | {own}
+    return (*_told(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in known))
+
+
+def _told(cells: Sequence[Cell]) -> tuple[PageCell, ...]:
+    told: list[PageCell] = []
+    left = ALL_CHARS
+    for cell in reversed(cells):
+        text = read([cell], CELL_CHARS) if cell.source.strip() and left > 0 else ""
+        left -= len(text)
+        told.append(PageCell(cell.id, text))
+    return tuple(reversed(told))

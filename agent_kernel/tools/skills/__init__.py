@@ -1,0 +1,1 @@
+"""Skills: packages of instructions and files that a model loads on demand."""

@@ -1,0 +1,123 @@
+"""Copies of skills in a session's work directory, ``skills/<name>``, where its code finds them.
+
+The work directory belongs to that code, which may have put links there: a copy is made beside the work directory and
+moved in by a rename below a directory that was opened without following one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_kernel.core import safe_path
+from agent_kernel.tools.skills.skill import Version
+
+SKILLS = "skills"
+REMEMBERED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """``folder`` is its name below ``skills``."""
+
+    version: Version
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    marks: tuple[str, ...]
+    identity: tuple[int, int]
+    """Device and number of the directory that was made."""
+
+
+class Mounts:
+    """What lies in which work directory; made again only when it has to be another set, or is not there any more."""
+
+    def __init__(self) -> None:
+        self._copied: OrderedDict[Path, Copied] = OrderedDict()
+
+    def mount(self, workdir: Path, skills: Sequence[Version]) -> list[Mounted]:
+        """Blocking. Raises OSError for a disk that is full."""
+        mounted = placed(skills)
+        marks = tuple(one.version.mark for one in mounted)
+        known = self._copied.get(workdir)
+        if known is None or known.marks != marks or known.identity != _identity(workdir / SKILLS):
+            workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._copied[workdir] = Copied(marks, _copied(workdir, mounted))
+        self._copied.move_to_end(workdir)
+        while len(self._copied) > REMEMBERED:
+            self._copied.popitem(last=False)
+        return mounted
+
+    def unmount(self, workdir: Path) -> None:
+        """The skills of an earlier turn are none of this one's. Blocking."""
+        known = self._copied.pop(workdir, None)
+        if known is not None and known.identity == _identity(workdir / SKILLS):
+            _replaced(workdir, None)
+
+
+def placed(skills: Sequence[Version]) -> list[Mounted]:
+    """Each with a name of its own."""
+    taken: set[str] = set()
+    found = []
+    for version in skills:
+        folder, number = version.folder, 2
+        while folder.casefold() in taken:
+            folder, number = f"{version.folder}-{number}", number + 1
+        taken.add(folder.casefold())
+        found.append(Mounted(version, folder))
+    return found
+
+
+def _copied(workdir: Path, mounted: Sequence[Mounted]) -> tuple[int, int]:
+    fresh = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.skills-", dir=workdir.parent))
+    try:
+        for one in mounted:
+            for name in one.version.files:
+                _copy(one.version.content, name, fresh / one.folder / name)
+        for folder, _, _ in os.walk(fresh):
+            os.chmod(folder, 0o755)
+        _replaced(workdir, fresh)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return _identity(workdir / SKILLS)
+
+
+def _copy(root: Path, name: str, path: Path) -> None:
+    """Read-only, and through no link: a skill beside a notebook is somebody's directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(safe_path.open_file(root, name), "rb") as source, path.open("xb") as target:
+        shutil.copyfileobj(source, target)
+        runs = os.fstat(source.fileno()).st_mode & stat.S_IXUSR
+    path.chmod(0o555 if runs else 0o444)
+
+
+def _replaced(workdir: Path, fresh: Path | None) -> None:
+    """``fresh`` becomes ``skills``; what had the name goes, whatever it is."""
+    old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
+    here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(SKILLS, old / SKILLS, src_dir_fd=here)
+        if fresh is not None:
+            os.rename(fresh, SKILLS, dst_dir_fd=here)
+    finally:
+        os.close(here)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        status = path.lstat()
+    except OSError:
+        return 0, 0
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else (0, 0)

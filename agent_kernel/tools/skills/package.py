@@ -1,0 +1,266 @@
+"""A skill as it comes: a zip, or files with their names. Everything is checked and counted while it is written; what is
+wrong in any way is refused as a whole."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import struct
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from agent_kernel.core import safe_path
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.tools.skills.front_matter import HEAD_BYTES, head_of
+from agent_kernel.tools.skills.skill import MAIN
+
+MAX_BYTES = 50 << 20
+"""Of an upload, and of all its files together as they are unpacked."""
+MAX_ENTRIES = 500
+MAX_DEPTH = 16
+PART_BYTES = 200
+PATH_CHARS = 500
+DIRECTORY_BYTES = 2 << 20
+"""Of the list of a zip's entries, which is read before any of it can be counted."""
+CHUNK = 1 << 16
+LEFT_OUT = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".git")
+DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$"})
+NUMBERED = frozenset({"com", "lpt"})
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error, ValueError, OverflowError)
+"""What the library raises for a zip that is not what it says."""
+_END = struct.Struct("<4s4H2LH")
+_END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
+
+
+class Source(Protocol):
+    def open(self) -> IO[bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    data: bytes
+
+    def open(self) -> IO[bytes]:
+        return io.BytesIO(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A file of a directory, through no link."""
+
+    root: Path
+    name: str
+
+    def open(self) -> IO[bytes]:
+        return os.fdopen(safe_path.open_file(self.root, self.name), "rb")
+
+
+@dataclass(frozen=True, slots=True)
+class Zipped:
+    archive: zipfile.ZipFile
+    info: zipfile.ZipInfo
+
+    def open(self) -> IO[bytes]:
+        return self.archive.open(self.info)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    source: Source
+    runs: bool = False
+    """Its owner may execute it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    name: str
+    description: str
+    files: tuple[str, ...]
+
+
+def unpack(entries: Iterable[Entry], target: Path) -> Unpacked:
+    """Writes the files below ``target``, an empty directory; they are read-only. Blocking. Raises InvalidRequest, and
+    OSError for a disk that is full; ``target`` is the caller's to remove then."""
+    wanted = _without_top([entry for entry in entries if not _left_out(entry.name)])
+    names = _checked(wanted)
+    if MAIN not in names:
+        raise InvalidRequest(f"A skill has a {MAIN}, at its top or in its one folder.")
+    left = MAX_BYTES
+    for name, entry in names.items():
+        path = target / name
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        left -= _written(entry, path, left)
+    with (target / MAIN).open("rb") as file:
+        title, description = head_of(file.read(HEAD_BYTES + 8))
+    return Unpacked(title, description, tuple(sorted(names)))
+
+
+def inspected(root: Path) -> tuple[Unpacked, float]:
+    """A directory that stays where it is, checked as an upload is, and when it was changed last (seconds since the
+    epoch); links are left out. Blocking. Raises InvalidRequest, OSError."""
+    found = _walked(root)
+    names = _checked([Entry(one.name, Below(root, one.name)) for one in found])
+    if MAIN not in names:
+        raise InvalidRequest(f"A skill has a {MAIN}.")
+    if sum(one.stamp[0] for one in found) > MAX_BYTES:
+        raise too_large()
+    with Below(root, MAIN).open() as file:
+        title, description = head_of(file.read(HEAD_BYTES + 8))
+    changed = max(one.stamp[1] for one in found) / 1e9
+    return Unpacked(title, description, tuple(sorted(names))), changed
+
+
+def zipped(data: bytes) -> list[Entry]:
+    """Of a zip. Raises InvalidRequest."""
+    if len(data) > MAX_BYTES:
+        raise too_large()
+    _check_directory(data)
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except (*DAMAGED, OSError):
+        raise InvalidRequest("This is no zip that can be read.") from None
+    found = []
+    for info in archive.infolist():
+        if info.is_dir():
+            _check_path(info.filename.rstrip("/"))
+        else:
+            _check_info(info)
+            found.append(Entry(info.filename, Zipped(archive, info), bool(info.external_attr >> 16 & stat.S_IXUSR)))
+    return found
+
+
+def _check_info(info: zipfile.ZipInfo) -> None:
+    problem = ""
+    if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+        problem = "is a link or a device; a skill has files only"
+    elif info.flag_bits & 1:
+        problem = "is encrypted"
+    elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        problem = "is compressed in a way that is not taken (use deflate)"
+    elif "\0" in info.orig_filename or "\\" in info.orig_filename:
+        problem = "has characters that are not safe in a name"
+    if problem:
+        raise InvalidRequest(f"{_shown(info.filename)} {problem}.")
+
+
+def folder(root: Path) -> list[Entry]:
+    """Of a directory; links are left out. Blocking. Raises InvalidRequest."""
+    return [Entry(one.name, Below(root, one.name), _runs(root / one.name)) for one in _walked(root)]
+
+
+def _walked(root: Path) -> list[safe_path.Found]:
+    found, complete = safe_path.walk(root, MAX_ENTRIES * 4, lambda name: name not in LEFT_OUT)
+    if not complete or len(found) > MAX_ENTRIES:
+        raise too_many()
+    return found
+
+
+def _runs(path: Path) -> bool:
+    try:
+        return bool(path.lstat().st_mode & stat.S_IXUSR)
+    except OSError:
+        return False
+
+
+def too_large() -> InvalidRequest:
+    return InvalidRequest(f"A skill has at most {MAX_BYTES >> 20} MiB, packed and unpacked.")
+
+
+def too_many() -> InvalidRequest:
+    return InvalidRequest(f"A skill has at most {MAX_ENTRIES} files.")
+
+
+def _written(entry: Entry, path: Path, left: int) -> int:
+    """How many bytes; counted as they come, whatever the zip says."""
+    size = 0
+    mode = 0o555 if entry.runs else 0o444
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(fd, "wb") as out:
+        try:
+            with closing(entry.source.open()) as source:
+                while chunk := source.read(CHUNK):
+                    size += len(chunk)
+                    if size > left:
+                        raise too_large()
+                    out.write(chunk)
+        except DAMAGED as error:
+            raise InvalidRequest(f"{_shown(entry.name)} can not be unpacked ({type(error).__name__}).") from None
+        path.chmod(mode)
+    return size
+
+
+def _without_top(entries: list[Entry]) -> list[Entry]:
+    """Without the one folder that all of it lies in, if its SKILL.md lies there."""
+    if any(entry.name == MAIN for entry in entries):
+        return entries
+    tops = {entry.name.partition("/")[0] for entry in entries}
+    if len(tops) != 1 or not any(entry.name == f"{next(iter(tops))}/{MAIN}" for entry in entries):
+        return entries
+    _check_path(next(iter(tops)))
+    return [Entry(entry.name.partition("/")[2], entry.source, entry.runs) for entry in entries]
+
+
+def _checked(entries: list[Entry]) -> dict[str, Entry]:
+    """By name. Raises InvalidRequest for names that are not safe on some system, or that meet each other there."""
+    if len(entries) > MAX_ENTRIES:
+        raise too_many()
+    names: dict[str, Entry] = {}
+    seen: dict[str, bool] = {}
+    for entry in entries:
+        _check_path(entry.name)
+        parts = unicodedata.normalize("NFC", entry.name).casefold().split("/")
+        for depth in range(1, len(parts) + 1):
+            key, is_file = "/".join(parts[:depth]), depth == len(parts)
+            if seen.get(key, is_file) != is_file or (is_file and key in seen):
+                raise InvalidRequest(f"Two entries have the name {_shown(entry.name)}.")
+            seen[key] = is_file
+        names[entry.name] = entry
+    return names
+
+
+def _check_path(name: str) -> None:
+    problem = ""
+    parts = name.split("/")
+    if not name or len(name) > PATH_CHARS or len(parts) > MAX_DEPTH:
+        problem = "is empty, too long or too deep"
+    elif any(part in ("", ".", "..") for part in parts):
+        problem = "leads out of the skill"
+    elif any(sign in name for sign in '\\:*?"<>|') or not name.isprintable():
+        problem = "has characters that are not safe in a name"
+    elif any(len(part.encode()) > PART_BYTES or part != part.rstrip(". ") or part[0] == " " for part in parts):
+        problem = "can not be written on every system"
+    elif any(_is_device(part) for part in parts):
+        problem = "is the name of a device"
+    if problem:
+        raise InvalidRequest(f"The name {_shown(name)} {problem}.")
+
+
+def _is_device(part: str) -> bool:
+    stem = part.partition(".")[0].rstrip().casefold()
+    return stem in DEVICES or (len(stem) == 4 and stem[:3] in NUMBERED and not stem[3].isalpha())
+
+
+def _left_out(name: str) -> bool:
+    return any(part in LEFT_OUT for part in name.split("/"))
+
+
+def _check_directory(data: bytes) -> None:
+    """Before the library reads the list of entries into memory: that it is as short as it has to be."""
+    at = data.rfind(_END_MARK, max(0, len(data) - (1 << 16) - _END.size))
+    if at < 0 or len(data) - at < _END.size:
+        raise InvalidRequest("This is no zip that can be read.")
+    _, _, _, here, total, size, _, _ = _END.unpack_from(data, at)
+    if data[max(0, at - 20) : at][:4] == _FAR_MARK or max(here, total) > 2 * MAX_ENTRIES or size > DIRECTORY_BYTES:
+        raise too_many()
+
+
+def _shown(name: str) -> str:
+    return repr(name[:100])

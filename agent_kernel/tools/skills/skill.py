@@ -1,0 +1,90 @@
+"""What is known of a skill, and how a request names one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_kernel.core.errors import InvalidRequest
+
+MAIN = "SKILL.md"
+LATEST = "latest"
+TREE_ENTRIES = 80
+TREE_DEPTH = 4
+_ID = re.compile(r"skill_[0-9a-f]{32}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+FOLDER_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a skill, which never changes. ``content`` is the directory with its SKILL.md; ``id`` of the skill
+    is empty for one that lies beside a notebook. ``files`` are relative names with ``/``, sorted."""
+
+    id: str
+    number: int
+    name: str
+    description: str
+    created: float
+    content: Path
+    files: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """Its name as that of a directory."""
+        safe = _UNSAFE.sub("-", self.name).strip(".-")[:FOLDER_CHARS]
+        return safe or f"skill-{self.id[-8:] or 'x'}"
+
+    @property
+    def mark(self) -> str:
+        """What tells it from every other version of any skill."""
+        return f"{self.id}@{self.number}" if self.id else f"{self.content}@{self.created}"
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """``versions`` from the first to the latest; never empty."""
+
+    id: str
+    created: float
+    versions: tuple[Version, ...]
+
+    @property
+    def latest(self) -> Version:
+        return self.versions[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """``number`` 0 is the latest version."""
+
+    id: str
+    number: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """``id``, ``id@latest``, ``id@2``. Raises InvalidRequest."""
+        id, _, version = text.partition("@")
+        if not _ID.fullmatch(id):
+            raise InvalidRequest(f"{text[:80]!r} is no skill; ids look like skill_0123....")
+        if version in ("", LATEST):
+            return cls(id)
+        if not (version.isascii() and version.isdecimal() and len(version) < 6 and int(version)):
+            raise InvalidRequest(f"The version of a skill is a number or {LATEST}, not {version[:20]!r}.")
+        return cls(id, int(version))
+
+
+def is_id(text: str) -> bool:
+    return bool(_ID.fullmatch(text))
+
+
+def tree(files: Sequence[str]) -> list[str]:
+    """At most TREE_ENTRIES lines, TREE_DEPTH levels deep; what is deeper is named by its directory."""
+    lines: dict[str, None] = {}
+    for name in files:
+        parts = name.split("/")
+        lines["/".join(parts[:TREE_DEPTH]) + ("/..." if len(parts) > TREE_DEPTH else "")] = None
+    shown = list(lines)[:TREE_ENTRIES]
+    return [*shown, f"... and {len(lines) - TREE_ENTRIES} more"] if len(lines) > TREE_ENTRIES else shown

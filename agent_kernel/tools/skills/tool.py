@@ -1,0 +1,194 @@
+"""Skills in a turn: those that the request names, and those beside a notebook in a folder that a person trusts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core import safe_path
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest
+from agent_kernel.core.events import Notice
+from agent_kernel.core.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.request import Note
+from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.skills.mounts import SKILLS, Mounted, Mounts, placed
+from agent_kernel.tools.skills.package import inspected
+from agent_kernel.tools.skills.skill import MAIN, Version, tree
+from agent_kernel.tools.skills.store import SkillStore
+
+GROUP = "skills"
+READ = "read_skill"
+BESIDE = Path(".agents") / "skills"
+SLICE_CHARS = 5_000
+MAX_FILE = 4 << 20
+MOST = 20
+"""Skills of a turn."""
+REMEMBERED = 1000
+PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {
+            "skill": {"type": "string", "description": "Name of the skill, as listed"},
+            "path": {"type": "string", "description": f"File of the skill; {MAIN} if left out"},
+            "start": {"type": "integer", "minimum": 0, "description": "First character to read (0)"},
+        },
+        "required": ["skill"],
+        "additionalProperties": False,
+    }
+)
+
+
+class ReadSkill:
+    """A file of a mounted skill, in slices, for a model that has no code or shell to read it with."""
+
+    spec = ToolSpec(
+        READ,
+        f"Read a file of a skill that was given to you for this turn; {MAIN} first. Long files come in slices.",
+        PARAMETERS,
+        kind="files.read",
+        shared_state=False,
+        label="Read a skill",
+    )
+
+    def __init__(self, mounted: Sequence[Mounted]) -> None:
+        self._skills = {name: one.version for one in mounted for name in (one.folder, one.version.name)}
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        version = self._skills.get(arguments["skill"])
+        if version is None:
+            return ToolOutput(f"There is no skill of that name here; there are: {', '.join(self._skills)}.", "error")
+        path = arguments.get("path") or MAIN
+        try:
+            data = await asyncio.to_thread(_read, version.content, path)
+        except (OSError, InvalidRequest):
+            return ToolOutput(
+                f"The skill has no file {path[:200]!r}; it has:\n" + "\n".join(tree(version.files)), "error"
+            )
+        if b"\0" in data[:8192]:
+            return ToolOutput(f"{path} is no text; use it from code.", "error")
+        text, start = data.decode("utf-8", "replace"), arguments.get("start", 0)
+        end = min(len(text), start + SLICE_CHARS)
+        more = f"\n[characters {start} to {end} of {len(text)}; go on with start={end}]" if end < len(text) else ""
+        return ToolOutput((text[start:end] or "(nothing there)") + more)
+
+
+class SkillTools:
+    """``sandbox``: skills are copied where its code finds them; None: they are read by the tool only. ``shell``: turns
+    have one, which runs there also when python runs in the person's kernel."""
+
+    def __init__(self, store: SkillStore, sandbox: Sandbox | None, *, shell: bool = False) -> None:
+        self._store = store
+        self._sandbox = sandbox
+        self._shell = shell
+        self._mounts = Mounts()
+        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        """Raises InvalidRequest, NotFound for skills of the request that are not there."""
+        skills = await asyncio.to_thread(self._asked, occasion)
+        if occasion.wants(GROUP, READ):
+            skills += await self._beside(occasion)
+        workdir = self._workdir(occasion)
+        if not skills:
+            if workdir is not None:
+                await asyncio.to_thread(self._mounts.unmount, workdir)
+            return Offered()
+        mounted = await self._mounted(occasion, workdir, skills[:MOST])
+        note = Note("Skills", _told(mounted, _place(occasion) if workdir is not None else ""))
+        return Offered((ReadSkill(mounted),), (note,))
+
+    async def aclose(self) -> None: ...
+
+    def _asked(self, occasion: Occasion) -> list[Version]:
+        if len(occasion.request.skills) > MOST:
+            raise InvalidRequest(f"A turn has at most {MOST} skills.")
+        namespace = occasion.key.namespace
+        return [self._store.find(namespace, text) for text in dict.fromkeys(occasion.request.skills)]
+
+    def _workdir(self, occasion: Occasion) -> Path | None:
+        """Where sandboxed code of the turn finds them; code in the person's kernel has the tool."""
+        if self._sandbox is None or not (self._shell or occasion.request.where == "sandbox"):
+            return None
+        return self._sandbox.workdir(occasion.key)
+
+    async def _mounted(self, occasion: Occasion, workdir: Path | None, skills: Sequence[Version]) -> list[Mounted]:
+        if workdir is None:
+            return placed(skills)
+        try:
+            return await asyncio.to_thread(self._mounts.mount, workdir, skills)
+        except OSError as error:
+            occasion.emit(Notice("warning", f"Skills could not be copied for this turn's code: {error.strerror}."))
+            return placed(skills)
+
+    async def _beside(self, occasion: Occasion) -> list[Version]:
+        here = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
+        if here is None or not await asyncio.to_thread(here.is_dir):
+            return []
+        if not occasion.trusted:
+            self._warn(
+                occasion,
+                f"{BESIDE} beside this notebook is in no folder that you trust: not used. Use agent-kernel trust.",
+            )
+            return []
+        found, problems = await asyncio.to_thread(_found, here)
+        for problem in problems:
+            self._warn(occasion, problem)
+        return found
+
+    def _warn(self, occasion: Occasion, text: str) -> None:
+        """Once for each session."""
+        told = (occasion.key.namespace, occasion.key.id, text)
+        if told not in self._told:
+            self._told[told] = None
+            occasion.emit(Notice("warning", text))
+        while len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+
+
+def _place(occasion: Occasion) -> str:
+    who = "code" if occasion.request.where == "sandbox" else "the shell"
+    return f"For {who} they lie in the directory {SKILLS} of the work directory, read-only; "
+
+
+def _told(mounted: Sequence[Mounted], where: str) -> str:
+    """For the model; names and descriptions are their authors' words."""
+    lines = [
+        f"For this turn you have {len(mounted)} skill(s): folders of instructions. {where}the tool {READ} reads them. "
+        f"Before you use one, read its {MAIN} and follow it.",
+    ]
+    for one in mounted:
+        lines.append(f"- {one.folder}: {one.version.description}")
+        lines += [f"    {SKILLS}/{one.folder}/{name}" for name in tree(one.version.files)]
+    return "\n".join(lines)
+
+
+def _read(root: Path, name: str) -> bytes:
+    with os.fdopen(safe_path.open_file(root, name), "rb") as file:
+        return file.read(MAX_FILE)
+
+
+def _found(here: Path) -> tuple[list[Version], list[str]]:
+    """The skills below a directory, by name, and what is wrong with the others. Links are not followed. Blocking."""
+    found: list[Version] = []
+    problems: list[str] = []
+    with suppress(OSError):
+        for path in sorted(here.iterdir())[: MOST * 2]:
+            if path.is_symlink() or not path.is_dir():
+                continue
+            try:
+                found.append(_version(path))
+            except (AgentKernelError, OSError) as error:
+                problems.append(f"The skill {BESIDE / path.name} is not used: {error}")
+    return found[:MOST], problems
+
+
+def _version(path: Path) -> Version:
+    """Of a folder that somebody edits: checked as an upload is, and known by when it was changed."""
+    unpacked, changed = inspected(path)
+    return Version("", 1, unpacked.name, unpacked.description, changed, path, unpacked.files)

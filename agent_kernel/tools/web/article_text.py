@@ -1,0 +1,175 @@
+"""What a fetched page says, as text: the article without its surroundings, tables and lists as Markdown."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import FetchFailed, InvalidRequest
+from agent_kernel.tools.files.document_text import Documents
+from agent_kernel.tools.web import article_process
+from agent_kernel.tools.web.net.fetch import Fetched
+
+READ_S = 10.0
+START_S = 30.0
+AT_ONCE = 2
+IDLE_S = 60.0
+PAGES = 500
+"""One process reads so many; then another one begins, as parsers keep memory."""
+MAX_HTML = 4 << 20
+MAX_ANSWER = 64 << 20
+HTML = ("text/html", "application/xhtml+xml")
+PDF = "application/pdf"
+PDF_S = 30.0
+TYPES = ("text/", "application/xhtml+xml", "application/xml", "application/json", "application/ld+json", PDF)
+"""Beginnings of the content types that are read; a page with another one, or with none, is refused."""
+MISSING = "Pages can not be read here: {library} is missing. Install agent-kernel[web] where the server runs."
+PROGRAM = str(Path(article_process.__file__).absolute())
+KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    url: str
+    title: str
+    text: str
+
+
+class Reader:
+    """HTML is read by at most AT_ONCE processes, begun when they are needed and ended when they were not for IDLE_S. A
+    page that takes too long ends its process."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._idle: list[Worker] = []
+        self._documents = Documents(PDF_S)
+        self._rest: asyncio.TimerHandle | None = None
+
+    async def read(self, page: Fetched) -> Readable:
+        """Raises FetchFailed."""
+        if page.mime == PDF:
+            return Readable(page.url, "", await self._pdf(page))
+        if page.mime not in HTML:
+            text = _indented(page.text) if "json" in page.mime else page.text
+            return Readable(page.url, "", text.strip())
+        async with self._places:
+            worker = self._idle.pop() if self._idle else await Worker.start()
+            try:
+                said = await worker.ask(page)
+            except BaseException:
+                await worker.end()
+                raise
+            await self._keep(worker)
+        if "problem" in said:
+            raise FetchFailed(f"{page.url[:200]} could not be read ({said['problem']}).")
+        return Readable(page.url, said["title"], said["text"])
+
+    async def _pdf(self, page: Fetched) -> str:
+        try:
+            return await self._documents.text("pdf", page.data, hashlib.sha256(page.data).hexdigest())
+        except InvalidRequest as error:
+            raise FetchFailed(str(error)) from None
+
+    async def aclose(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def _keep(self, worker: Worker) -> None:
+        if worker.pages >= PAGES:
+            await worker.end()
+            return
+        self._idle.append(worker)
+        if self._rest is not None:
+            self._rest.cancel()
+        self._rest = asyncio.get_running_loop().call_later(IDLE_S, self._retire)
+
+    def _retire(self) -> None:
+        """They end by themselves when there is nothing more to read."""
+        for worker in self._idle:
+            worker.dismiss()
+        self._idle.clear()
+
+
+class Worker:
+    """One process of ``article.py``."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pages = 0
+
+    @classmethod
+    async def start(cls) -> Worker:
+        """Raises FetchFailed when the library is not there."""
+        worker = cls(
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-E", PROGRAM),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                cwd="/" if os.name == "posix" else None,
+                env={name: os.environ[name] for name in KEPT if name in os.environ},
+            )
+        )
+        try:
+            async with asyncio.timeout(START_S):
+                said = await worker._answer()
+        except BaseException as error:
+            await worker.end()
+            if isinstance(error, (TimeoutError, asyncio.IncompleteReadError)):
+                raise FetchFailed("The program that reads pages did not start.") from None
+            raise
+        if "missing" in said:
+            await worker.end()
+            raise FetchFailed(MISSING.format(library=said["missing"]))
+        return worker
+
+    async def ask(self, page: Fetched) -> dict[str, str]:
+        """Raises FetchFailed when it takes too long, or was too much for the process."""
+        self.pages += 1
+        html = page.data[:MAX_HTML]
+        request = json.dumps({"url": page.url, "charset": page.charset, "size": len(html)}).encode()
+        try:
+            async with asyncio.timeout(READ_S):
+                assert self._process.stdin is not None
+                self._process.stdin.write(len(request).to_bytes(4, "big") + request + html)
+                await self._process.stdin.drain()
+                return await self._answer()
+        except TimeoutError:
+            raise FetchFailed(f"{page.url[:200]} could not be read within {READ_S:g} s.") from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise FetchFailed(f"{page.url[:200]} could not be read: it was too much for its reader.") from None
+
+    async def _answer(self) -> dict[str, str]:
+        assert self._process.stdout is not None
+        length = int.from_bytes(await self._process.stdout.readexactly(4), "big")
+        if length > MAX_ANSWER:
+            raise FetchFailed("A page gave more text than can be read.")
+        said: dict[str, Any] = json.loads(await self._process.stdout.readexactly(length))
+        return said
+
+    def dismiss(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def end(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self.dismiss()
+        await self._process.wait()
+
+
+def _indented(text: str) -> str:
+    """Lines to cut at."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+    except (ValueError, RecursionError):
+        return text

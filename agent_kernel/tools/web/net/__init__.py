@@ -1,0 +1,1 @@
+"""HTTP for tools: name resolution, address checks, size and time limits."""

@@ -1,0 +1,49 @@
+"""Compressed answers, unpacked in pieces of a known size: nothing grows before it is counted."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+
+from agent_kernel.core.errors import FetchFailed
+
+PIECE = 64 << 10
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+def unpacker(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
+    """For one answer: raw bytes as they come -> pieces of at most PIECE bytes. Raises FetchFailed for an encoding that
+    was not asked for."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return lambda raw: iter((raw,))
+    if name in ("gzip", "x-gzip", "deflate"):
+        return Inflater(bare=name == "deflate")
+    raise FetchFailed(f"The answer is packed as {name[:40]!r}, which was not asked for.")
+
+
+class Inflater:
+    """gzip, also of several members, and deflate, with zlib's header as the standard has it or without (``bare``)."""
+
+    def __init__(self, *, bare: bool = False) -> None:
+        self._bare = bare
+        self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
+        self._begun = False
+
+    def __call__(self, raw: bytes) -> Iterator[bytes]:
+        while raw:
+            try:
+                piece = self._inflate.decompress(raw, PIECE)
+            except zlib.error as error:
+                if self._begun or not self._bare:
+                    raise FetchFailed("The answer is packed wrongly.") from error
+                self._inflate, self._begun = zlib.decompressobj(-zlib.MAX_WBITS), True
+                continue
+            self._begun = True
+            raw = self._inflate.unconsumed_tail
+            if self._inflate.eof:
+                raw = self._inflate.unused_data
+                self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
+                self._begun = False
+            if piece:
+                yield piece

@@ -1,0 +1,204 @@
+"""GET from where the guard allows, connected to the addresses that it checked; every redirect is checked again.
+
+No cookies, no keys, no proxy of the environment, no reused connection: what one fetch knows, no other does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import FetchFailed
+from agent_kernel.tools.web.net.decompression import unpacker
+from agent_kernel.tools.web.net.guard import Guard, Place
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+REDIRECTS = 5
+ADDRESSES = 3
+"""Of a host that are tried, within the time for one connection."""
+USER_AGENT = "Mozilla/5.0 (compatible; agent-kernel)"
+MOVED = (301, 302, 303, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one fetch may take, redirects and all. ``bytes`` count as they are after unpacking. ``types``: beginnings of
+    the content types that are read, all if empty. Times as in mistral.rs: 5 and 10 s for pages, 30 s for files."""
+
+    connect_s: float = 5.0
+    total_s: float = 10.0
+    bytes: int = 4 << 20
+    types: tuple[str, ...] = ()
+
+
+PAGE = Bounds()
+FILE = Bounds(total_s=30.0, bytes=64 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """``url`` is where it came from in the end. ``mime`` is in lower case, without parameters; ``charset`` is what the
+    server said, and may be wrong or empty."""
+
+    url: str
+    mime: str
+    charset: str
+    data: bytes = field(default=b"", repr=False)
+
+    @property
+    def text(self) -> str:
+        try:
+            return self.data.decode(self.charset or "utf-8", "replace")
+        except LookupError:
+            return self.data.decode("utf-8", "replace")
+
+
+class Fetcher:
+    """``purpose`` of each fetch is named when ``exits`` refuses it."""
+
+    def __init__(self, guard: Guard, exits: Exits) -> None:
+        self._guard = guard
+        self._exits = exits
+        self._certificates: ssl.SSLContext | None = None
+
+    async def get(self, url: str, bounds: Bounds = PAGE, *, purpose: str = "a page of the web") -> Fetched:
+        """The whole body. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed."""
+        async with self.opened(url, bounds, purpose=purpose) as (answer, pieces):
+            return replace(answer, data=b"".join([piece async for piece in pieces]))
+
+    @asynccontextmanager
+    async def opened(
+        self, url: str, bounds: Bounds = PAGE, *, purpose: str = "a page of the web"
+    ) -> AsyncIterator[tuple[Fetched, AsyncGenerator[bytes, None]]]:
+        """What the server says of it, and the body as it comes. The time counts to the end of the block. Raises as
+        ``get`` does, also while the body is read."""
+        try:
+            async with asyncio.timeout(bounds.total_s), self._arrived(url, bounds, purpose) as (place, response):
+                answer = _described(place, response)
+                _check(answer, response, bounds)
+                async with aclosing(_pieces(answer, response, bounds)) as pieces:
+                    yield answer, pieces
+        except TimeoutError:
+            raise FetchFailed(f"{_shown(url)} was not there within {bounds.total_s:g} s.") from None
+
+    @asynccontextmanager
+    async def _arrived(self, url: str, bounds: Bounds, purpose: str) -> AsyncIterator[tuple[Place, httpx.Response]]:
+        """The first answer that is no redirect."""
+        for _ in range(REDIRECTS + 1):
+            self._exits.check(url, purpose)
+            place = await self._guard.check(url)
+            async with self._answered(place, bounds) as response:
+                if response.status_code not in MOVED or "location" not in response.headers:
+                    yield place, response
+                    return
+                url = urllib.parse.urljoin(place.url, response.headers["location"])
+        raise FetchFailed(f"{_shown(url)} was sent on more than {REDIRECTS} times.")
+
+    @asynccontextmanager
+    async def _answered(self, place: Place, bounds: Bounds) -> AsyncIterator[httpx.Response]:
+        """Over a connection of its own: one that was made for another name has not shown this name's certificate."""
+        client = await self._client(place, bounds)
+        import httpx  # loaded by now
+
+        async with client:
+            problem: httpx.HTTPError | None = None
+            for address in place.addresses[:ADDRESSES]:
+                try:
+                    response = await client.send(_request(client, place, address), stream=True)
+                except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                    problem = error
+                    continue
+                except httpx.HTTPError as error:
+                    raise FetchFailed(f"{place.host} does not answer: {_cause(error)}.") from None
+                try:
+                    yield response
+                finally:
+                    await response.aclose()
+                return
+            raise FetchFailed(f"{place.host} can not be reached: {_cause(problem)}.")
+
+    async def _client(self, place: Place, bounds: Bounds) -> httpx.AsyncClient:
+        if self._certificates is None:
+            self._certificates = await asyncio.to_thread(_certificates)
+        import httpx  # loaded by now, off this thread
+
+        connect_s = bounds.connect_s / min(len(place.addresses), ADDRESSES)
+        return httpx.AsyncClient(
+            verify=self._certificates,
+            trust_env=False,
+            follow_redirects=False,
+            timeout=httpx.Timeout(bounds.total_s, connect=connect_s),
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate", "Accept-Language": "en, *;q=0.5"},
+        )
+
+
+def _certificates() -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def _request(client: httpx.AsyncClient, place: Place, address: str) -> httpx.Request:
+    """To the address, in the name of the host: for the server that it asks for, and for the certificate it shows."""
+    import httpx
+
+    url = httpx.URL(place.url)
+    named = {} if address == place.host else {"sni_hostname": place.host}
+    host = url.netloc.decode("ascii")
+    return client.build_request("GET", url.copy_with(host=address), headers={"Host": host}, extensions=named)
+
+
+def _described(place: Place, response: httpx.Response) -> Fetched:
+    kind = response.headers.get("content-type", "")
+    return Fetched(place.url, kind.partition(";")[0].strip().lower(), response.charset_encoding or "")
+
+
+def _check(answer: Fetched, response: httpx.Response, bounds: Bounds) -> None:
+    if not response.is_success:
+        raise FetchFailed(
+            f"{_shown(answer.url)} answered HTTP {response.status_code}.", details={"status": response.status_code}
+        )
+    if bounds.types and not answer.mime.startswith(bounds.types):
+        raise FetchFailed(f"{_shown(answer.url)} is {answer.mime or 'of no named type'}, which is not read here.")
+    length = response.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > bounds.bytes:
+        raise _too_large(answer, bounds)
+
+
+async def _pieces(answer: Fetched, response: httpx.Response, bounds: Bounds) -> AsyncGenerator[bytes, None]:
+    """Unpacked no further than the bound: a small answer may hold gigabytes of zeros."""
+    import httpx
+
+    unpack = unpacker(response.headers.get("content-encoding", ""))
+    left = bounds.bytes
+    try:
+        async for raw in response.aiter_raw():
+            for piece in unpack(raw):
+                left -= len(piece)
+                if left < 0:
+                    raise _too_large(answer, bounds)
+                yield piece
+    except httpx.HTTPError as error:
+        raise FetchFailed(f"{_shown(answer.url)} ended early: {_cause(error)}.") from None
+
+
+def _too_large(answer: Fetched, bounds: Bounds) -> FetchFailed:
+    return FetchFailed(f"{_shown(answer.url)} has more than {bounds.bytes / 2**20:g} MiB; it was not read on.")
+
+
+def _shown(url: str) -> str:
+    return url if len(url) <= 200 else f"{url[:200]}…"
+
+
+def _cause(error: Exception | None) -> str:
+    return (str(error) if error else "").rstrip(".")[:300] or type(error).__name__

@@ -1,0 +1,214 @@
+"""The one guard of every fetch: where it may go, decided on the addresses that a connection is then made to."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+import urllib.parse
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import TypeAlias
+
+from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest
+from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.tools.web.net.addresses import Address, by_address_only, is_own, why_refused
+
+PORTS = {"http": 80, "https": 443}
+RESOLVE_S = 5.0
+LOOKUPS = 8
+"""At once; a resolver that hangs takes no more threads."""
+MAX_URL = 8_192
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Name and port -> addresses as text. Raises OSError."""
+
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
+_KEPT = "/%:=&?~+!$,;'@()*[]"
+_HINT = "Whoever runs the server can allow a host: web_hosts (AGENT_KERNEL_WEB_HOSTS)."
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a fetch may connect: ``addresses`` are the only ones that were checked for ``host`` and ``port``. ``url``
+    is written plainly, with the host in ASCII; empty where only a host was asked for."""
+
+    host: str
+    port: int
+    addresses: tuple[str, ...]
+    url: str = ""
+
+    @property
+    def origin(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One entry of ``web_hosts``: a name, an address or a network, with or without a port (``name:8080``). A name is
+    that name alone, ``*.name`` all below it."""
+
+    name: str = ""
+    network: IPv4Network | IPv6Network | None = None
+    port: int = 0
+
+    def names(self, host: str, port: int) -> bool:
+        below = self.name.startswith("*.") and host.endswith(self.name[1:])
+        return self._at(port) and bool(self.name) and (host == self.name or below)
+
+    def holds(self, address: Address, port: int) -> bool:
+        return self._at(port) and self.network is not None and address in self.network
+
+    def _at(self, port: int) -> bool:
+        return self.port in (0, port)
+
+
+class Guard:
+    """``hosts`` is the setting ``web_hosts``: those may be private, and have any port if none is named. ``ports`` are
+    open for all others; None = all. Raises InvalidRequest for a setting that can not be read."""
+
+    def __init__(
+        self,
+        hosts: str = "",
+        *,
+        ports: frozenset[int] | None = frozenset(PORTS.values()),
+        resolve: Resolver | None = None,
+    ) -> None:
+        self._allowed = tuple(_allowed(entry) for entry in hosts.split(",") if entry.strip())
+        self._ports = ports
+        self._resolve = resolve or lookup
+        self._lookups = asyncio.Semaphore(LOOKUPS)
+
+    async def check(self, url: str) -> Place:
+        """Raises InvalidRequest for what is no URL of http or https, Forbidden for one that leads where nothing may be
+        fetched, FetchFailed when its name is not known."""
+        scheme, host, port, rest = _parts(url)
+        place = await self.admit(host, port)
+        shown = f"[{place.host}]" if ":" in place.host else place.host
+        authority = shown if port == PORTS[scheme] else f"{shown}:{port}"
+        return Place(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
+
+    async def admit(self, host: str, port: int) -> Place:
+        """The same for a host and a port, as a proxy is asked for them."""
+        host = plain_host(host)
+        if not 0 < port < 65_536:
+            raise InvalidRequest(f"{port} is no port.")
+        listed = any(entry.names(host, port) for entry in self._allowed)
+        found = await self._addresses(host, port)
+        for address in found:
+            if problem := self._problem(address, port, listed):
+                raise Forbidden(f"{host} may not be fetched from: {problem}.", hint=_HINT, details={"host": host})
+        return Place(host, port, tuple(str(address) for address in found))
+
+    def _problem(self, address: Address, port: int, listed: bool) -> str:
+        """Why not; empty if it may be. All addresses of a name have to do: one that is private is no accident."""
+        if any(entry.holds(address, port) for entry in self._allowed):
+            return ""
+        if listed:
+            return f"{address} is allowed as an address only, not by name" if by_address_only(address) else ""
+        if reason := why_refused(address):
+            return f"{address} is {reason}"
+        if is_own(address):
+            return f"{address} is an address of this machine"
+        if self._ports is not None and port not in self._ports:
+            return f"port {port} is none of {', '.join(map(str, sorted(self._ports)))}"
+        return ""
+
+    async def _addresses(self, host: str, port: int) -> list[Address]:
+        if literal := _literal(host):
+            return [literal]
+        try:
+            async with asyncio.timeout(RESOLVE_S), self._lookups:
+                texts = await self._resolve(host, port)
+            found = [ipaddress.ip_address(text) for text in dict.fromkeys(texts)]
+        except TimeoutError:
+            raise FetchFailed(f"{host} can not be found: nobody answered in {RESOLVE_S:g} s.") from None
+        except (OSError, ValueError) as error:
+            raise FetchFailed(f"{host} can not be found: {getattr(error, 'strerror', None) or error}.") from None
+        if not found:
+            raise FetchFailed(f"{host} can not be found.")
+        return found
+
+
+async def lookup(host: str, port: int) -> list[str]:
+    """What this system's resolver says, in its order."""
+    found = await in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "lookup of a host")
+    return [str(sockaddr[0]) for *_, sockaddr in found]
+
+
+def plain_host(host: str) -> str:
+    """A name in lower-case ASCII without a dot at its end, or an address as ``ipaddress`` writes it. Raises
+    InvalidRequest for other spellings: 127.1, 0x7f000001, 017700000001, fe80::1%eth0, %31."""
+    text = host.strip("[]") if host.startswith("[") and host.endswith("]") else host
+    if ":" in text:
+        try:
+            return str(ipaddress.IPv6Address(text if "%" not in text else ""))
+        except ValueError:
+            raise InvalidRequest(f"{host[:100]!r} is no address that can be fetched from.") from None
+    text = (_ascii(text) if not text.isascii() else text).lower().removesuffix(".")
+    labels = text.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            return str(ipaddress.IPv4Address(text))
+        except ValueError:
+            raise InvalidRequest(f"{host[:100]!r} is no plain IPv4 address: four numbers, no zeros in front.") from None
+    if len(text) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise InvalidRequest(f"{host[:100]!r} is no name of a host.")
+    return text
+
+
+def _ascii(host: str) -> str:
+    import idna  # its tables, for names that need them
+
+    try:
+        return idna.encode(host[:500], uts46=True).decode()
+    except (idna.IDNAError, UnicodeError):
+        raise InvalidRequest(f"{host[:100]!r} is no name of a host.") from None
+
+
+def _parts(url: str) -> tuple[str, str, int, str]:
+    """Scheme, host, port and the rest, without the fragment."""
+    if len(url) > MAX_URL or _UNSAFE.search(url):
+        raise InvalidRequest("A URL has no spaces, control characters or backslashes, and at most 8,192 characters.")
+    try:
+        split = urllib.parse.urlsplit(url)
+        scheme, host, port = split.scheme.lower(), split.hostname or "", split.port
+    except ValueError as error:
+        raise InvalidRequest(f"{url[:200]!r} is no URL: {error}.") from None
+    if scheme not in PORTS:
+        raise InvalidRequest(f"Only http and https URLs are fetched, not {scheme[:40] or 'one without a scheme'}.")
+    if "@" in split.netloc:
+        raise InvalidRequest("A URL with a user or a password in it is not fetched.")
+    if not host:
+        raise InvalidRequest(f"{url[:200]!r} names no host.")
+    rest = split.path or "/"
+    if split.query:
+        rest = f"{rest}?{split.query}"
+    return scheme, host, PORTS[scheme] if port is None else port, urllib.parse.quote(rest, safe=_KEPT)
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _allowed(entry: str) -> Allowed:
+    """``name``, ``*.name``, ``10.0.0.0/8``, ``[fd00::1]:8080``: raises InvalidRequest for anything else."""
+    text, port = entry.strip().lower(), 0
+    if found := re.fullmatch(r"(\[.*\]|[^:]*):(\d{1,5})", text):
+        text, port = found[1], int(found[2])
+    text = text.strip("[]")
+    try:
+        return Allowed(network=ipaddress.ip_network(text), port=port)
+    except ValueError:
+        pass
+    wild = "*." if text.startswith("*.") else ""
+    try:
+        return Allowed(name=wild + plain_host(text.removeprefix("*.")), port=port)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"web_hosts names hosts, addresses or networks, not {entry.strip()!r}.") from error

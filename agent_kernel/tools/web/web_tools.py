@@ -1,0 +1,57 @@
+"""The web for a turn: only where the setting ``web`` is on, and for a program only when it asks."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.events import Notice
+from agent_kernel.core.protocols import Tool
+from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.web.article_text import Reader
+from agent_kernel.tools.web.fetch_page import FetchPage
+from agent_kernel.tools.web.net.fetch import Fetcher
+from agent_kernel.tools.web.net.guard import Guard
+from agent_kernel.tools.web.options import WebOptions
+from agent_kernel.tools.web.providers import DuckDuckGo, provider_of
+from agent_kernel.tools.web.search import WebSearch
+
+OFF = "This server has no web search: it is off in its configuration."
+MISSING = "The web can not be read: {names} is not installed where the server runs (agent-kernel[web])."
+
+
+class WebTools:
+    """``web`` is the setting of that name, ``guard`` of what may be fetched. Raises InvalidRequest for a setting that
+    names no provider."""
+
+    def __init__(self, web: str, guard: Guard, exits: Exits) -> None:
+        self._provider = provider_of(web, exits)
+        self._fetcher = Fetcher(guard, exits)
+        self._reader = Reader()
+        self._libraries = ("trafilatura", "ddgs") if isinstance(self._provider, DuckDuckGo) else ("trafilatura",)
+
+    async def offer(self, occasion: Occasion) -> Offered:
+        """Raises InvalidRequest for options that make no sense."""
+        request = occasion.request
+        options = WebOptions.of(request.web or {})
+        if self._provider is None:
+            if request.web is not None and options.external:
+                occasion.emit(Notice("warning", OFF))
+            return Offered()
+        if not options.external or not (request.web is not None or _from_a_notebook(occasion)):
+            return Offered()
+        if missing := [name for name in self._libraries if importlib.util.find_spec(name) is None]:
+            occasion.emit(Notice("warning", MISSING.format(names=" and ".join(missing))))
+            return Offered()
+        page = FetchPage(self._fetcher, self._reader, options)
+        tools: list[Tool] = [WebSearch(self._provider, page, options), page]
+        return Offered(tuple(tool for tool in tools if occasion.wants("web", tool.spec.name)))
+
+    async def aclose(self) -> None:
+        await self._reader.aclose()
+
+
+def _from_a_notebook(occasion: Occasion) -> bool:
+    """A person's cell or panel, as far as its request tells."""
+    request = occasion.request
+    return bool(occasion.notebook or occasion.notebook_dir or request.cell or request.where in ("live", "draft"))

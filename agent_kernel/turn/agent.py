@@ -1,0 +1,398 @@
+"""A turn, top to bottom: request, session, context, engine, tool call, tool result, save, events.
+
+``Agent`` works in any process: it loads and saves by itself and knows neither Jupyter nor HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError, TurnStopped
+from agent_kernel.core.events import (
+    AnswerChecked,
+    Body,
+    CallReturned,
+    ContextBuilt,
+    Emit,
+    Event,
+    Notice,
+    Stamp,
+    StateLost,
+    TurnFinished,
+    TurnStarted,
+    TurnState,
+)
+from agent_kernel.core.messages import Media, Message, Part, Usage, tool_result
+from agent_kernel.core.protocols import Engine, EngineRequest, FileKeeper, Tool, ToolSpec
+from agent_kernel.core.request import Note, TurnRequest
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Described, SessionKey, Turn, new_id
+from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.sessions.turn_writer import Ledger, OpenTurn, settled
+from agent_kernel.tools.base import tool_source
+from agent_kernel.tools.base.callbacks import Callback, CallbackTools
+from agent_kernel.tools.base.caller_tools import AWAITED, CallerTools
+from agent_kernel.tools.base.functions import as_tool
+from agent_kernel.tools.base.tool_source import Occasion, Offered, ToolSource
+from agent_kernel.tools.notebook.notebook_access import Attached
+from agent_kernel.turn.changed_cells import ChangedCells
+from agent_kernel.turn.context import INSTRUCTIONS, Context, View
+from agent_kernel.turn.history import LOST, Conversation
+from agent_kernel.turn.input_hook import InputHook
+from agent_kernel.turn.model_call import model_call
+from agent_kernel.turn.number_check.check import check_turn
+from agent_kernel.turn.observers import Observer, Observers
+from agent_kernel.turn.post_turn_tasks import Afterwards, Answered
+from agent_kernel.turn.redacted_events import RedactedEvents
+from agent_kernel.turn.toolbox import Place, Toolbox
+from agent_kernel.turn.turn_annotations import Asides
+from agent_kernel.turn.turn_state import Running
+
+log = logging.getLogger(__name__)
+MAX_TOOL_ROUNDS = 16
+CHECKED_AT_ONCE = 20_000
+"""Characters whose numbers are looked at on the event loop; more are looked at beside it."""
+MAX_NOTES = 100
+"""Of a turn, whose titles are kept with it."""
+NOTE_CHARS = 200
+IMPORTED = "this conversation was imported"
+__all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """``text`` is the closing answer. ``error`` is set when the state is failed. ``saved`` counts the items that the
+    turn wrote to the store: what the input hook left of the request, and all that came of it.
+
+    A failed turn is a result, because what it did before its end is stored: check ``state``, or call
+    ``raise_for_state``."""
+
+    turn: str
+    state: TurnState
+    text: str
+    usage: Usage
+    rounds: int
+    error: AgentKernelError | None = None
+    saved: int = 0
+
+    def raise_for_state(self) -> TurnResult:
+        """Return this result if the turn was committed. Raises the turn's ``error`` if it failed, else TurnStopped."""
+        if self.error is not None:
+            raise self.error
+        if self.state != "committed":
+            raise TurnStopped(f"The turn was {self.state}.", details={"turn": self.turn, "state": self.state})
+        return self
+
+
+class Agent:
+    """One session's agent. ``session`` is made when it does not exist; ``max_tool_rounds`` 0 means no tools.
+
+    ``tools`` may be typed functions; ``tool_callbacks`` (name and arguments -> text) run functions that a request
+    declares. ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked.
+    ``input_hook`` decides what the model sees of a conversation and what of a request is kept
+    (``sessions/input_hook.py``); ``history_limit`` is how many earlier items it sees at most, None: all that fit.
+    ``observers`` are told of the session. ``sources`` are asked for more tools at the beginning of each turn, ``files``
+    keeps what tools produce; ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be
+    used, ``notebook`` the notebook itself. ``afterwards`` is what a server has done when a turn was answered; without
+    it older turns are summarised only when somebody asks. ``check_numbers``: of the numbers of an answer it is said
+    which come from a tool.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        engine: Engine,
+        session: SessionKey | str,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        *,
+        tool_callbacks: Mapping[str, Callback] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        gate: Gate | None = None,
+        ledger: Ledger | None = None,
+        max_tool_rounds: int = MAX_TOOL_ROUNDS,
+        input_hook: InputHook | None = None,
+        history_limit: int | None = None,
+        observers: Observers | Sequence[Observer] = (),
+        afterwards: Afterwards | None = None,
+        sources: Sequence[ToolSource] = (),
+        files: FileKeeper | None = None,
+        notebook_dir: Path | None = None,
+        trusted: bool = False,
+        notebook: Attached | None = None,
+        check_numbers: bool = True,
+    ) -> None:
+        self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
+        self._store = store
+        self._engine = engine
+        self._tools = tuple(map(as_tool, tools))
+        self._metadata = dict(metadata or {})
+        self._gate = gate or Gate(Approvals())
+        self._ledger = ledger or Ledger(store)
+        self._observers = observers if isinstance(observers, Observers) else Observers(observers)
+        self._afterwards = afterwards or Afterwards.on_demand(store, self._ledger)
+        self._conversation = Conversation(
+            store, self.key, clean=self._ledger.clean, hook=input_hook, limit=history_limit
+        )
+        self._max_tool_rounds = max_tool_rounds
+        self._sources = (*sources, CallbackTools(tool_callbacks or {}), CallerTools())
+        self._files = files
+        self._notebook_dir = notebook_dir
+        self._trusted = trusted
+        self._imported = ""
+        self._notebook = notebook
+        self._check_numbers = check_numbers
+
+    async def run(self, request: TurnRequest | str) -> TurnResult:
+        """Run one turn to its end. Raises SessionBusy. A turn that fails does not raise: its result has the ``error``,
+        which ``TurnResult.raise_for_state`` raises."""
+        return await self.turn(_request(request), lambda body: None)
+
+    async def stream(self, request: TurnRequest | str) -> AsyncGenerator[Event, None]:
+        """One turn as its events; closing the iterator stops the turn. Raises SessionBusy."""
+        turn_id = new_id("turn")
+        stamp = Stamp(turn_id, self.key.id)
+        bodies: asyncio.Queue[Body | None] = asyncio.Queue()
+        task = asyncio.create_task(self.turn(_request(request), bodies.put_nowait, turn_id))
+        task.add_done_callback(lambda _: bodies.put_nowait(None))
+        try:
+            while (body := await bodies.get()) is not None:
+                yield stamp(body)
+            await task
+        finally:
+            task.cancel("the reader left")
+            await asyncio.wait([task])
+
+    async def turn(self, request: TurnRequest, emit: Emit, turn_id: str | None = None) -> TurnResult:
+        """One turn, announced through ``emit``.
+
+        Raises SessionBusy before anything is announced. Whatever else happens, the turn is closed and TurnFinished is
+        the last event; a cancellation (its message is the reason) is raised again after that.
+        """
+        await self._afterwards.give_way(self.key)
+        opened = await self._open(request, turn_id or new_id("turn"))
+        redactor = self._ledger.redactor
+        shown, changes, asides = RedactedEvents(redactor, emit), ChangedCells(redactor), Asides(redactor)
+        turn = Running(request, opened, shown, changes=changes, asides=asides)
+        try:
+            async with opened:
+                await self._rounds(turn)
+                await self._check(turn)
+        except asyncio.CancelledError as stop:
+            ended: TurnState = "interrupted" if self._gate.approvals.interrupted(opened.turn.id) else "cancelled"
+            await settled(self._finish(turn, ended, str(stop) or "stopped"))
+            raise
+        except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
+            await self._tell_conflict(error)
+            return await settled(self._finish(turn, "failed", str(error), _named(error)))
+        result = await settled(self._finish(turn, "committed", ""))
+        first = opened.turn.ordinal == 1
+        self._afterwards.turn_ended(Answered(self.key, first, request.said, turn.text, turn.share), self._engine)
+        return result
+
+    async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
+        await self._titled(request)
+        info = self._engine.info()
+        record = self._metadata | {"permission": request.permission, "local": info.local, "host": info.host}
+        if request.notes:
+            titles = [self._ledger.redactor.text(note.title)[:NOTE_CHARS] for note in request.notes[:MAX_NOTES]]
+            record |= {"notes": titles}
+        if request.inputs:
+            record |= {"inputs": list(request.inputs[:MAX_NOTES])}
+        model = info.model
+        turn = Turn(
+            turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=model, record=record
+        )
+        return await self._ledger.begin(turn)
+
+    async def _titled(self, request: TurnRequest) -> None:
+        """The session, made if it was not there; one without a title gets one. What a person wrote stays."""
+        title = self._afterwards.title(self._ledger.redactor.text(request.said))
+        session = await settled(self._store.create(self.key, title))
+        if title and not session.title and not session.turns:
+            session = await settled(self._store.describe(self.key, Described(title=title, instead_of="")))
+        self._imported = "" if session.imported is None else IMPORTED
+        self._afterwards.opened(session, title)
+
+    async def _tell_conflict(self, error: Exception) -> None:
+        if isinstance(error, Conflict):
+            await self._observers.conflict(self.key.id, error)
+
+    async def _rounds(self, turn: Running) -> None:
+        """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
+        info = self._engine.info()
+        turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
+        offered = await self._offered(turn)
+        noted = replace(turn.request, notes=(*turn.request.notes, *offered.notes))
+        prepared = await self._conversation.prepare(noted, turn.opened.head, offered.page)
+        await self._observers.loaded(turn.opened.turn.id, self.key.id, len(prepared.history))
+        for news in self._afterwards.news(self.key):
+            turn.emit(news)
+        if prepared.lost:
+            turn.emit(StateLost(LOST))
+        await turn.begin(prepared)
+        # Before a model is loaded it may not be known whether it sees; the engine tells one that does not in words.
+        context = Context(
+            info.context_length,
+            prepared.instructions or INSTRUCTIONS,
+            sees=info.vision or (info.local and info.state != "ready"),
+            summary=prepared.summary,
+        )
+        toolbox = Toolbox(offered.tools, self._gate, self._files, foreign=self._imported, wanted=turn.request.outputs)
+        cap = self._cap(turn.request)
+        while True:
+            view = context.view(prepared.history, turn.messages)
+            turn.share = max(turn.share, view.share)
+            turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
+            tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else toolbox.of_caller
+            theirs = frozenset(spec.name for spec in toolbox.of_caller)
+            asked = self._asked(turn, await self._with_media(turn, view), tools)
+            calls, handed = await model_call(self._engine, asked, turn, theirs, self._ledger.redactor)
+            if turn.rounds == 0:
+                self._tell_unseen(turn)
+            place = Place(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
+            if calls:
+                turn.rounds += 1
+                async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
+                    async for result in results:
+                        await turn.save(result)
+            if handed is not None:
+                await _hand_over(turn, handed)
+            if handed is not None or not calls:
+                await toolbox.end(place, turn.emit)
+                return
+
+    async def _offered(self, turn: Running) -> Offered:
+        """The agent's own tools and those of its sources; where none may run here, the caller's alone. Raises
+        InvalidRequest for a function of the caller that is called as a tool here."""
+        silent = self._cap(turn.request) == 0
+        if silent and not (turn.request.page or turn.request.functions or turn.request.inputs):
+            return Offered()
+        request = replace(turn.request, tools=()) if silent else turn.request
+        about = (self._notebook_dir, self._trusted, self._notebook, turn.opened.turn.id)
+        offered = await tool_source.gather(self._sources, Occasion(self.key, request, turn.emit, *about))
+        if silent:
+            theirs = tuple(tool for tool in offered.tools if tool.spec.where == "caller")
+            return Offered(theirs, offered.notes if turn.request.inputs else (), offered.page)
+        own = {tool.spec.name for tool in self._tools}
+        tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
+        # A tool that runs a declared function has the very schema of the declaration.
+        functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
+        declared = {spec.name: spec.parameters for spec in functions}
+        known = (tool.spec for tool in tools if tool.spec.name in declared)
+        if taken := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
+            raise InvalidRequest(f"{', '.join(taken)}: a tool of this server is called so.", hint="Name it otherwise.")
+        turn.tools = tuple(tool.spec.name for tool in tools)
+        return Offered(tools, offered.notes, offered.page)
+
+    def _asked(self, turn: Running, view: View, tools: tuple[ToolSpec, ...]) -> EngineRequest:
+        request = turn.request
+        owed = turn.owed(tools)
+        tools = owed or tools
+        bound = tools and (turn.rounds == 0 or request.tool_choice == "none" or owed)
+        return EngineRequest(
+            view.messages,
+            tools,
+            request.sampling,
+            self._hint,
+            tool_choice=request.tool_choice if bound else "auto",
+            parallel_calls=request.parallel_calls,
+            output=request.output,
+        )
+
+    async def _with_media(self, turn: Running, view: View) -> View:
+        """With the data of what the model is shown of earlier turns; the store keeps them apart from the items."""
+
+        async def filled(part: Part) -> Part:
+            if not isinstance(part, Media) or part.data is not None:
+                return part
+            if part.hash not in turn.media:
+                turn.media[part.hash] = await self._store.blob(self.key, part.hash) or b""
+            return replace(part, data=turn.media[part.hash] or None)
+
+        messages = [
+            replace(message, parts=tuple([await filled(part) for part in message.parts])) if message.media else message
+            for message in view.messages
+        ]
+        return replace(view, messages=tuple(messages))
+
+    async def _check(self, turn: Running) -> None:
+        """Says of each number of the answer where it comes from, once tools ran in the conversation."""
+        if not self._check_numbers:
+            return
+        clean = self._ledger.redactor.text
+        answer, said = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
+        if said > CHECKED_AT_ONCE:
+            found = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
+        else:
+            found = check_turn(answer, turn.earlier, turn.messages)
+        if found:
+            turn.numbers = tuple(replace(one, shown=clean(one.shown)) for one in found)
+            turn.emit(AnswerChecked(tuple(one.to_json() for one in turn.numbers)))
+
+    def _tell_unseen(self, turn: Running) -> None:
+        info = self._engine.info()
+        if turn.request.media and not info.vision:
+            count = len(turn.request.media)
+            turn.emit(Notice("warning", f"{info.model} reads text only: it was not shown the {count} image(s)."))
+
+    def _cap(self, request: TurnRequest) -> int:
+        asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
+        return min(asked, self._max_tool_rounds)
+
+    @property
+    def _hint(self) -> str:
+        return f"{self.key.namespace}/{self.key.id}"
+
+    async def _finish(
+        self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
+    ) -> TurnResult:
+        if not turn.began and state != "committed":
+            await self._keep_prompt(turn)
+        turn.usage = replace(turn.usage, turn_s=turn.time.seconds)
+        fault = error.to_json() if error is not None else None
+        failure = {"error": self._ledger.redactor.value(fault)} if fault else {}
+        unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)
+        if unsaved is not None:
+            turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
+        if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):
+            turn.emit(Notice("warning", problem))
+        finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")
+        turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault, finish, stopped))
+        await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
+        return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
+
+    async def _keep_prompt(self, turn: Running) -> None:
+        """A turn that was stopped while its tools were still being gathered keeps what was asked. A store that takes
+        nothing is reported when the turn is closed."""
+        if said := self._conversation.unprepared(turn.request):
+            with contextlib.suppress(StoreError):
+                turn.saved += len(await turn.opened.append(said))
+
+
+async def _hand_over(turn: Running, said: Message) -> None:
+    """The caller runs these calls; what stands as their results counts until it brings them."""
+    turn.finish = "calls"
+    turn.returned += [call.id for call in said.calls]
+    await turn.save(said, *(tool_result(call, AWAITED, "interrupted") for call in said.calls))
+    for call in said.calls:
+        turn.emit(CallReturned(call.id, call.name, dict(call.arguments)))
+
+
+def _request(request: TurnRequest | str) -> TurnRequest:
+    return TurnRequest(request) if isinstance(request, str) else request
+
+
+def _named(error: Exception) -> AgentKernelError:
+    if isinstance(error, AgentKernelError):
+        return error
+    log.error("a turn failed", exc_info=error)
+    return AgentKernelError(
+        f"{type(error).__name__}: {error}", hint="This is a fault of agent-kernel; its log has more."
+    )

@@ -1,0 +1,187 @@
+"""What the model sees, which is not what is stored: instructions, a summary of what is long past, as much history as
+fits, then this turn.
+
+What leaves, leaves in steps: between two steps the beginning of the prompt stays as it was, so its KV cache prefix is
+reused. First long results of tools in older turns are shortened, then older turns are left out; the recent turns stay
+word for word. The model is told of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from agent_kernel.core import token_estimate
+from agent_kernel.core.messages import Media, Message, Part, Text, in_words, is_seen, shortened, system, user
+from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
+from agent_kernel.sessions.export import responses_items
+
+STEP = 0.3
+"""Of the budget: by how much the recent turns shrink at once when it is full."""
+RECENT = 0.75
+"""Of the budget: what the recent turns have at most after that. The rest is for older turns with shortened results."""
+OLD_RESULT = 600
+"""Characters of a tool's result in an older turn."""
+PICTURES = 16
+PICTURE_TOKENS = 768
+"""What models of this size make of one picture: 576 (LLaVA 1.5), 256 (Gemma 3), up to about 1,100 (Idefics 3)."""
+PICTURE_SHARE = 0.25
+"""Of the model's tokens, for all pictures together."""
+VIDEO = 8
+"""Frames of a video that a model is shown count as so many pictures."""
+MEDIA_BYTES = 24 * 2**20
+LEFT_OUT = "[image shown earlier, left out]"
+SUMMARY = "Summary of this conversation up to here; the messages it stands for are kept, but not shown to you:"
+INSTRUCTIONS = (
+    "You are agent-kernel, an open-source assistant inside a Jupyter notebook, made by the agent-kernel project."
+)
+"""Who it is stands here, because a small model otherwise names the company of its training data."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """``messages`` for the engine; ``dropped`` older messages did not fit, ``shortened`` results lost their middle.
+    ``share`` of the budget is what all of it would take, more than 1 when it does not fit, 0 while that is unknown."""
+
+    messages: tuple[Message, ...]
+    dropped: int
+    shortened: int = 0
+    share: float = 0.0
+
+
+class Context:
+    """``context_length`` in tokens, 0 = unknown (no limit is applied). ``sees``: the model is shown pictures and
+    videos, the newest that fit into a share of its tokens and into MEDIA_BYTES; else it is told of them in words.
+    ``summary`` stands for all that was said before the history."""
+
+    def __init__(
+        self, context_length: int, instructions: str = INSTRUCTIONS, *, sees: bool = False, summary: str = ""
+    ) -> None:
+        self._head = [system(instructions)] if instructions else []
+        if summary:
+            self._head.append(user(f"{SUMMARY}\n{summary}", hidden=True))
+        self._budget = token_estimate.budget(context_length)
+        beside = token_estimate.total(self._head) + token_estimate.size(_note(10**6))
+        self._room = max(1, self._budget - beside) if self._budget else 0
+        self._sees = sees
+        fitting = int(context_length * PICTURE_SHARE) // PICTURE_TOKENS if context_length else PICTURES
+        self._pictures = max(1, min(PICTURES, fitting))
+
+    def view(self, history: Sequence[Message], current: Sequence[Message]) -> View:
+        """``history`` are the messages of earlier turns, ``current`` those of this one, which always stay."""
+        history = responses_items.shown(history)
+        both = [*history, *current]
+        both = _newest_shown(both, self._pictures) if self._sees else [in_words(message) for message in both]
+        both = [_readable(message) for message in both]
+        pictures = int(min(self._pictures, _weight(both)) * PICTURE_TOKENS * CHARS_PER_TOKEN)
+        seen = _fitted(both[: len(history)], token_estimate.total(both[len(history) :]) + pictures, self._room)
+        head = [*self._head, _note(seen.dropped)] if seen.dropped else self._head
+        asked = token_estimate.total(self._head) + token_estimate.total(both) + pictures
+        share = asked / self._budget if self._budget else 0.0
+        return replace(seen, messages=(*head, *seen.messages, *both[len(history) :]), share=share)
+
+
+def _fitted(history: Sequence[Message], taken: int, room: int) -> View:
+    """The messages of ``history`` that fit beside ``taken`` characters into ``room`` (0 = all do).
+
+    History and this turn together only grow, so the turn at which the recent ones begin moves on in whole steps; what
+    is kept before it depends on that turn alone.
+    """
+    excess = token_estimate.total(history) + taken - room
+    if not room or excess <= 0:
+        return View(tuple(history), 0)
+    step = max(1, int(room * STEP))
+    cut = -(-(excess + room - int(room * RECENT)) // step) * step
+    recent = _turn_at(history, cut)
+    older = [_short(message) for message in history[:recent]]
+    left = room - taken - token_estimate.total(history[recent:])
+    start = _first_fitting(older, min(left, room - int(room * RECENT)))
+    changed = sum(old is not message for old, message in zip(older[start:], history[start:recent], strict=True))
+    return View((*older[start:], *history[recent:]), start, changed)
+
+
+def _turn_at(history: Sequence[Message], cut: int) -> int:
+    """Index of the first turn that begins with at least ``cut`` characters before it."""
+    passed = 0
+    for index, message in enumerate(history):
+        if passed >= cut and _opens_turn(history, index):
+            return index
+        passed += token_estimate.size(message)
+    return len(history)
+
+
+def _first_fitting(older: Sequence[Message], room: int) -> int:
+    """Index of the first turn from which all that follows fits."""
+    kept, start = 0, len(older)
+    for index in range(len(older) - 1, -1, -1):
+        kept += token_estimate.size(older[index])
+        if kept > room:
+            break
+        if _opens_turn(older, index):
+            start = index
+    return start
+
+
+def _short(message: Message) -> Message:
+    if message.role != "tool" or len(message.text) <= OLD_RESULT + 100:  # what is said about the gap takes room too
+        return message
+    return replace(message, parts=(Text(shortened(message.text, OLD_RESULT)), *message.media))
+
+
+def _note(dropped: int) -> Message:
+    return user(f"({dropped} older messages of this conversation are not shown.)", hidden=True)
+
+
+def _opens_turn(history: Sequence[Message], index: int) -> bool:
+    """A turn begins with its hidden context if it has one, else with what the person said."""
+    follows_hidden = index > 0 and history[index - 1].hidden
+    return history[index].role == "user" and not follows_hidden
+
+
+def _readable(message: Message) -> Message:
+    """An answer that was cut short says so; reasoning of the past is not shown again."""
+    parts = message.parts
+    if message.role == "assistant" and message.status == "interrupted":
+        parts = (Text(f"{message.text}\n(stopped here)".strip()), *message.media)
+    return replace(message, parts=parts, reasoning="")
+
+
+def _weight(messages: Sequence[Message]) -> int:
+    return sum(_counts(medium) for message in messages for medium in message.media)
+
+
+def _counts(medium: Media) -> int:
+    """As so many pictures; what no model is shown counts nothing."""
+    if not is_seen(medium.mime):
+        return 0
+    return VIDEO if medium.mime.startswith("video/") else 1
+
+
+def _newest_shown(messages: Sequence[Message], pictures: int) -> list[Message]:
+    """The last ``pictures`` stay. The others leave by halves of that, as older turns do: for some turns the beginning
+    of the prompt is the same."""
+    step = max(1, pictures // 2)
+    surplus = -(-max(0, _weight(messages) - pictures) // step) * step
+    shown: list[Message] = []
+    passed = 0
+    for message, size_after in zip(messages, _bytes_from(messages), strict=True):
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, Media) and is_seen(part.mime):
+                passed += _counts(part)
+                leaves = passed <= surplus or size_after > MEDIA_BYTES
+                parts.append(Text(f"\n{LEFT_OUT}") if leaves else part)
+            elif isinstance(part, Media):
+                if not part.mime.endswith("+json"):  # tables and charts are in the text of their result
+                    parts.append(Text(f"\n[{part.mime}, {part.size} bytes, shown to the person]"))
+            else:
+                parts.append(part)
+        shown.append(replace(message, parts=tuple(parts)))
+    return shown
+
+
+def _bytes_from(messages: Sequence[Message]) -> list[int]:
+    """For each message the bytes of its media and of all after it."""
+    sizes = [sum(medium.size for medium in message.media if is_seen(medium.mime)) for message in messages]
+    return [*accumulate(reversed(sizes))][::-1]

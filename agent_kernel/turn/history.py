@@ -1,0 +1,216 @@
+"""What a turn continues and what it begins with: the messages of earlier turns, those the client carries, and what is
+said now. Reads the store, writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from agent_kernel.core.errors import InvalidRequest, TurnNotFound
+from agent_kernel.core.messages import Message, user
+from agent_kernel.core.request import PageCell, TurnRequest
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Item, SessionKey, Summary
+from agent_kernel.sessions import history_merge, serialization
+from agent_kernel.sessions.history_merge import Placed
+from agent_kernel.turn import input_hook
+from agent_kernel.turn.input_hook import InputHook
+
+LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
+CELLS = "Cells of the notebook, as they stand on its page:"
+OF_CELL = 20
+"""Turns of one cell among which the newest that was answered is looked for."""
+AT_THE_END = 2
+"""Turns: the one that is open, and the one before it."""
+HISTORY_ITEMS = 1_000
+HISTORY_STEP = 500
+Clean: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
+AT_ONCE = 300
+"""Messages that are compared on the event loop; more are compared beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """``history``: earlier messages as the model sees them; ``current``: what it sees of this turn before it answers.
+
+    ``said`` is stored as the first items of the turn, behind item ``behind`` (None: at the end of the current branch),
+    after the turns ``earlier``, which the client had elsewhere. ``instructions`` are the client's own, for this turn.
+    ``lost``: the kernel is another one than in the last turn.
+    """
+
+    history: Sequence[Message]
+    current: Sequence[Message]
+    said: Sequence[Message]
+    behind: int | None = None
+    earlier: Sequence[Sequence[Message]] = ()
+    instructions: str = ""
+    lost: bool = False
+    summary: str = ""
+    """Of what was said before the history."""
+
+
+class Conversation:
+    """``limit``: how many earlier items the model sees at most where a request does not say; None: all that fit.
+    ``clean`` makes of messages what is kept of them: what a client repeats is compared in that form. Raises
+    InvalidRequest for a negative limit and for a hook that can not be called."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        key: SessionKey,
+        *,
+        clean: Clean | None = None,
+        hook: InputHook | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._clean = clean
+        self._hook = input_hook.checked(hook)
+        self._limit = serialization.checked_limit(limit)
+
+    async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> Prepared:
+        """For a turn that was opened at item ``head``; ``page`` are the cells that stand in place of the conversation.
+        Raises InvalidRequest when nothing is said, and what the hook and the store raise."""
+        instructions, incoming = history_merge.split(_incoming(request))
+        if history_merge.added_from(incoming) == len(incoming):
+            raise InvalidRequest("There is nothing to answer.", hint="End with what the user says.")
+        limit = serialization.checked_limit(self._limit if request.history_limit is None else request.history_limit)
+        # The window moves in steps, so that the beginning of the prompt stays the same.
+        window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
+        if request.after and not await self._is_newest(request.after):
+            placed = await self._behind(request.after, incoming)
+            summary = None
+        elif not request.after and history_merge.mode(incoming, request.history) == "replay":
+            placed = await self._replayed(incoming)
+            summary = None
+        elif page is not None:
+            placed = history_merge.appended(await self._of_page(page), incoming)
+            summary = None
+        else:
+            whole = limit is not None or self._hook is not None or _answers(incoming)
+            summary = None if whole else await self._summary()
+            placed = await self._appended(incoming, window, summary)
+        lost = await self._kernel_changed(request.epoch)
+        prepared = await self._shaped(placed, _notes(request, lost), window)
+        told = "\n\n".join(message.text for message in instructions if message.text)
+        return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
+
+    def unprepared(self, request: TurnRequest) -> Sequence[Message]:
+        """What is stored of a turn that ends before it was prepared: its prompt. Nothing where a hook decides what is
+        kept, or where the request has a place elsewhere in the conversation."""
+        placed = bool(request.messages or request.after)
+        return [] if self._hook is not None or placed else _incoming(request)
+
+    async def _appended(self, incoming: Sequence[Message], window: int, summary: Summary | None) -> Placed:
+        items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
+        since = summary.last if summary else 0
+        return history_merge.appended([item for item in items if item.seq > since], incoming)
+
+    async def _is_newest(self, turn: str) -> bool:
+        """It is what the current branch ends with: going on there is what a turn does anyhow."""
+        ended = [one for one in await self._store.turns(self._key, AT_THE_END) if one.state != "open"]
+        return bool(ended) and ended[-1].id == turn and ended[-1].state == "committed"
+
+    async def _behind(self, turn: str, incoming: Sequence[Message]) -> Placed:
+        """Raises TurnNotFound for a turn that the session does not have, InvalidRequest for one that failed."""
+        whole = await self._store.whole(self._key)
+        assert whole is not None, "a turn of it is open"
+        before = whole.up_to(turn)
+        if before is None:
+            raise TurnNotFound("The turn that this one continues is not in its session.")
+        if not before or before[-1].turn != turn:
+            raise InvalidRequest("The turn that this one continues said nothing.")
+        failed = {one.id for one in whole.turns if one.state == "failed"}
+        if turn in failed:
+            raise InvalidRequest("The turn that this one continues has failed.")
+        placed = history_merge.appended([item for item in before if item.turn not in failed], incoming)
+        newest = whole.shown()[1][-1:]
+        at_end = bool(newest) and newest[0].seq == before[-1].seq
+        return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
+
+    async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
+        """What was said in cells that are turns, on whichever branch their newest answer is; the text of others as
+        hidden context."""
+        items: list[Item] = []
+        texts: list[str] = []
+        for cell in page:
+            asked = await self._store.of_cell(self._key, cell.id, OF_CELL) if cell.id else []
+            turn = next((turn for turn in reversed(asked) if turn.state == "committed"), None)
+            if turn is None:
+                texts += [cell.text] if cell.text else []
+                continue
+            items += [*_shown_cells(texts), *await self._store.of_turn(turn)]
+            texts = []
+        return [*items, *_shown_cells(texts)]
+
+    async def _summary(self) -> Summary | None:
+        """A view of a caller's own, a limit or a hook, has none: it says itself what the model sees."""
+        return next(reversed(await self._store.summaries(self._key)), None)
+
+    async def _replayed(self, incoming: Sequence[Message]) -> Placed:
+        whole = await self._store.whole(self._key)
+        assert whole is not None, "a turn of it is open"
+        clean = incoming if self._clean is None else await self._clean(incoming)
+        if len(whole.items) + len(clean) > AT_ONCE:
+            placed = await asyncio.to_thread(history_merge.placed, whole, clean)
+        else:
+            placed = history_merge.placed(whole, clean)
+        as_said = {id(kept): message for kept, message in zip(clean, incoming, strict=True)}
+        carried, added = (
+            tuple(as_said.get(id(message), message) for message in part) for part in (placed.carried, placed.added)
+        )
+        return replace(placed, carried=carried, added=added)
+
+    async def _shaped(self, placed: Placed, notes: Sequence[Message], window: int) -> Prepared:
+        """What the model sees and what is stored, as the hook wants it; what was answered before is turns of its own
+        unless the hook changed it."""
+        earlier, unanswered = history_merge.exchanges(placed.carried)
+        said = [*unanswered, *notes, *placed.added]
+        carried = [message for batch in earlier for message in batch]
+        history = history_merge.newest(placed.history, window)
+        if self._hook is None:
+            seen = history_merge.newest([*placed.history, *carried], window)
+            return Prepared(seen, said, said, placed.behind, earlier)
+        shaped = await input_hook.shaped(self._hook, history, [*carried, *said])
+        before, now = (
+            history_merge.paired(part) for part in (shaped.seen[: shaped.before], shaped.seen[shaped.before :])
+        )
+        if shaped.said == (*carried, *said):
+            return Prepared(before, now, said, placed.behind, earlier)
+        return Prepared(before, now, history_merge.paired(shaped.said), placed.behind)
+
+    async def _kernel_changed(self, epoch: str) -> bool:
+        """``epoch`` begins here: the newest earlier turn from a kernel came from another one."""
+        earlier = [turn.epoch for turn in await self._store.turns(self._key, 20) if turn.epoch and turn.state != "open"]
+        return bool(epoch and earlier and earlier[-1] != epoch)
+
+
+def _shown_cells(texts: Sequence[str]) -> list[Item]:
+    """Items of no turn: they are in the notebook, not in the session."""
+    return [Item(0, "", user("\n\n".join([CELLS, *texts]), hidden=True), 0.0)] if texts else []
+
+
+def _answers(incoming: Sequence[Message]) -> bool:
+    """It begins with results, of calls that may stand anywhere."""
+    return incoming[0].role == "tool"
+
+
+def _incoming(request: TurnRequest) -> list[Message]:
+    said = [user(request.prompt, request.media)] if request.prompt or request.media else []
+    return [*request.messages, *said]
+
+
+def _notes(request: TurnRequest, lost: bool) -> list[Message]:
+    """The hidden context of this turn, if there is any. What one note says already is not said again: a turn that is
+    asked again brings what it was told."""
+    notes: list[str] = []
+    for note in request.notes:
+        text = f"{note.title}: {note.text}" if note.title else note.text
+        if not any(text in said for said in notes):
+            notes.append(text)
+    if lost:
+        notes.insert(0, LOST)
+    return [user("\n".join(notes), hidden=True)] if notes else []

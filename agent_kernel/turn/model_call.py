@@ -1,0 +1,93 @@
+"""One model call of a turn: announced as it comes, saved when it is over, taken apart into what runs here and what the
+caller runs."""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.core.events import AnswerLogprobs, Body, ModelLoading, Notice, Queued, ReasoningDelta, TextDelta
+from agent_kernel.core.messages import Message, ToolCall, assistant
+from agent_kernel.core.protocols import Chunk, EndChunk, Engine, EngineRequest, ReasoningChunk, TextChunk, WaitChunk
+from agent_kernel.core.session import new_id
+from agent_kernel.core.token_estimate import estimated_usage
+from agent_kernel.sessions.redaction.redaction import Redactor
+from agent_kernel.turn.reply import Reply
+from agent_kernel.turn.turn_state import Running
+
+
+async def model_call(
+    engine: Engine, request: EngineRequest, turn: Running, theirs: frozenset[str], redactor: Redactor
+) -> tuple[list[ToolCall], Message | None]:
+    """The calls that run here, and the message with those of the functions ``theirs``, if there are any: it is not
+    saved yet. Their calls have ids of their own, because a caller keeps them apart over many turns. What a stopped
+    model call said so far is saved too, labelled, and its tokens are estimated. Raises EngineError, also for an engine
+    that stops without an EndChunk: nobody knows then whether the answer is whole."""
+    reply, began = Reply(), time.monotonic()
+    handed: Message | None = None
+    try:
+        async with aclosing(engine.stream(request)) as chunks:
+            async for chunk in chunks:
+                reply.add(chunk)
+                if (body := _announced(engine, chunk)) is not None:
+                    turn.emit(body)
+    finally:
+        if reply.end is not None:
+            turn.usage += reply.end.usage
+            turn.context = max(turn.context, reply.end.usage.prompt_tokens + reply.end.usage.completion_tokens)
+            turn.share = max(turn.share, _in_use(engine, turn.context))
+            handed = _handed(reply, theirs)
+        elif reply.chars:
+            turn.usage += estimated_usage(request.messages, reply.chars, time.monotonic() - began)
+        if reply.worth_saving and (handed is None or reply.calls):
+            await turn.save(reply.message)
+    if reply.end is None:
+        raise EngineError("The engine stopped in the middle of its answer.", hint="Ask again.")
+    turn.finish = "length" if reply.end.reason == "length" else "stop"
+    turn.stopped = reply.end.stopped if turn.finish == "stop" else ""
+    _tell_logprobs(turn, reply, redactor)
+    return reply.calls, handed
+
+
+def _handed(reply: Reply, theirs: frozenset[str]) -> Message | None:
+    """Takes the caller's calls out of the reply. Their message has its words too, unless calls of ours stay with
+    them."""
+    calls = [replace(call, id=new_id("call")) for call in reply.calls if call.name in theirs]
+    reply.calls = [call for call in reply.calls if call.name not in theirs]
+    if not calls:
+        return None
+    return assistant("", calls) if reply.calls else assistant("".join(reply.text), calls, "".join(reply.reasoning))
+
+
+def _tell_logprobs(turn: Running, reply: Reply, redactor: Redactor) -> None:
+    """Once the text is whole: the tokens of a text of which something was taken out would say what."""
+    said = "".join(reply.text)
+    if reply.logprobs and redactor.text(said) == said:
+        turn.emit(AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in reply.logprobs)))
+
+
+def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -> dict[str, Any]:
+    others = {"top": [_token(*other) for other in top]} if top else {}
+    return {"text": text, "logprob": round(logprob, 6), **others}
+
+
+def _in_use(engine: Engine, tokens: int) -> float:
+    """The share of the model's tokens that one request and its answer took; 0 while their number is unknown."""
+    length = engine.info().context_length
+    return tokens / length if length else 0.0
+
+
+def _announced(engine: Engine, chunk: Chunk) -> Body | None:
+    match chunk:
+        case TextChunk(text):
+            return TextDelta(text)
+        case ReasoningChunk(text):
+            return ReasoningDelta(text)
+        case WaitChunk(stage, fraction, position):
+            return Queued(position, stage) if position else ModelLoading(engine.info().model, stage, fraction)
+        case EndChunk(reason="length"):
+            return Notice("warning", "The answer was cut: it reached the limit of tokens.")
+    return None

@@ -1,0 +1,191 @@
+"""Each number of an answer, with the line of a tool's output that it comes from, or the word that there is none.
+
+A number counts as computed when an output has one that rounds to it in the digits that were written: 41.3 for 41.2871,
+7% for 0.0712, 1.2M for 1,204,000. Whether it stands for the right thing only a person can tell: they are shown where.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from agent_kernel.core.messages import Message
+from agent_kernel.turn.number_check import prose_filter
+from agent_kernel.turn.number_check.number_parser import Reading, Written, numbers
+
+Status: TypeAlias = Literal["computed", "code", "given", "open"]
+MAX_ANSWER = 200_000
+"""Characters of an answer that are looked at."""
+MAX_OUTPUTS = 1_000_000
+"""Characters of outputs that are looked at, the newest first."""
+MAX_KNOWN = 100_000
+"""Numbers of outputs."""
+MAX_NUMBERS = 400
+"""Of an answer."""
+MAX_SHOWN = 160
+"""Characters of a line that are shown."""
+EXACT = 1e-9
+COMMENT = re.compile(r"#[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """``start`` and ``end`` count characters of the answer. ``status``: ``computed``, it is in line ``line`` (from 1)
+    of the output of ``call``; ``code``, in that line of what the call was given, and in no output; ``given``, the
+    person said it or the model was shown it; ``open``: none of these. ``shown`` is the line."""
+
+    start: int
+    end: int
+    text: str
+    status: Status
+    call: str = ""
+    line: int = 0
+    shown: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is empty."""
+        body = {"start": self.start, "end": self.end, "text": self.text, "status": self.status}
+        where = {"call": self.call, "line": self.line, "shown": self.shown}
+        return body | {name: value for name, value in where.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Something that numbers may come from; ``call`` is empty for what no call gave."""
+
+    text: str
+    call: str = ""
+
+
+def check(
+    answer: str, outputs: Sequence[Text], given: Sequence[Text] = (), code: Sequence[Text] = ()
+) -> tuple[Number, ...]:
+    """The numbers of ``answer`` in order; ``outputs`` and the others from the oldest to the newest. Counts of 0, 1 and
+    2 are passed over, and years that come from nowhere."""
+    wanted = list(_wanted(answer[:MAX_ANSWER]))
+    if not wanted:
+        return ()
+    known: dict[Status, Known] = {"computed": Known(outputs), "given": Known(given), "code": Known(code)}
+    found = []
+    for number in wanted:
+        made = replace(_placed(number, known), text=answer[number.start : number.end])
+        if made.status != "open" or not prose_filter.may_be_year(number):
+            found.append(made)
+    return tuple(found)
+
+
+def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Message]) -> tuple[Number, ...] | None:
+    """Of a turn: ``current`` are its messages, ``earlier`` those before it, as the model was shown them. None where no
+    tool gave anything back, neither in the turn nor before: then nothing can be computed."""
+    messages = [*earlier, *current]
+    outputs = [Text(message.text, message.call_id or "") for message in messages if message.role == "tool"]
+    if not outputs:
+        return None
+    given = [Text(message.text) for message in messages if message.role in ("user", "system")]
+    code = [Text(_code(call.arguments), call.id) for message in messages for call in message.calls]
+    return check(answer, outputs, given, code)
+
+
+def claims(found: Iterable[Number]) -> list[Number]:
+    """Those that the answer brings; what a person said themselves is none."""
+    return [number for number in found if number.status != "given"]
+
+
+def _wanted(answer: str) -> Iterator[Written]:
+    count = 0
+    for number in numbers(prose_filter.said(answer)):
+        if prose_filter.passing(number):
+            continue
+        yield number
+        count += 1
+        if count == MAX_NUMBERS:
+            return
+
+
+def _placed(number: Written, known: Mapping[Status, Known]) -> Number:
+    for status, texts in known.items():
+        place = texts.find(number)
+        if place is not None:
+            line, shown = texts.line(place)
+            call = texts.texts[place.text].call
+            return Number(
+                number.start, number.end, number.text, status, call, line if call else 0, shown if call else ""
+            )
+    return Number(number.start, number.end, number.text, "open")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Ordered so that of equal values the newest text comes first, and of it the first number."""
+
+    value: float
+    age: int
+    at: int
+    text: int
+
+
+class Known:
+    """The numbers of some texts, to be found by value."""
+
+    def __init__(self, texts: Sequence[Text]) -> None:
+        self.texts = texts
+        positive: list[Place] = []
+        negative: list[Place] = []
+        left, count = MAX_OUTPUTS, 0
+        for age, index in enumerate(range(len(texts) - 1, -1, -1)):
+            text = texts[index].text[:left]
+            left -= len(text)
+            for number in numbers(text, lists=True):
+                side = negative if number.sign < 0 else positive
+                side += [Place(reading.value, age, number.start, index) for reading in number.readings]
+                count += 1
+                if count == MAX_KNOWN:
+                    break
+            if not left or count == MAX_KNOWN:
+                break
+        self._sides = {1: sorted(positive), -1: sorted(negative)}
+        self._values = {sign: [place.value for place in side] for sign, side in self._sides.items()}
+
+    def find(self, number: Written) -> Place | None:
+        """The nearest that rounds to it. One without a sign may be of either: a fall of 3.2 is written without."""
+        signs = (number.sign,) if number.sign else (1, -1)
+        best: tuple[float, Place] | None = None
+        for reading in number.readings:
+            for sign in signs:
+                near = self._nearest(sign, reading)
+                if near is not None and (best is None or near[0] < best[0]):
+                    best = near
+            if best is not None:
+                return best[1]
+        return None
+
+    def _nearest(self, sign: int, reading: Reading) -> tuple[float, Place] | None:
+        side, values = self._sides[sign], self._values[sign]
+        at = bisect_left(values, reading.value)
+        found = [side[at]] if at < len(side) else []
+        if at:
+            found.append(side[bisect_left(values, values[at - 1])])
+        most = reading.half + EXACT * max(abs(reading.value), reading.half)
+        near = [(abs(place.value - reading.value) / (reading.half or 1.0), place) for place in found]
+        return min((pair for pair in near if abs(pair[1].value - reading.value) <= most), default=None)
+
+    def line(self, place: Place) -> tuple[int, str]:
+        """(its number from 1, its text)"""
+        text = self.texts[place.text].text
+        begins = text.rfind("\n", 0, place.at) + 1
+        ends = text.find("\n", place.at)
+        shown = text[begins : len(text) if ends < 0 else ends].strip()
+        if len(shown) > MAX_SHOWN:
+            first = max(0, place.at - begins - MAX_SHOWN // 2)
+            shown = text[begins + first : begins + first + MAX_SHOWN].strip()
+        return text.count("\n", 0, place.at) + 1, shown
+
+
+def _code(arguments: Mapping[str, Any]) -> str:
+    """What a call was given, without comments: a number in a comment is only said."""
+    values = [value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values()]
+    return COMMENT.sub("", "\n".join(values))

@@ -1,0 +1,200 @@
+"""Numbers as people and programs write them, in any language: where they stand and which values they can mean.
+
+One spelling can mean several values (``1,234`` is 1234 or 1.234; ``7%`` is 7 or 0.07), so a number has readings. What
+only looks like one (a date, a time, a version, an identifier, the number of a list item) is none. Linear in the text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent_kernel.turn.number_check.units import ALPHABETS_WITH_SPACES, suffix
+
+MAX_DIGITS = 60
+"""Characters of one number; what is longer is no number that a person reads."""
+MINUS = "-\N{MINUS SIGN}"
+SIGN = "[+\\-\N{MINUS SIGN}]"
+SPACES = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
+APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
+ARABIC_POINT, ARABIC_COMMA = "\N{ARABIC DECIMAL SEPARATOR}", "\N{ARABIC THOUSANDS SEPARATOR}"
+GROUPING = f"{APOSTROPHES}_{SPACES}{ARABIC_COMMA}"
+"""Between groups of digits, and nothing else."""
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
+
+NUMBER = re.compile(
+    rf"(?P<sign>{SIGN}?)"
+    rf"(?P<digits>\d+(?:[.,{GROUPING}{ARABIC_POINT}]\d+)*|\.\d+)"
+    rf"(?P<power>[eE]{SIGN}?\d{{1,3}}(?![\w.])"
+    rf"|[ ]?(?:[×x·⋅*]|\\times|\\cdot)[ ]?10(?:\^\{{?{SIGN}?\d{{1,3}}\}}?|\*\*{SIGN}?\d{{1,3}}|[⁻⁺]?[⁰¹²³⁴-⁹]{{1,3}}))?"
+)
+WHOLE = re.compile(rf"[.,{ARABIC_POINT}]")
+GROUPED = re.compile(r"\d{1,3}(\D)\d{3}(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}")
+"""1,234,567 and, in India, 12,34,567."""
+AFTER = ("_", "^", "#", "\\", "§")
+"""An index, an exponent, or the number of something."""
+ABOUT = "~≈∼≃"
+NO_NUMBERS = (
+    re.compile(r"\b[a-zA-Z][a-zA-Z+.-]{1,20}://[^\s<>)\]]+"),
+    re.compile(r"(?<!\d\.)\b\d++(?:\.\d++){2,}+(?![.,]\d)"),
+    re.compile(
+        r"\b\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?\b"
+    ),
+    re.compile(r"\b\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\b"),
+    re.compile(r"\b\d{4}年(?:\d{1,2}月)?(?:\d{1,2}日)?"),
+    re.compile(r"\b\d{1,2}(?:st|nd|rd|th|er|[.º])?\s(?:de\s)?[^\W\d_]{3,12}\.?,?\s(?:de\s)?(?:19|20)\d{2}\b"),
+    re.compile(r"\b[^\W\d_]{3,12}\.?\s\d{1,2}(?:st|nd|rd|th)?,?\s(?:19|20)\d{2}\b"),
+)
+"""Links, versions, dates, times. A number of three dotted groups of three digits each is one: it is kept."""
+DOTTED_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``value`` without its sign; ``half`` of the last digit that was written: what rounds to it lies within."""
+
+    value: float
+    half: float
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``sign`` is -1, 1 or 0 (none was written). ``plain``: digits alone, with nothing behind them."""
+
+    start: int
+    end: int
+    text: str
+    sign: int
+    readings: tuple[Reading, ...]
+    plain: bool
+
+
+def numbers(text: str, *, lists: bool = False) -> Iterator[Written]:
+    """In order. ``lists``: what a program gave back, where ``1,234`` may also be two numbers; then it is all three."""
+    text = blanked(text)
+    for match in NUMBER.finditer(text):
+        found = _written(text, match, program=lists)
+        if found is not None:
+            yield found
+        if "," in match["digits"] and (lists or found is None) and not _continues(text, match):
+            yield from _listed(match)
+
+
+def _listed(match: re.Match[str]) -> Iterator[Written]:
+    """The parts of ``1,2.5,3``."""
+    start = match.start("digits")
+    for part in match["digits"].split(","):
+        if part.isdecimal() or part.replace(".", "", 1).isdecimal():
+            whole, _, rest = part.partition(".")
+            yield Written(start, start + len(part), part, 0, (_decimal(whole, rest),), True)
+        start += len(part) + 1
+
+
+def blanked(text: str) -> str:
+    """Of the same length, without what only looks like a number."""
+    for pattern in NO_NUMBERS:
+        text = pattern.sub(_spaces, text)
+    return text
+
+
+def _spaces(match: re.Match[str]) -> str:
+    return match[0] if DOTTED_GROUPS.fullmatch(match[0]) else " " * len(match[0])
+
+
+def _written(text: str, match: re.Match[str], *, program: bool) -> Written | None:
+    start, end = match.span()
+    if end - start > MAX_DIGITS or _continues(text, match):
+        return None
+    sign = 0
+    if match["sign"]:
+        if start and (text[start - 1].isalnum() or text[start - 1] in ")]}%"):
+            start += 1  # a range, a difference, or part of a name
+        else:
+            sign = -1 if match["sign"] in MINUS else 1
+    values = _values(match["digits"], program=program)
+    power = match["power"] or ""
+    if power:
+        values = [_raised(value, power) for value in values]
+    tail = "" if power else text[end : end + 16]
+    behind = suffix(tail, integer=match["digits"].isdecimal())
+    if not values or behind is None:
+        return None
+    unit, scales = behind
+    if start and text[max(0, start - 2) : start].rstrip()[-1:] in (*ABOUT,):
+        values = [_about(value, match["digits"]) for value in values]
+    readings = [Reading(value.value * scale, value.half * scale) for value in values for scale in (1.0, *scales)]
+    if not all(math.isfinite(reading.half + reading.value) for reading in readings):
+        return None
+    end += len(unit)
+    return Written(start, end, text[start:end], sign, tuple(readings), not (unit or power or sign))
+
+
+def _continues(text: str, match: re.Match[str]) -> bool:
+    """Part of an identifier, an index or an exponent."""
+    first = match.start() + len(match["sign"])
+    before = text[first - 1 : first]
+    if match["sign"]:
+        outer = text[match.start() - 1 : match.start()] if match.start() else ""
+        if _is_letter(outer) or outer in ("_", "^"):
+            return True
+    elif _is_letter(before) or before in AFTER or text[max(0, first - 2) : first] in ("_{", "^{"):
+        return True
+    return text[match.end() : match.end() + 1] == "_" or (
+        len(match["digits"]) > 1 and match["digits"][0] == "0" and match["digits"].isdecimal()
+    )
+
+
+def _is_letter(char: str) -> bool:
+    return bool(char) and char.isalpha() and ord(char) < ALPHABETS_WITH_SPACES
+
+
+def _values(digits: str, *, program: bool) -> list[Reading]:
+    """What a spelling with separators can mean; empty: none, as of a list without spaces. A program's 1.234
+    is no thousand."""
+    for char in GROUPING:
+        if char in digits:
+            if GROUPED.fullmatch(WHOLE.split(digits, maxsplit=1)[0]) is None:
+                return []
+            digits = digits.replace(char, "")
+    digits = digits.replace(ARABIC_POINT, ".")
+    points, commas = digits.count("."), digits.count(",")
+    if not points and not commas:
+        return [_decimal(digits, "")]
+    if points and commas:
+        return _mixed(digits)
+    mark = "." if points else ","
+    whole, _, part = digits.partition(mark)
+    readings = [_decimal(whole, part)] if points + commas == 1 else []
+    if GROUPED.fullmatch(digits) and not whole.startswith("0") and not (program and points == 1):
+        readings.append(_decimal(digits.replace(mark, ""), ""))
+    return readings
+
+
+def _mixed(digits: str) -> list[Reading]:
+    """The last mark is the decimal one, and the other groups."""
+    decimal = max(".,", key=digits.rfind)
+    other = "," if decimal == "." else "."
+    whole, _, part = digits.rpartition(decimal)
+    if decimal in whole or GROUPED.fullmatch(whole) is None:
+        return []
+    return [_decimal(whole.replace(other, ""), part)]
+
+
+def _decimal(whole: str, part: str) -> Reading:
+    return Reading(float(f"{whole or 0}.{part or 0}"), 0.5 * 10.0 ** -len(part) if part else 0.5)
+
+
+def _raised(value: Reading, power: str) -> Reading:
+    behind = power[1:] if power[0] in "eE" else power.partition("10")[2]
+    exponent = behind.strip("^*{}").translate(SUPERSCRIPTS).replace("\N{MINUS SIGN}", "-")
+    scale = float(f"1e{exponent}")
+    return Reading(value.value * scale, value.half * scale)
+
+
+def _about(value: Reading, digits: str) -> Reading:
+    """``~12,000`` is rounded to its last digit that is not zero."""
+    bare = re.sub(r"\D", "", digits)
+    zeros = len(bare) - len(bare.rstrip("0"))
+    return Reading(value.value, value.half * 10.0**zeros) if value.half == 0.5 and zeros < len(bare) else value

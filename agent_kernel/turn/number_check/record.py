@@ -1,0 +1,39 @@
+"""Checked numbers in the record of a turn: where they stand and come from. Their words are in the items already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from agent_kernel.core.messages import Message
+from agent_kernel.turn.number_check.check import MAX_NUMBERS, MAX_SHOWN, Number, Status
+
+NUMBERS = "numbers"
+STATUSES = ("computed", "code", "given", "open")
+
+
+def record(numbers: Sequence[Number] | None) -> dict[str, Any]:
+    """For the record of a turn; empty when nothing was checked."""
+    if not numbers:
+        return {}
+    return {NUMBERS: [[one.start, one.end, one.status, one.call, one.line] for one in numbers]}
+
+
+def of_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[Number, ...]:
+    """As they were announced, from the items of the turn; a line of an earlier turn is named without its text. What
+    does not fit the items (a record that somebody wrote) is left out."""
+    told = record.get(NUMBERS)
+    answer = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
+    if not isinstance(told, list):
+        return ()
+    outputs = {message.call_id: message.text.split("\n") for message in messages if message.role == "tool"}
+    found = []
+    for one in told[:MAX_NUMBERS]:
+        match one:
+            case [int(start), int(end), str(status), str(call), int(line)] if status in STATUSES:
+                if 0 <= start < end <= len(answer):
+                    lines = outputs.get(call, []) if status == "computed" else []
+                    shown = lines[line - 1].strip()[:MAX_SHOWN] if 0 < line <= len(lines) else ""
+                    text = answer[start:end]
+                    found.append(Number(start, end, text, cast("Status", status), call, max(0, line), shown))
+    return tuple(found)

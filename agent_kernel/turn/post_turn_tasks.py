@@ -1,0 +1,117 @@
+"""What follows a turn that was answered: a title for a new session, a summary when the model's tokens run out. Nobody
+waits for it, the next turn of the session ends it, and it harms nothing when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from agent_kernel.core.errors import AgentKernelError, Conflict
+from agent_kernel.core.events import Notice
+from agent_kernel.core.protocols import Engine
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Session, SessionKey, Summary
+from agent_kernel.sessions.turn_writer import Ledger
+from agent_kernel.turn.background_tasks import Errands
+from agent_kernel.turn.compaction import CompactionPolicy, Compactor
+from agent_kernel.turn.titles import retitle, title_of
+
+log = logging.getLogger(__name__)
+SUMMARISED = "Earlier turns were summarised for the model ({reason}). You can undo the summary."
+FAILED = "The earlier turns could not be summarised {times} times in a row: older ones are left out for the model. "
+FAILED += "Compact the conversation to try again."
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A turn that was answered. ``share`` of the model's tokens was in use."""
+
+    key: SessionKey
+    first: bool
+    said: str
+    answer: str
+    share: float
+
+
+class Afterwards:
+    """``told`` hears of each session that got a title or a summary, and which."""
+
+    def __init__(
+        self, store: SessionStore, compactor: Compactor, titles: Literal["rule", "engine", "off"] = "rule"
+    ) -> None:
+        self._store = store
+        self.compactor = compactor
+        self._titles = titles
+        self._errands = Errands()
+        self._news: dict[SessionKey, Notice] = {}
+        self._ruled: dict[SessionKey, str] = {}
+        self.told: Callable[[SessionKey, str], None] = lambda session, what: None
+
+    @classmethod
+    def on_demand(cls, store: SessionStore, ledger: Ledger) -> Afterwards:
+        """Nothing is done by itself, but for a title by the rule."""
+        return cls(store, Compactor(ledger, CompactionPolicy(auto=False)))
+
+    def turn_ended(self, answered: Answered, engine: Engine) -> None:
+        if self.compactor.policy.auto or answered.key in self._ruled:
+            self._errands.start(answered.key, self._follow(answered, engine))
+
+    def busy(self, key: SessionKey) -> bool:
+        """Something is being done for this session."""
+        return self._errands.running(key)
+
+    async def give_way(self, key: SessionKey) -> None:
+        """A turn begins: what is being done for its session ends."""
+        await self._errands.give_way(key)
+
+    def news(self, key: SessionKey) -> list[Notice]:
+        """What there is to tell about what was done, once."""
+        told = self._news.pop(key, None)
+        return [told] if told else []
+
+    def title(self, said: str) -> str:
+        """For a session that begins like this, empty if titles are off."""
+        return "" if self._titles == "off" else title_of(said)
+
+    def opened(self, session: Session, title: str) -> None:
+        """A turn of the session begins; ``title`` is one that nobody chose. The model may write another one."""
+        if self._titles == "engine" and title and not session.turns and session.title == title:
+            self._ruled[session.key] = title
+
+    async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
+        """Because a person asked. Raises as Compactor.compact does, and Conflict when a turn of the session begins."""
+        return await self._errands.done(key, lambda: self.compactor.compact(key, engine))
+
+    async def aclose(self) -> None:
+        await self._errands.aclose()
+
+    async def _follow(self, answered: Answered, engine: Engine) -> None:
+        try:
+            if answered.first and (ruled := self._ruled.pop(answered.key, "")):
+                await retitle(self._store, answered.key, engine, answered.said, answered.answer, instead_of=ruled)
+                self.told(answered.key, "title")
+        except Exception as error:  # noqa: BLE001  nobody waits for a title
+            log.warning("session %s got no title: %s", answered.key.id, type(error).__name__)
+        try:
+            await self._compact(answered, engine)
+        except Conflict:
+            return  # another server is at it, or the branch changed: the next turn asks again
+        except Exception as error:  # noqa: BLE001  nobody waits for a summary, and nothing is lost without
+            self._failed(answered.key, error)
+
+    async def _compact(self, answered: Answered, engine: Engine) -> None:
+        key = answered.key
+        if not await self.compactor.due(key, answered.share):
+            return
+        reason = f"{min(answered.share, 1):.0%} of the model's tokens were in use"
+        if await self.compactor.compact(key, engine, reason):
+            self._news[key] = Notice("info", SUMMARISED.format(reason=reason))
+            self.told(key, "compacted")
+
+    def _failed(self, key: SessionKey, error: Exception) -> None:
+        code = error.code if isinstance(error, AgentKernelError) else type(error).__name__
+        log.warning("session %s could not be summarised: %s", key.id, code)
+        if self.compactor.given_up(key):
+            self._news[key] = Notice("warning", FAILED.format(times=self.compactor.policy.failures))

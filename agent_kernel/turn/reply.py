@@ -1,0 +1,47 @@
+"""What one model call says, put together from its chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent_kernel.core.messages import Message, ToolCall, assistant
+from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, ReasoningChunk, TextChunk, TokenLogprob
+
+
+@dataclass(slots=True)
+class Reply:
+    """What one model call has said so far."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    end: EndChunk | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        match chunk:
+            case TextChunk(text, logprobs):
+                self.text.append(text)
+                self.logprobs += logprobs
+            case ReasoningChunk(text):
+                self.reasoning.append(text)
+            case CallChunk(call):
+                self.calls.append(call)
+            case EndChunk():
+                self.end = chunk
+
+    @property
+    def chars(self) -> int:
+        """Characters of the text, the reasoning and the arguments of calls."""
+        said = sum(map(len, (*self.text, *self.reasoning)))
+        return said + sum(len(str(call.arguments)) for call in self.calls)
+
+    @property
+    def worth_saving(self) -> bool:
+        return self.end is not None or bool(self.text or self.reasoning)
+
+    @property
+    def message(self) -> Message:
+        """Calls of a reply that did not come to its end never run, so they are not part of it."""
+        said = assistant("".join(self.text), self.calls if self.end else (), "".join(self.reasoning))
+        return said if self.end else said.with_status("interrupted")

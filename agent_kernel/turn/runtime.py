@@ -1,0 +1,343 @@
+"""Settings become a running agent: which engine, store and sandbox, by name or as ``package.module:Class``."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from agent_kernel.core.egress import Exits
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest, StoreError
+from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.protocols import Engine, Sandbox, ToolSpec
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.settings import OFF, Permission, Settings
+from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.engines.local.catalog.worker_environment import interpreter
+from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
+from agent_kernel.engines.registry import NamedEngines, engine_of
+from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
+from agent_kernel.permissions.memory_grants import grants_of
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sandbox.host.visible_paths import hidden_by_default
+from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
+from agent_kernel.sessions.file_registry import FileRegistry
+from agent_kernel.sessions.redaction.redaction import Redactor
+from agent_kernel.sessions.retention.limited_store import LimitedStore, limited
+from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.search.indexer import Folding
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.private_store import is_private, with_private
+from agent_kernel.sessions.store.sqlite import SqliteStore
+from agent_kernel.sessions.tables.quota import Quota
+from agent_kernel.sessions.turn_writer import Ledger
+from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.tool_source import Occasion, Starts, gather
+from agent_kernel.tools.notebook.notebook_access import Attached
+from agent_kernel.tools.skills.store import SkillStore
+from agent_kernel.tools.web.net.guard import Guard
+from agent_kernel.turn.agent import Agent, TurnRequest
+from agent_kernel.turn.compaction import CompactionPolicy, Compactor
+from agent_kernel.turn.observers import Observer, Observers
+from agent_kernel.turn.post_turn_tasks import Afterwards
+from agent_kernel.turn.toolset import Parts, sources_of
+
+log = logging.getLogger(__name__)
+RECOVER_EVERY_S = 30.0
+SWEEP_EVERY_S = 3600.0
+
+
+def _scripted(settings: Settings) -> Engine:
+    if not settings.script:
+        raise InvalidRequest("The scripted engine needs a script.", hint="Set script (AGENT_KERNEL_SCRIPT) to a file.")
+    from agent_kernel.engines.scripted import ScriptedEngine
+
+    return ScriptedEngine(Path(settings.script))
+
+
+def _local(settings: Settings) -> Engine:
+    python = functools.partial(interpreter, settings.worker_python, settings.data_dir)
+    return LocalEngine(
+        settings.model,
+        settings.cache_dir,
+        python=python,
+        options=LoadOptions(
+            backend=settings.backend,
+            device=settings.device,
+            precision=settings.precision,
+            cache_gb=settings.cache_gb,
+            threads=settings.model_threads,
+            at_once=settings.requests_at_once,
+        ),
+        protocol=settings.tool_protocol,
+        idle_unload_s=settings.idle_unload_s,
+        reserve_gb=settings.memory_reserve_gb,
+        sources=settings.model_sources,
+    )
+
+
+def _openai_api(settings: Settings) -> Engine:
+    if not is_url(settings.model):
+        raise InvalidRequest(
+            "The engine openai_api needs a url.", hint="Set model to URL#MODEL, or name one of engines."
+        )
+    from agent_kernel.engines.openai_api.engine import OpenAIEngine
+
+    return OpenAIEngine(Endpoint.of_url(settings.model))
+
+
+def _files_store(settings: Settings) -> SessionStore:
+    from agent_kernel.sessions.store.json_files import FilesStore
+
+    return FilesStore(settings.data_dir / "sessions", quota=_quota(settings))
+
+
+def _quota(settings: Settings) -> Quota:
+    return Quota(settings.quota_sessions, int(settings.quota_gb * 2**30))
+
+
+ENGINES: Mapping[str, Callable[[Settings], Engine]] = MappingProxyType(
+    {"local": _local, "openai_api": _openai_api, "scripted": _scripted}
+)
+STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
+    {
+        "sqlite": lambda settings: SqliteStore(
+            settings.data_dir / "sessions.db", durable=settings.durable, quota=_quota(settings)
+        ),
+        "files": _files_store,
+        "memory": lambda settings: MemoryStore(quota=_quota(settings)),
+    }
+)
+
+
+def named(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: Settings) -> Any:
+    """The implementation called ``name``; ``package.module:Class`` is called with settings. Raises InvalidRequest."""
+    if name in table:
+        return table[name](settings)
+    if ":" not in name:
+        raise InvalidRequest(f"There is no {name!r}; there are {', '.join(table)}, or give package.module:Class.")
+    return _found(name)(settings)
+
+
+def _found(name: str) -> Any:
+    """What ``package.module:Class`` names. Raises InvalidRequest."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidRequest(f"{name} can not be loaded: {error}.") from error
+
+
+def _observers(settings: Settings) -> Observers:
+    """Each is called without arguments. Raises InvalidRequest for one that can not be loaded."""
+    names = [name.strip() for name in settings.observers.split(",") if name.strip()]
+    found: list[Observer] = []
+    for name in names:
+        try:
+            found.append(_found(name)())
+        except TypeError as error:
+            raise InvalidRequest(f"The observer {name!r} can not be made: {error}.") from error
+    return Observers(found)
+
+
+def _transcripts(settings: Settings) -> LiveTranscripts | None:
+    if settings.transcripts.lower() in ("", *OFF):
+        return None
+    return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
+
+
+class Runtime:
+    """One server's engine, store, sandbox and gate. ``build`` reads the administrator's policy and does no other I/O;
+    ``start`` begins recovery, ``aclose`` ends everything that was started, whatever state it is in. ``root`` is the
+    contents root under which notebooks are bound, where there is one."""
+
+    def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
+        self.settings = settings
+        self.exits = Exits(settings.local_only)
+        self.engine = engine
+        self.engines = NamedEngines(settings, engine, _local)
+        self.observers = _observers(settings)
+        told = [self.observers.expired] if settings.observers else ()
+        self.store = limited(with_private(store), Limits.of(settings), told)
+        self.sandbox = sandbox
+        self.ledger = Ledger(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
+        policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
+        compactor = Compactor(self.ledger, policy)
+        self.afterwards = Afterwards(self.store, compactor, settings.titles)
+        self.policy = Policy(settings.permission, cast("Mapping[str, Permission]", settings.policy), AdminPolicy.read())
+        self.approvals = Approvals(grants_of(self.store))
+        self.offers = Offers()
+        self.guard = Guard(settings.web_hosts)
+        self.root = ""
+        self.trust = Trust(settings.trust_path)
+        self.skills = SkillStore(settings.skills_path)
+        self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
+        self.sources = sources_of(self._parts())
+        self._starting = [source for source in self.sources if isinstance(source, Starts)]
+        self.folding = Folding(self.store)
+        self._recovery: asyncio.Task[None] | None = None
+
+    def _parts(self) -> Parts:
+        return Parts(
+            self.settings,
+            self.store,
+            self.sandbox,
+            self.offers,
+            self.files,
+            self.exits,
+            self.guard,
+            self.trust,
+            self.skills,
+            root=lambda: self.root,
+            load=_found,
+        )
+
+    @property
+    def dispatches(self) -> bool:
+        """Whether calls of functions that a client declares can run by dispatch_url."""
+        on = self._parts().has("dispatch") and self.settings.max_tool_rounds > 0
+        return on and bool(url := self.settings.dispatch_url) and self.exits.allows(url)
+
+    @classmethod
+    def build(cls, settings: Settings) -> Runtime:
+        """Raises InvalidRequest for settings that name nothing."""
+        sandbox = LinuxSandbox(
+            settings.data_dir / "work",
+            SandboxPolicy.of(settings),
+            hidden=[settings.data_dir],
+            exits=Exits(settings.local_only),
+        )
+        engine: Engine = engine_of(settings, _local) or named(ENGINES, settings.engine, settings)
+        return cls(settings, engine, named(STORES, settings.store, settings), sandbox)
+
+    async def start(self) -> None:
+        """Closes the turns that a dead server left open, now and every RECOVER_EVERY_S seconds; sessions that are to go
+        go from now on, and MCP servers start."""
+        await self._recover()
+        if isinstance(self.store, LimitedStore):
+            self.store.start()
+        self._recovery = asyncio.create_task(self._keep_recovering(), name="turn recovery")
+        self.folding.start()
+        for source in self._starting:
+            await source.start()
+
+    async def _keep_recovering(self) -> None:
+        swept = time.monotonic()
+        await self._sweep()
+        while True:
+            await asyncio.sleep(RECOVER_EVERY_S)
+            await self._recover()
+            if (now := time.monotonic()) - swept > SWEEP_EVERY_S:
+                swept = now
+                await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Work directories of sessions that are gone go too: deleted elsewhere, expired, or private in a server that
+        was killed."""
+        if not isinstance(self.sandbox, LinuxSandbox):
+            return
+        try:
+            for left in await self.sandbox.leftovers():
+                lasting = self.settings.store in ("sqlite", "files") and not is_private(left.key.id)
+                if (left.idle or lasting) and await self.store.info(left.key) is None:
+                    await self.sandbox.close(left.key, remove=True)
+        except (AgentKernelError, OSError) as error:
+            log.warning("work directories that nobody needs could not be removed: %s", error)
+
+    async def _recover(self) -> None:
+        try:
+            await self.ledger.settle()
+            closed = await self.store.recover()
+        except StoreError as error:
+            log.warning("turns left open could not be looked for: %s", error)
+            return
+        for turn in closed:
+            log.warning("turn %s of session %s was left open by a dead server; closed it", turn.id, turn.key.id)
+
+    def agent(
+        self,
+        key: SessionKey,
+        request: TurnRequest,
+        *,
+        notebook_dir: Path | None = None,
+        trusted: bool = False,
+        notebook: Attached | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        through: Callable[[Engine], Engine] = lambda engine: engine,
+    ) -> Agent:
+        """The agent for one turn: its engine is ``request.model`` as ``through`` gives it, its python runs where
+        ``request.where`` says, its gate has the stricter permissions. Settings found beside the notebook count only if
+        it is ``trusted``. Raises UnknownModel, Forbidden."""
+        return Agent(
+            self.store,
+            through(self.engines.get(request.model)),
+            key,
+            metadata=metadata,
+            gate=self.gate(request),
+            ledger=self.ledger,
+            observers=self.observers,
+            afterwards=self.afterwards,
+            max_tool_rounds=self.settings.max_tool_rounds,
+            sources=self.sources,
+            files=self.files,
+            notebook_dir=notebook_dir,
+            trusted=trusted,
+            notebook=notebook,
+            check_numbers=self.settings.checked_numbers == "on",
+        )
+
+    def gate(self, request: TurnRequest) -> Gate:
+        """Decides for the turns of one request."""
+        return Gate(
+            self.approvals,
+            self.policy.server,
+            request.permission,
+            request.answers,
+            self.policy.own,
+            self.policy.admin,
+            remembered=request.remembered,
+            timeout_s=self.settings.approval_timeout_s,
+            hidden=(self.settings.data_dir, *map(Path, hidden_by_default())),
+            denied=request.denied,
+        )
+
+    async def offered(
+        self,
+        key: SessionKey,
+        request: TurnRequest,
+        tell: Callable[[str], None],
+        *,
+        notebook_dir: Path | None = None,
+        notebook: Attached | None = None,
+    ) -> list[ToolSpec]:
+        """What the model could call in such a turn; ``tell`` hears what can not be had, and why."""
+
+        def emit(body: Body) -> None:
+            if isinstance(body, Notice):
+                tell(body.text)
+
+        trusted = await asyncio.to_thread(self.trust.trusts, notebook_dir)
+        occasion = Occasion(key, request, emit, notebook_dir, trusted, notebook)
+        return [tool.spec for tool in (await gather(self.sources, occasion)).tools]
+
+    async def aclose(self) -> None:
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.wait([self._recovery])
+        await self.folding.aclose()
+        await self.afterwards.aclose()
+        for source in self.sources:
+            await source.aclose()
+        await self.engines.aclose()
+        await self.sandbox.aclose()
+        await self.store.aclose()

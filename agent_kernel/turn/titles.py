@@ -1,0 +1,51 @@
+"""Titles of conversations: how the first message begins, or a few words of the model. What a person wrote stays."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from agent_kernel.core.messages import shortened, user
+from agent_kernel.core.protocols import Engine, EngineRequest, Sampling, TextChunk
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Described, SessionKey
+
+MAX_TITLE = 60
+"""Characters; a longer beginning ends with an ellipsis."""
+EXCERPT = 1_500
+TASK = (
+    "A conversation began like this:\n\nPERSON: {said}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 words in "
+    "the language of the person, no quotation marks, nothing else."
+)
+
+
+def title_of(said: str) -> str:
+    """The beginning of a message on one line, cut between words."""
+    words = " ".join(said.split())
+    if len(words) <= MAX_TITLE:
+        return words
+    begun = words[: MAX_TITLE - 1]
+    return (begun.rpartition(" ")[0] if " " in begun[MAX_TITLE // 2 :] else begun).rstrip(" ,;:.") + "…"
+
+
+async def retitle(
+    store: SessionStore, key: SessionKey, engine: Engine, said: str, answer: str, *, instead_of: str
+) -> None:
+    """A title by the model in the place of ``instead_of``; a session that has another one by then keeps it. Raises
+    EngineError, StoreError."""
+    prompt = TASK.format(said=shortened(said, EXCERPT), answer=shortened(answer, EXCERPT))
+    sampling = Sampling(temperature=0.0, max_tokens=40)
+    request = EngineRequest((user(prompt),), (), sampling, f"{key.namespace}/{key.id}#title")
+    written: list[str] = []
+    async with aclosing(engine.stream(request)) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                written.append(chunk.text)
+    if title := _cleaned("".join(written)):
+        await store.describe(key, Described(title=title, instead_of=instead_of))
+
+
+def _cleaned(written: str) -> str:
+    """The first line that says something, without what models like to put around a title."""
+    around = " \t#*_\"'`“”„«»"
+    lines = [line.strip(around).removeprefix("Title:").strip(around) for line in written.splitlines()]
+    return title_of(next((line for line in lines if line), ""))

@@ -1,0 +1,200 @@
+"""A round's calls become results: checked, permitted, run, limited. A failed call is a result the model can read."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jsonschema
+import referencing
+import referencing.exceptions
+
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.events import Body, CallFinished, CallStarted, Emit, FileProduced
+from agent_kernel.core.files import NOT_PRODUCED, File, Produced, Wanted, told
+from agent_kernel.core.messages import Message, ToolCall, shortened, tool_result
+from agent_kernel.core.protocols import RESULT_CHARS, FileKeeper, Prepares, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.session import SessionKey
+from agent_kernel.permissions import Gate
+from agent_kernel.permissions.path_grants import AskedPaths
+from agent_kernel.permissions.policy import FOREIGN
+from agent_kernel.turn.work_time import WorkTime
+
+SAME_FAILURES = 2
+NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
+"""A $ref to elsewhere is an error: by itself the library would ask the network for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a conversation a round of calls belongs; ``ordinal`` counts its turns from 0."""
+
+    key: SessionKey
+    turn: str
+    round: int
+    ordinal: int = 0
+
+
+class Toolbox:
+    """The tools of one turn. ``files`` keeps what calls produce; without it files are not kept. ``foreign`` says what
+    of strangers is in the conversation before any call. ``wanted`` are the files that the request asks for."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        gate: Gate,
+        files: FileKeeper | None = None,
+        *,
+        foreign: str = "",
+        wanted: Sequence[Wanted] = (),
+    ) -> None:
+        self._tools = {tool.spec.name: tool for tool in tools}
+        self._gate = gate
+        self._files = files
+        self._foreign = foreign
+        self._failures: Counter[str] = Counter()
+        self._missing = {one.path: _not_produced(one) for one in wanted}
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(tool.spec for tool in self._tools.values())
+
+    @property
+    def of_caller(self) -> tuple[ToolSpec, ...]:
+        """Those whose calls the caller runs."""
+        return tuple(spec for spec in self.specs if spec.where == "caller")
+
+    @property
+    def stuck(self) -> bool:
+        """The same call failed twice in this turn: asking again would not help."""
+        return any(count >= SAME_FAILURES for count in self._failures.values())
+
+    async def run(self, calls: Sequence[ToolCall], place: Place, emit: Emit) -> AsyncGenerator[Message, None]:
+        """The result of every call, each when it exists. Calls that share state run in order, the rest at once."""
+        alone = [call for call in calls if self._shares_state(call)]
+        tasks = [asyncio.create_task(self._finished(call, place, emit)) for call in calls if call not in alone]
+        try:
+            waiting = (self._finished(call, place, emit) for call in alone)
+            for ending in itertools.chain(waiting, asyncio.as_completed(tasks)):
+                result, finished = await ending
+                try:
+                    yield result
+                finally:  # whoever is told finds its media in the store
+                    emit(finished)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _shares_state(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is None or tool.spec.shared_state
+
+    async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> tuple[Message, CallFinished]:
+        work = WorkTime()
+
+        def noted(body: Body) -> None:
+            work.note(body)
+            emit(body)
+
+        tool = self._tools.get(call.name)
+        context = ToolContext(place.key, place.turn, place.round, call, noted, place.ordinal, self._foreign)
+        context = replace(context, paths=AskedPaths(self._gate, context))
+        emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
+        output = await self._output(tool, context)
+        output = replace(output, text=shortened(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
+        files = await self._kept(output, context)
+        if output.files and self._files is not None:
+            output = replace(output, text=f"{output.text}\n{told((*files, *_absent(output)))}")
+        if output.status != "success":
+            self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
+        media, ids = tuple(_shown(output)), tuple(file.id for file in files)
+        details = dict(output.details)
+        ended = CallFinished(call.id, call.name, output.status, output.text, 0.0, media, details, ids)
+        work.note(ended)
+        result = tool_result(call, output.text, output.status, output.media)
+        return result, replace(ended, seconds=work.seconds)
+
+    async def _kept(self, output: ToolOutput, context: ToolContext) -> list[File]:
+        """What a call should have made and did not may still come in a later one: ``end`` keeps that."""
+        if not output.files or self._files is None:
+            return []
+        self._missing |= {file.name: file for file in output.files if file.error == NOT_PRODUCED}
+        produced = [file for file in output.files if file.error != NOT_PRODUCED]
+        kept = await self._files.keep(produced, context, within_s=output.keep_s)
+        for one in kept:
+            context.emit(FileProduced(context.call.id, one.wire))
+            self._missing.pop(one.file.name, None)
+        return [one.file for one in kept]
+
+    async def end(self, place: Place, emit: Emit) -> None:
+        """Of each file that was asked for and that no call made, one placeholder is kept. Raises StoreError."""
+        if self._files is None or not self._missing:
+            return
+        context = ToolContext(place.key, place.turn, place.round, ToolCall("", "", {}), emit, place.ordinal)
+        for one in await self._files.keep(list(self._missing.values()), context):
+            emit(FileProduced("", one.wire))
+
+    async def _output(self, tool: Tool | None, context: ToolContext) -> ToolOutput:
+        call = context.call
+        if tool is None:
+            return ToolOutput(
+                f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.", "error"
+            )
+        if problem := _invalid(call, tool.spec):
+            return ToolOutput(problem, "error")
+        try:
+            call = await tool.prepared(call, context) if isinstance(tool, Prepares) else call
+        except AgentKernelError as error:
+            return ToolOutput(str(error), "error")
+        context = replace(context, call=call)
+        verdict = await self._gate.decide(tool.spec, context)
+        if not verdict.allowed:
+            return ToolOutput(f"This call did not run: {verdict.reason}.", "denied")
+        if not self._foreign and tool.spec.kind in FOREIGN:
+            self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"
+        elif not self._foreign and tool.spec.fetches:
+            self._foreign = f"{tool.spec.name} may have brought text from elsewhere into this turn"
+        try:
+            output = await tool.call(call.arguments, context)
+        except Exception as error:  # noqa: BLE001  one of the core's two: a tool's failure is a result
+            return ToolOutput(f"{type(error).__name__}: {error}", "error")
+        if not self._foreign and output.foreign:
+            self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"
+        return output
+
+
+def _not_produced(wanted: Wanted) -> Produced:
+    return Produced(wanted.path, format=wanted.format, error=NOT_PRODUCED, declared=True)
+
+
+def _absent(output: ToolOutput) -> list[File]:
+    """Those that the call itself named, for the model."""
+    names = [file.name for file in output.files if file.error == NOT_PRODUCED]
+    return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]
+
+
+def _invalid(call: ToolCall, spec: ToolSpec) -> str:
+    if "_raw" in call.arguments:
+        return f"The arguments of {call.name} were not a JSON object."
+    checker = jsonschema.Draft202012Validator(spec.schema, registry=NOTHING_FETCHED)
+    try:
+        error = jsonschema.exceptions.best_match(checker.iter_errors(dict(call.arguments)))
+    except referencing.exceptions.Unresolvable as missing:
+        return f"The schema of {call.name} refers to something outside it: {missing}."
+    return f"The arguments of {call.name} do not fit: {error.message}." if error else ""
+
+
+def _shown(output: ToolOutput) -> list[dict[str, object]]:
+    """Without the data of what the client that ran the call has shown already; other readers find it in the store."""
+    return [
+        {"mime": media.mime, "hash": media.hash, "size": media.size}
+        | ({} if output.shown else {"data": base64.b64encode(media.data).decode() if media.data else ""})
+        for media in output.media
+    ]

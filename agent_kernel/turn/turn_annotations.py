@@ -1,0 +1,127 @@
+"""What a turn told beside its messages, kept small with its record, so that it can be shown later as it was: where
+and how long calls ran, what a person decided, notices, how much of the conversation the model saw."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.core.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    Body,
+    CallFinished,
+    CallStarted,
+    ContextBuilt,
+    Notice,
+    ReasoningDelta,
+    StateLost,
+    TextDelta,
+)
+from agent_kernel.sessions.redaction.redaction import Redactor
+from agent_kernel.turn.changed_cells import CHANGE
+
+ASIDES = "asides"
+"""In the record of a turn: {calls: [...], notices: [...], context: {...}}, those that are there."""
+MAX_DETAILS = 4 << 10
+"""Bytes of JSON of the details of one call; larger ones are not kept."""
+MAX_CALLS = 500
+MAX_NOTICES = 50
+NOTICE_CHARS = 2_000
+_ASKED = ("approval", "name", "kind", "target", "source", "label", "again")
+_ANSWERED = ("decision", "reason")
+
+
+class Asides:
+    """Of one turn, from its events. Calls are in the order in which they ended: ids repeat from round to round. A call
+    and a notice stand ``at`` the number of blocks (runs of text or reasoning, calls) that began before."""
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor or Redactor.off()
+        self._calls: list[dict[str, Any]] = []
+        self._open: dict[str, dict[str, Any]] = {}
+        self._notices: list[dict[str, Any]] = []
+        self._context: dict[str, Any] = {}
+        self._blocks = 0
+        self._run: type[Body] | None = None
+
+    def note(self, body: Body) -> None:
+        match body:
+            case TextDelta() | ReasoningDelta():
+                self._blocks += type(body) is not self._run
+                self._run = type(body)
+                return
+            case CallStarted(call=call, where=where):
+                self._open[call] = {"call": call, "at": self._blocks, "where": where}
+                self._blocks += 1
+            case ApprovalRequired() | ApprovalResolved():
+                self._asked(body)
+            case CallFinished():
+                self._finished(body)
+            case Notice(level, text):
+                self._notice(level, text)
+            case StateLost(reason):
+                self._notice("lost", reason)
+            case ContextBuilt():
+                self._context = dataclasses.asdict(body)
+        self._run = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """For the record of the turn; empty where nothing was told."""
+        told = {"calls": self._calls, "notices": self._notices, "context": self._context}
+        kept = {name: value for name, value in told.items() if value}
+        return {ASIDES: kept} if kept else {}
+
+    def _asked(self, body: ApprovalRequired | ApprovalResolved) -> None:
+        known = self._open.get(body.call, {}).setdefault("approval", {})
+        names = _ASKED if isinstance(body, ApprovalRequired) else _ANSWERED
+        known |= {name: self._redactor.value(getattr(body, name)) for name in names}
+
+    def _finished(self, body: CallFinished) -> None:
+        told = self._open.pop(body.call, {"call": body.call}) | {"seconds": body.seconds}
+        if body.files:
+            told["files"] = list(body.files)
+        details = {name: value for name, value in body.details.items() if name != CHANGE}
+        if details and len(json.dumps(details, default=str)) <= MAX_DETAILS:
+            told["details"] = self._redactor.value(details)
+        if len(self._calls) < MAX_CALLS:
+            self._calls.append(told)
+
+    def _notice(self, level: str, text: str) -> None:
+        if len(self._notices) < MAX_NOTICES:
+            clean = self._redactor.text(text)[:NOTICE_CHARS]
+            self._notices.append({"at": self._blocks, "level": level, "text": clean})
+
+
+class KeptAsides:
+    """The asides of a stored turn, in the order in which they are shown again; nothing for a turn without any."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        kept = record.get(ASIDES)
+        kept = kept if isinstance(kept, Mapping) else {}
+        self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
+        self._notices = deque(kept.get("notices") or ())
+        context = kept.get("context") or {}
+        known = {field.name for field in dataclasses.fields(ContextBuilt)}  # a newer release may have told more
+        self.context = {name: value for name, value in context.items() if name in known}
+        for call in kept.get("calls") or ():
+            self._calls[str(call.get("call", ""))].append(call)
+
+    def began(self, call: str) -> Mapping[str, Any]:
+        """What is known of a call that begins; ``ended`` takes it away."""
+        return self._calls[call][0] if self._calls[call] else {}
+
+    def ended(self, call: str) -> Mapping[str, Any]:
+        return self._calls[call].popleft() if self._calls[call] else {}
+
+    def notices(self, blocks: int | None = None) -> list[tuple[str, str]]:
+        """(level, text) of those that came before block ``blocks`` began (None: of all that are left)."""
+        told: list[tuple[str, str]] = []
+        while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
+            notice = self._notices.popleft()
+            told.append((str(notice["level"]), str(notice["text"])))
+        return told

@@ -1,0 +1,111 @@
+"""A turn while it runs: what was asked, what came of it so far, and what of that is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.core.events import Body, CallStarted, Emit
+from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.sessions.turn_writer import OpenTurn
+from agent_kernel.sessions.usage_report import CallTally
+from agent_kernel.turn.changed_cells import ChangedCells
+from agent_kernel.turn.history import Prepared
+from agent_kernel.turn.number_check import record as kept
+from agent_kernel.turn.number_check.check import Number
+from agent_kernel.turn.turn_annotations import Asides
+from agent_kernel.turn.work_time import WorkTime
+
+
+@dataclass(slots=True)
+class Running:
+    """A turn that runs, and what it has so far; a turn that is stopped tells from this."""
+
+    request: TurnRequest
+    opened: OpenTurn
+    announce: Emit
+    calls: CallTally = field(default_factory=CallTally)
+    changes: ChangedCells = field(default_factory=ChangedCells)
+    asides: Asides = field(default_factory=Asides)
+    share: float = 0.0
+    context: int = 0
+    began: bool = False
+    messages: list[Message] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    rounds: int = 0
+    text: str = ""
+    saved: int = 0
+    media: dict[str, bytes] = field(default_factory=dict)
+    place: Prepared | None = None
+    tools: tuple[str, ...] = ()
+    earlier: Sequence[Message] = ()
+    finish: str = ""
+    stopped: str = ""
+    returned: list[str] = field(default_factory=list)
+    numbers: tuple[Number, ...] | None = None
+    started: set[str] = field(default_factory=set)
+    """Names of tools of which a call began."""
+    time: WorkTime = field(default_factory=WorkTime)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What is known of the turn at its end."""
+        known = {
+            "tools": list(self.tools),
+            "context": self.context,
+            "finish": self.finish,
+            **({"stopped": self.stopped} if self.stopped else {}),
+            **({"returned": self.returned} if self.returned else {}),
+            **self.calls.record,
+            **self.changes.record,
+            **self.asides.record,
+        }
+        return known | kept.record(self.numbers)
+
+    def owed(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        """Those of ``tools`` that meet ``tool_choice`` required where the request declares functions: these, until one
+        of them was called. Empty: nothing is owed."""
+        theirs = {spec.name for spec in self.request.functions if spec.source == "external"}
+        if self.request.tool_choice != "required" or theirs & self.started:
+            return ()
+        return tuple(spec for spec in tools if spec.name in theirs)
+
+    def emit(self, body: Body) -> None:
+        if isinstance(body, CallStarted):
+            self.started.add(body.name)
+        self.time.note(body)
+        self.calls.note(body)
+        self.changes.note(body)
+        self.asides.note(body)
+        self.announce(body)
+
+    async def begin(self, prepared: Prepared) -> None:
+        """What the model sees of this turn and what is stored of it need not be the same."""
+        self.began = True
+        self.messages.extend(prepared.current)
+        self.earlier = prepared.history
+        if prepared.behind is not None or prepared.earlier:
+            self.place = prepared
+        await self._store(prepared.said)
+
+    async def save(self, *messages: Message) -> None:
+        """What came in this turn: seen by the model and stored, whatever was shown of the conversation before."""
+        await self._store(messages)
+        self.messages.extend(messages)
+        said = next((message for message in reversed(messages) if message.role == "assistant"), None)
+        if said is not None and (said.text or not any(call.id in self.returned for call in said.calls)):
+            self.text = said.text
+
+    async def _store(self, messages: Sequence[Message]) -> None:
+        """The first items take their place, and make its branch if it needs one: none is ever empty."""
+        if not messages:
+            return
+        place, self.place = self.place, None
+        if place is not None:
+            items = await self.opened.append_at(messages, place.behind, place.earlier)
+        else:
+            items = await self.opened.append(messages)
+        self.saved += len(items)

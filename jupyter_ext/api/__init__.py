@@ -1,0 +1,1 @@
+"""The HTTP routes. Each wire format is one package; ``http`` holds what they share."""

@@ -1,0 +1,188 @@
+"""Calls of the server's tools in Anthropic's own blocks, and what such blocks said when a client repeats them. Pure.
+
+python is ``code_execution``, shell ``bash_code_execution``, web_search and fetch_page ``web_search`` and ``web_fetch``.
+For other tools Anthropic has no block; a client reads of them in ``agentic_tool_calls``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from agent_kernel.core.events import CallFinished
+from agent_kernel.tools.web.search import FOREIGN
+
+Block: TypeAlias = dict[str, Any]
+NAMES: Mapping[str, str] = MappingProxyType(
+    {"python": "code_execution", "shell": "bash_code_execution", "web_search": "web_search", "fetch_page": "web_fetch"}
+)
+"""What Anthropic calls our tools."""
+OURS: Mapping[str, str] = MappingProxyType({theirs: ours for ours, theirs in NAMES.items()})
+IN_CONTAINER = frozenset({"python", "shell"})
+"""Tools that run in the session's sandbox, which Anthropic calls a container."""
+
+
+def used(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
+    """The block that announces a call of one of NAMES."""
+    given = dict(arguments)
+    if name == "shell" and isinstance(given.get("commands"), list):
+        given["command"] = "\n".join(map(str, given.pop("commands")))
+    return {"type": "server_tool_use", "id": id, "name": NAMES[name], "input": given}
+
+
+def result(id: str, name: str, end: CallFinished) -> Block:
+    """The block with what came of it."""
+    return {"type": f"{NAMES[name]}_tool_result", "tool_use_id": id, "content": _CONTENT[name](end)}
+
+
+def _code(end: CallFinished) -> Block:
+    """The printed text and the value of the last expression; of a call that did not end well, why."""
+    well = end.status == "success"
+    return {
+        "type": "code_execution_result",
+        "stdout": end.text if well else "",
+        "stderr": "" if well else end.text,
+        "return_code": 0 if well else 1,
+        "content": [{"type": "code_execution_output", "file_id": id} for id in end.files],
+    }
+
+
+def _bash(end: CallFinished) -> Block:
+    ran = end.details if "stdout" in end.details else {}
+    code = ran.get("exit_code")
+    well = end.status == "success"
+    return {
+        "type": "bash_code_execution_result",
+        "stdout": str(ran.get("stdout", end.text if well else "")),
+        "stderr": str(ran.get("stderr", "" if well else end.text)),
+        "return_code": code if isinstance(code, int) else 0 if well else 1,
+        "content": [{"type": "bash_code_execution_output", "file_id": id} for id in end.files],
+    }
+
+
+def _searched(end: CallFinished) -> Block | list[Block]:
+    found = _output(end)
+    if found is None:
+        return {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    return [
+        {
+            "type": "web_search_result",
+            "url": str(one.get("url", "")),
+            "title": str(one.get("title", "")),
+            "encrypted_content": _sealed(one),
+            "page_age": None,
+        }
+        for one in found
+    ]
+
+
+def _fetched(end: CallFinished) -> Block:
+    found = _output(end)
+    if not found:
+        return {"type": "web_fetch_tool_result_error", "error_code": "url_not_accessible"}
+    source = {"type": "text", "media_type": "text/plain", "data": str(found[0].get("content", ""))}
+    document = {"type": "document", "source": source, "title": str(found[0].get("title", ""))}
+    return {
+        "type": "web_fetch_result",
+        "url": str(found[0].get("url", "")),
+        "content": document,
+        "retrieved_at": None,
+    }
+
+
+_CONTENT: Mapping[str, Callable[[CallFinished], Any]] = MappingProxyType(
+    {"python": _code, "shell": _bash, "web_search": _searched, "fetch_page": _fetched}
+)
+
+
+def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
+    """The results in the text that a tool of the web gave the model; None where there are none."""
+    if end.status != "success":
+        return None
+    try:
+        output = json.loads(end.text)["output"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    found = output if isinstance(output, list) else [output]
+    return found if all(isinstance(one, dict) for one in found) else None
+
+
+def _sealed(one: Mapping[str, Any]) -> str:
+    """What the model read of a result. Nothing is secret in it; the name of the field is Anthropic's."""
+    said = {"description": one.get("description", ""), "content": one.get("content", "")}
+    return base64.b64encode(json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
+
+
+# ---------------------------------------------------------------------------------------------------- repeated
+
+
+def arguments_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a call that a client repeats by Anthropic's name."""
+    arguments = dict(given)
+    if OURS.get(name) == "shell" and isinstance(arguments.get("command"), str):
+        arguments["commands"] = arguments.pop("command").split("\n")
+    return arguments
+
+
+def told(content: Any) -> str:
+    """The text that a result block says to a model, whoever made it."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return _found_again(content)
+    kind = content.get("type", "") if isinstance(content, dict) else ""
+    if kind in ("code_execution_result", "bash_code_execution_result"):
+        return _ran(content)
+    if kind == "web_fetch_result":
+        return _page(content)
+    return json.dumps(content, ensure_ascii=False)
+
+
+def failed(content: Any) -> bool:
+    if not isinstance(content, dict):
+        return False
+    return str(content.get("type", "")).endswith("_error") or bool(content.get("return_code"))
+
+
+def _ran(content: Mapping[str, Any]) -> str:
+    stdout, stderr, code = (content.get(key) for key in ("stdout", "stderr", "return_code"))
+    parts = [str(stdout or "").rstrip()]
+    parts.append(f"[stderr]\n{stderr}" if stdout and stderr else str(stderr or ""))
+    if content.get("type") == "bash_code_execution_result" and code:
+        parts.append(f"[exit code {code}: it ended at the first line that failed]")
+    return "\n".join(part for part in parts if part) or "(no output)"
+
+
+def _page(content: Mapping[str, Any]) -> str:
+    document = content.get("content")
+    source = document.get("source") if isinstance(document, dict) else None
+    text = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
+    title = document.get("title") if isinstance(document, dict) else None
+    output = {"url": content.get("url", ""), "title": title or "", "content": text or ""}
+    return json.dumps({"note": FOREIGN, "output": output}, ensure_ascii=False)
+
+
+def _found_again(results: Sequence[Any]) -> str:
+    """Results of a search, or parts of text."""
+    texts = [str(one.get("text", "")) for one in results if isinstance(one, dict) and one.get("type") == "text"]
+    if texts:
+        return "\n".join(texts)
+    output = [
+        {"title": one.get("title", ""), "url": one.get("url", ""), **_opened(one.get("encrypted_content"))}
+        for one in results
+        if isinstance(one, dict)
+    ]
+    return json.dumps({"note": FOREIGN, "output": output}, ensure_ascii=False)
+
+
+def _opened(sealed: Any) -> dict[str, Any]:
+    """What stands in a result that this server sealed; nothing of one that another did."""
+    try:
+        said = json.loads(base64.b64decode(str(sealed), validate=True))
+    except (ValueError, binascii.Error):
+        return {}
+    return {key: str(said[key]) for key in ("description", "content") if key in said} if isinstance(said, dict) else {}

@@ -1,0 +1,267 @@
+"""messages: the events of a turn become Anthropic's message, whole or as a stream. Pure.
+
+What is ours and not Anthropic's comes as server-sent events without a name: every reader of Anthropic's streams passes
+over these, and who knows them tells them by the ``type`` in their data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+from agent_kernel.core.events import (
+    ApprovalRequired,
+    CallFinished,
+    CallOutput,
+    CallReturned,
+    CallStarted,
+    ContextBuilt,
+    Event,
+    FileProduced,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    TurnFinished,
+)
+from jupyter_ext.api.anthropic import blocks
+from jupyter_ext.api.anthropic.blocks import Block
+from jupyter_ext.api.dialects import tool_call_log
+from jupyter_ext.api.dialects.tool_call_log import CallLog
+from jupyter_ext.api.http.sse import encode
+
+PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+"""What a quiet stream says."""
+STOPPED: Mapping[str, str] = {"length": "max_tokens", "calls": "tool_use", "stop": "end_turn"}
+Thinking: TypeAlias = Literal["shown", "omitted", "hidden"]
+"""``omitted``: blocks without their text, ``hidden``: no blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Where the session's code runs: ``idle_s`` after its last use its variables go."""
+
+    id: str
+    idle_s: float
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        until = datetime.fromtimestamp(now + self.idle_s, UTC).replace(microsecond=0)
+        return {"id": self.id, "expires_at": until.isoformat().replace("+00:00", "Z"), "skills": None}
+
+
+class MessagesCodec:
+    """``model`` is said back as it came. ``session`` is the one to tell, empty: none. ``refused`` gives the body of the
+    error that a failed turn ended with. ``turn`` is the turn's id, from which that of the message is made."""
+
+    def __init__(
+        self,
+        model: str,
+        session: str,
+        *,
+        refused: Callable[[TurnFinished], Mapping[str, Any]],
+        turn: str = "",
+        container: Container | None = None,
+        thinking: Thinking = "shown",
+    ) -> None:
+        self._id = hashlib.sha256(turn.encode()).hexdigest()[:24] if turn else secrets.token_hex(12)
+        self._facts: dict[str, Any] = {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "stop_details": None,
+        }
+        self._session = {"session_id": session} if session else {}
+        self._refused = refused
+        self._container = container
+        self._thinking = thinking
+        self._blocks: list[Block] = []
+        self._pieces: list[str] = []
+        self._open = ""
+        self._calls: dict[str, tuple[str, str]] = {}
+        self._used_so_far = 0
+        self._in_container = False
+        self._web = {"web_search_requests": 0, "web_fetch_requests": 0}
+        self._log = CallLog()
+        self._end: Event | None = None
+
+    @property
+    def id(self) -> str:
+        """Of the message."""
+        return f"msg_{self._id}"
+
+    # ------------------------------------------------------------------------------------------------ the answers
+
+    def begin(self) -> Iterable[bytes]:
+        start = {**self._facts, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage({})}
+        return [_named("message_start", message={**start, **self._session})]
+
+    def feed(self, event: Event) -> Iterator[bytes]:
+        match event.body:
+            case TextDelta(text) if text:
+                yield from self._said("text", text)
+            case ReasoningDelta(text) if text and self._thinking != "hidden":
+                yield from self._said("thinking", text)
+            case ContextBuilt():
+                yield from self._closed()  # what two model calls say is two texts
+            case CallReturned(call, name, arguments):
+                yield from self._used({"type": "tool_use", "id": call, "name": name, "input": dict(arguments)})
+            case TurnFinished():
+                yield from self._ended(event)
+            case _:
+                yield from self._of_tools(event)
+
+    def whole(self) -> Mapping[str, Any]:
+        return {**self._facts, "content": self._blocks, **self._ending, **self._session, **self._extras}
+
+    def _of_tools(self, event: Event) -> Iterator[bytes]:
+        """The server's own: blocks for those that Anthropic has too, and for all of them what mistral.rs tells."""
+        match event.body:
+            case CallStarted(call, name, arguments) as body:
+                if name in blocks.NAMES:
+                    yield from self._started(call, name, arguments)
+                yield encode(self._log.started(event, body))
+            case CallOutput() as body:
+                self._log.output(body)
+            case CallFinished() as body:
+                if body.call in self._calls:
+                    yield from self._finished(body)
+                yield encode(self._log.finished(event, body))
+            case ApprovalRequired() as body:
+                yield encode(tool_call_log.approval(event, body))
+            case FileProduced() as body:
+                self._log.produced(body.file)
+                yield encode({"type": tool_call_log.FILE, **body.file})
+            case Notice() as body:
+                yield encode(self._log.noticed(body))
+
+    # ------------------------------------------------------------------------------------------------ blocks
+
+    def _said(self, kind: str, text: str) -> Iterator[bytes]:
+        if self._open != kind:
+            yield from self._closed()
+            self._open = kind
+            empty = {"type": "text", "text": ""} if kind == "text" else {"type": kind, "thinking": "", "signature": ""}
+            yield self._start(empty)
+        self._pieces.append(text)
+        if kind == "text" or self._thinking == "shown":
+            yield self._delta({"type": f"{kind}_delta", kind: text})
+
+    def _closed(self) -> Iterator[bytes]:
+        """Ends the block of text that is open, if one is."""
+        if not self._open:
+            return
+        text = "".join(self._pieces)
+        if self._open == "text":
+            block: Block = {"type": "text", "text": text}
+        else:
+            signature = _signature(text)
+            yield self._delta({"type": "signature_delta", "signature": signature})
+            shown = text if self._thinking == "shown" else ""
+            block = {"type": "thinking", "thinking": shown, "signature": signature}
+        yield self._stop()
+        self._blocks.append(block)
+        self._pieces, self._open = [], ""
+
+    def _started(self, call: str, name: str, arguments: Mapping[str, Any]) -> Iterator[bytes]:
+        id = f"srvtoolu_{self._id}{self._used_so_far:02}"
+        self._used_so_far += 1
+        self._calls[call] = (id, name)
+        self._in_container = self._in_container or name in blocks.IN_CONTAINER
+        if (counted := f"{blocks.NAMES[name]}_requests") in self._web:
+            self._web[counted] += 1
+        yield from self._used(blocks.used(id, name, arguments))
+
+    def _finished(self, end: CallFinished) -> Iterator[bytes]:
+        id, name = self._calls.pop(end.call)
+        yield from self._closed()
+        block = blocks.result(id, name, end)
+        yield self._start(block)
+        yield self._stop()
+        self._blocks.append(block)
+
+    def _used(self, block: Block) -> Iterator[bytes]:
+        """A call, whose arguments a stream tells as JSON behind its beginning."""
+        yield from self._closed()
+        yield self._start({**block, "input": {}})
+        arguments = json.dumps(block["input"], ensure_ascii=False)
+        yield self._delta({"type": "input_json_delta", "partial_json": arguments})
+        yield self._stop()
+        self._blocks.append(block)
+
+    def _start(self, block: Block) -> bytes:
+        return _named("content_block_start", index=len(self._blocks), content_block=block)
+
+    def _delta(self, delta: Block) -> bytes:
+        return _named("content_block_delta", index=len(self._blocks), delta=delta)
+
+    def _stop(self) -> bytes:
+        return _named("content_block_stop", index=len(self._blocks))
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    def _ended(self, event: Event) -> Iterator[bytes]:
+        self._end = event
+        end = event.body
+        assert isinstance(end, TurnFinished)
+        yield from self._closed()
+        if end.state == "failed":
+            yield encode(self._refused(end), "error")
+            return
+        told = self._ending
+        usage = told.pop("usage")
+        yield _named("message_delta", delta=told, usage=usage, **self._session, **self._extras)
+        yield _named("message_stop")
+
+    @property
+    def _ending(self) -> dict[str, Any]:
+        """What an answer ends with: why, in which container, and what it cost."""
+        assert self._end is not None, "the last event was fed"
+        end = self._end.body
+        assert isinstance(end, TurnFinished)
+        ending: dict[str, Any] = {
+            "stop_reason": _reason(end),
+            "stop_sequence": end.stopped or None,
+            "usage": _usage(end.usage),
+        }
+        if self._in_container and self._container is not None:
+            ending["container"] = self._container.to_json(self._end.time)
+        if any(self._web.values()):
+            ending["usage"]["server_tool_use"] = self._web
+        return ending
+
+    @property
+    def _extras(self) -> dict[str, Any]:
+        """What the server's tools did and made; more files than an answer holds are fetched."""
+        return self._log.told
+
+
+def _reason(end: TurnFinished) -> str:
+    """A turn that somebody stopped is one that can go on: what it said so far may be sent back."""
+    if end.state != "committed":
+        return "pause_turn"
+    return "stop_sequence" if end.stopped else STOPPED.get(end.finish, "end_turn")
+
+
+def _usage(spent: Mapping[str, float]) -> dict[str, Any]:
+    """Tokens that were in the cache are counted apart, as Anthropic does; the sum is the whole prompt."""
+    prompt, reused = int(spent.get("prompt_tokens", 0)), int(spent.get("reused_tokens", 0))
+    return {
+        "input_tokens": max(0, prompt - reused),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": min(prompt, reused),
+        "output_tokens": int(spent.get("completion_tokens", 0)),
+    }
+
+
+def _signature(thought: str) -> str:
+    """Names the text that it stands behind. Clients send it back; it is not looked at."""
+    return hashlib.sha256(thought.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _named(kind: str, **data: Any) -> bytes:
+    return encode({"type": kind, **data}, kind)

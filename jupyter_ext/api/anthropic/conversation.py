@@ -1,0 +1,345 @@
+"""The conversation of an Anthropic request as messages, and the files that came with it. Pure: what has to be fetched
+or read for it is named first, and given."""
+
+from __future__ import annotations
+
+import html
+import mimetypes
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.files import is_text
+from agent_kernel.core.messages import Media, Message, Part, Text, ToolCall, assistant, system, tool_result
+from jupyter_ext.api.anthropic import blocks as served
+from jupyter_ext.api.anthropic.request import (
+    Base64Source,
+    ContainerUploadBlock,
+    ContentSource,
+    DocumentBlock,
+    FileSource,
+    ImageBlock,
+    MessageBody,
+    PromptBody,
+    RedactedThinkingBlock,
+    SearchResultBlock,
+    ServerResultBlock,
+    ServerToolUseBlock,
+    TextBlock,
+    TextSource,
+    ThinkingBlock,
+    ToolReferenceBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UrlSource,
+)
+from jupyter_ext.api.dialects.content import (
+    MAX_FILES,
+    MAX_LINKS,
+    MAX_MEDIA,
+    MAX_PICTURES,
+    MAX_TEXT,
+    NO_RESULTS,
+    NO_USER,
+    Load,
+    from_base64,
+    seen,
+)
+from jupyter_ext.api.dialects.dialect_request import Given
+
+TOO_MUCH = f"at most {MAX_MEDIA >> 20} MiB of pictures and documents; upload files before"
+GO_ON = "Go on."
+OF_USER = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock, ToolResultBlock, ContainerUploadBlock)
+OF_ASSISTANT = (
+    TextBlock,
+    ThinkingBlock,
+    RedactedThinkingBlock,
+    ToolUseBlock,
+    ServerToolUseBlock,
+    ServerResultBlock,
+    ContainerUploadBlock,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Bytes that lie elsewhere: at a URL, or in a file of the server by its id."""
+
+    kind: Literal["url", "file"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """``messages`` have the calls of the server's tools that the client repeats, ``spoken`` do not: a session that is
+    here has them itself."""
+
+    messages: tuple[Message, ...]
+    spoken: tuple[Message, ...]
+    files: tuple[Given, ...]
+
+
+def sources(body: PromptBody) -> list[Source]:
+    """What ``conversation`` needs, each once: pictures by URL or id, documents by URL. Raises InvalidRequest."""
+    found: dict[Source, None] = {}
+    for block in _parts(body.messages):
+        if isinstance(block.source, UrlSource):
+            found[Source("url", block.source.url)] = None
+        elif isinstance(block.source, FileSource) and isinstance(block, ImageBlock):
+            found[Source("file", block.source.file_id)] = None
+    if sum(one.kind == "url" for one in found) > MAX_LINKS:
+        raise InvalidRequest(f"At most {MAX_LINKS} urls of a request are fetched.")
+    if sum(one.kind == "file" for one in found) > MAX_PICTURES:
+        raise InvalidRequest(f"messages: at most {MAX_PICTURES} pictures")
+    return list(found)
+
+
+def conversation(body: PromptBody, fetched: Mapping[Source, Given]) -> Conversation:
+    """``fetched`` has all of ``sources``. Raises InvalidRequest."""
+    reading = _Reading(fetched)
+    try:
+        messages, spoken = reading.messages(body)
+        files = tuple(dict.fromkeys(reading.files))
+        _within_limits(messages, files)
+    except ValueError as error:
+        raise InvalidRequest(f"messages: {error}") from None
+    return Conversation(tuple(messages), tuple(spoken), files)
+
+
+def _parts(messages: Sequence[MessageBody]) -> Iterator[ImageBlock | DocumentBlock]:
+    for message in messages:
+        for block in message.blocks:
+            inner = block.content if isinstance(block, ToolResultBlock) and isinstance(block.content, list) else []
+            for part in (block, *inner):
+                if isinstance(part, ImageBlock | DocumentBlock):
+                    yield part
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over a conversation."""
+
+    fetched: Mapping[Source, Given]
+    files: list[Given] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def messages(self, body: PromptBody) -> tuple[list[Message], list[Message]]:
+        """With the calls of the server's tools, and without."""
+        whole = [system(body.instructions)] if body.instructions.strip() else []
+        spoken = list(whole)
+        for number, message in enumerate(body.messages):
+            _allowed(message, number)
+            if message.role == "assistant":
+                rounds = self._rounds(message)
+                whole += [said for one in rounds for said in one.messages()]
+                spoken += _spoken(rounds)
+                continue
+            said = self._user(message) if message.role == "user" else [system(_text(message))]
+            whole += said
+            spoken += said
+        if not body.messages or body.messages[-1].role == "assistant":
+            goes_on = _gone_on(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
+            whole.append(goes_on)
+            spoken.append(goes_on)
+        repeats = any(isinstance(block, ServerToolUseBlock) for message in body.messages for block in message.blocks)
+        spoken = spoken if repeats else whole
+        _all_answered(whole)
+        if repeats:
+            _all_answered(spoken)
+        return whole, spoken
+
+    # ------------------------------------------------------------------------------------------------ the client
+
+    def _user(self, message: MessageBody) -> list[Message]:
+        """Results of calls first, as models have them, then what is said beside them."""
+        results = [self._result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
+        said = [part for block in message.blocks for part in self._said(block)]
+        return [*results, Message("user", tuple(said))] if said else results
+
+    def _result(self, block: ToolResultBlock) -> Message:
+        content = block.content or ""
+        parts = [Text(content)] if isinstance(content, str) else [part for one in content for part in self._said(one)]
+        return Message(
+            "tool",
+            tuple(part for part in parts if part != Text("")),
+            call_id=block.tool_use_id,
+            name=self.names.get(block.tool_use_id),
+            status="error" if block.is_error else "success",
+        )
+
+    def _said(self, block: Any) -> list[Part]:
+        match block:
+            case TextBlock(text=text):
+                return [Text(text)] if text else []
+            case ImageBlock(source=source):
+                return [self._picture(source)]
+            case DocumentBlock():
+                return self._document(block)
+            case SearchResultBlock():
+                text = "\n".join(one.text for one in block.content)
+                return [Text(_framed("search_result", text, title=block.title, source=block.source))]
+            case ToolReferenceBlock():
+                return [Text(block.tool_name)]
+            case ContainerUploadBlock():
+                self.files.append(Given(id=block.file_id))
+        return []
+
+    def _picture(self, source: Base64Source | UrlSource | FileSource) -> Media:
+        if isinstance(source, Base64Source):
+            return seen(source.media_type.lower(), from_base64(source.data, MAX_MEDIA))
+        found = self.fetched[_source(source)]
+        return seen(found.mime, found.data)
+
+    def _document(self, block: DocumentBlock) -> list[Part]:
+        """A text is read with the message; what is no text is a file of the turn."""
+        source = block.source
+        match source:
+            case TextSource(data=text):
+                return [_text_of(block, text)]
+            case ContentSource(content=inner):
+                text = inner if isinstance(inner, str) else "\n".join(part.text for part in inner)
+                return [_text_of(block, text)]
+            case FileSource():
+                given = Given(id=source.file_id)
+            case Base64Source():
+                given = Given(name="", mime=source.media_type.lower(), data=from_base64(source.data, MAX_MEDIA))
+            case UrlSource():
+                given = self.fetched[_source(source)]
+        if given.data and is_text(given.mime):
+            return [_text_of(block, given.data.decode("utf-8", "replace"))]
+        if not (given.id or given.data):
+            raise ValueError("a document is empty")
+        given = given if given.id else replace(given, name=_name(block.title or given.name, given.mime))
+        self.files.append(given)
+        said = f"{block.title or given.name or given.id}: {block.context}" if block.context else ""
+        return [Text(said)] if said else []
+
+    # ------------------------------------------------------------------------------------------------ the model
+
+    def _rounds(self, message: MessageBody) -> list[_Round]:
+        """One for each round of calls, with its results where a server ran them."""
+        rounds = [_Round()]
+        for block in message.blocks:
+            if rounds[-1].results and not isinstance(block, ServerResultBlock):
+                rounds.append(_Round())
+            if isinstance(block, ToolUseBlock):
+                self.names[block.id] = block.name
+            rounds[-1].add(block)
+        return rounds
+
+
+@dataclass(slots=True)
+class _Round:
+    text: str = ""
+    reasoning: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    ran: dict[str, ToolCall] = field(default_factory=dict)
+    results: dict[str, Message] = field(default_factory=dict)
+
+    def add(self, block: Any) -> None:
+        match block:
+            case TextBlock(text=text):
+                self.text += text
+            case ThinkingBlock(thinking=text):
+                self.reasoning += text
+            case ToolUseBlock():
+                self.calls.append(ToolCall(block.id, block.name, block.input))
+            case ServerToolUseBlock():
+                arguments = served.arguments_of(block.name, block.input)
+                self.ran[block.id] = ToolCall(block.id, served.OURS.get(block.name, block.name), arguments)
+            case ServerResultBlock() if call := self.ran.get(block.tool_use_id):
+                status: Literal["error", "success"] = "success"
+                if block.is_error or served.failed(block.content):
+                    status = "error"
+                self.results[call.id] = tool_result(call, served.told(block.content), status)
+
+    def messages(self) -> list[Message]:
+        """A call without its result is left out: nobody can bring it any more."""
+        ran = [call for call in self.ran.values() if call.id in self.results]
+        found = [assistant(self.text, ran, self.reasoning), *(self.results[call.id] for call in ran)] if ran else []
+        if self.calls:
+            found.append(assistant("" if ran else self.text, self.calls, "" if ran else self.reasoning))
+        if not found and (self.text or self.reasoning):
+            found.append(assistant(self.text, (), self.reasoning))
+        return found
+
+
+def _spoken(rounds: Sequence[_Round]) -> list[Message]:
+    """What was said and what the client is to run. Words beside calls of the server stay with those."""
+    calls = [call for one in rounds for call in one.calls]
+    told = [one for one in rounds if not (calls and one.ran)]
+    words, thought = "".join(one.text for one in told), "".join(one.reasoning for one in told)
+    return _Round(words, thought, calls).messages()
+
+
+def _text(message: MessageBody) -> str:
+    return "\n".join(block.text for block in message.blocks)
+
+
+def _allowed(message: MessageBody, number: int) -> None:
+    kinds: tuple[type, ...] = {"user": OF_USER, "assistant": OF_ASSISTANT}.get(message.role, (TextBlock,))
+    if other := next((block for block in message.blocks if not isinstance(block, kinds)), None):
+        raise ValueError(f"{number}: a message of the {message.role} has no block {other.type}")
+
+
+def _gone_on(last: MessageBody) -> Message:
+    """What makes a model go on with an answer that was stopped among the server's tools."""
+    if not any(isinstance(block, ServerToolUseBlock | ServerResultBlock) for block in last.blocks):
+        raise ValueError(NO_RESULTS if any(isinstance(one, ToolUseBlock) for one in last.blocks) else NO_USER)
+    return Message("user", (Text(GO_ON),))
+
+
+def _all_answered(messages: Sequence[Message]) -> None:
+    """Results may come alone, in the session that has their calls; otherwise each stands right behind its call."""
+    for at, message in enumerate(messages):
+        if not message.calls:
+            continue
+        behind = {said.call_id for said in _results_behind(messages, at)}
+        if missing := [call.id for call in message.calls if call.id not in behind]:
+            raise ValueError(f"the tool_use {missing[0][:80]} has no tool_result in the next message")
+    known = {call.id for message in messages for call in message.calls}
+    first = next((at for at, message in enumerate(messages) if message.role not in ("system", "tool")), len(messages))
+    for message in messages[first:]:
+        if message.role == "tool" and message.call_id not in known:
+            raise ValueError(f"the tool_result for {(message.call_id or '')[:80]} answers no tool_use before it")
+
+
+def _results_behind(messages: Sequence[Message], at: int) -> Iterator[Message]:
+    for message in messages[at + 1 :]:
+        if message.role != "tool":
+            return
+        yield message
+
+
+def _within_limits(messages: Sequence[Message], files: Sequence[Given]) -> None:
+    load = Load.of(messages, files)
+    if load.chars > MAX_TEXT:
+        raise ValueError(f"at most {MAX_TEXT} characters together")
+    if load.pictures > MAX_PICTURES:
+        raise ValueError(f"at most {MAX_PICTURES} pictures")
+    if len(files) > MAX_FILES:
+        raise ValueError(f"at most {MAX_FILES} files")
+    if load.size > MAX_MEDIA:
+        raise ValueError(TOO_MUCH)
+
+
+def _source(source: UrlSource | FileSource) -> Source:
+    return Source("url", source.url) if isinstance(source, UrlSource) else Source("file", source.file_id)
+
+
+def _text_of(block: DocumentBlock, text: str) -> Text:
+    return Text(_framed("document", text, title=block.title, context=block.context))
+
+
+def _framed(tag: str, text: str, **facts: str | None) -> str:
+    """Where a text of others begins and ends."""
+    told = "".join(f' {name}="{html.escape(fact)}"' for name, fact in facts.items() if fact)
+    return f"<{tag}{told}>\n{text}\n</{tag}>\n"
+
+
+def _name(title: str, mime: str) -> str:
+    """With an extension, by which tools know what is in it."""
+    name = title.replace("/", "_").strip() or "document"
+    extension = mimetypes.guess_extension(mime) or ""
+    return name if not extension or name.lower().endswith(extension) else f"{name}{extension}"

@@ -1,0 +1,188 @@
+"""``messages`` and ``messages/count_tokens``, as Anthropic's clients speak them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_kernel.core.errors import (
+    AgentKernelError,
+    ContextOverflow,
+    FetchFailed,
+    FileNotFound,
+    FileTooLarge,
+    InvalidRequest,
+    NotFound,
+)
+from agent_kernel.core.events import TurnFinished
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.session import new_id
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.tools.web.net.fetch import Bounds, Fetched, Fetcher
+from jupyter_ext.api.anthropic import errors, turn_request
+from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
+from jupyter_ext.api.anthropic.conversation import TOO_MUCH, Conversation, Source, conversation, sources
+from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
+from jupyter_ext.api.anthropic.threads import MessageThread
+from jupyter_ext.api.anthropic.token_count import counted
+from jupyter_ext.api.anthropic.tools import tools_of
+from jupyter_ext.api.dialects.content import MAX_MEDIA
+from jupyter_ext.api.dialects.dialect_request import AGENT, Asked, Given
+from jupyter_ext.api.dialects.handler import DialectHandler
+from jupyter_ext.api.http.error_status import error_of, status_of
+from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.http.media_fetch import fetch_all
+from jupyter_ext.api.openapi.errors import AnthropicError
+from jupyter_ext.api.openapi.operation import FITS, IDEMPOTENCY_KEY, operation
+from jupyter_ext.auth.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
+from jupyter_ext.turns.start_turn import Call
+from jupyter_ext.turns.turn_inputs import kept
+
+FETCHED = Bounds(total_s=30.0, bytes=MAX_MEDIA)
+
+
+class AnthropicHandler(DialectHandler):
+    """Errors as Anthropic's clients read them."""
+
+    error_shape = AnthropicError
+    unasked = InvalidRequest
+    keep_alive = PING
+
+    def begin(self) -> None:
+        super().begin()
+        self.set_header("request-id", self.request_id)
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.set_header("request-id", self.request_id)
+        return errors.body(status, error, self.request_id)
+
+    def refuse(self, error: AgentKernelError, status: int) -> None:
+        """A prompt that is too long is a mistake of the request there."""
+        super().refuse(error, 400 if isinstance(error, ContextOverflow) else status)
+
+    def refused(self, end: TurnFinished) -> Mapping[str, Any]:
+        error = error_of(end.error or {})
+        status = 400 if isinstance(error, ContextOverflow) else status_of(error)
+        return errors.body(status, error.to_json(), self.request_id)
+
+    # ------------------------------------------------------------------------------------------------ what was sent
+
+    async def said(self, body: PromptBody) -> Conversation:
+        """Raises InvalidRequest, also for a source that can not be had; FileNotFound, Forbidden, LocalOnly."""
+        wanted = sources(body)
+        return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
+
+    async def _all(self, wanted: Sequence[Source]) -> dict[Source, Given]:
+        """All together within MAX_MEDIA; a file that is larger than what is left is not read."""
+        urls = [source for source in wanted if source.kind == "url"]
+        fetcher = Fetcher(self.app.runtime.guard, self.app.runtime.exits)
+        try:
+            got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
+        except FetchFailed as error:
+            raise InvalidRequest(f"A source of this request can not be had: {error.message}") from error
+        found = {url: _given(fetched) for url, fetched in zip(urls, got, strict=True)}
+        left = MAX_MEDIA - sum(len(fetched.data) for fetched in got)
+        for source in wanted:
+            if source.kind == "file":
+                found[source] = await self._kept(source.name, left)
+                left -= len(found[source].data)
+        return found
+
+    async def _kept(self, id: str, left: int) -> Given:
+        """A file of the caller's, of at most ``left`` bytes."""
+        found = await kept(self.app, self.caller, id)
+        if found is None:
+            raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+        if found.file.size > MAX_MEDIA:
+            raise FileTooLarge(f"A picture of a message has at most {MAX_MEDIA >> 20} MiB.")
+        if found.file.size > left:
+            raise InvalidRequest(f"messages: {TOO_MUCH}")
+        return Given(name=found.file.name, mime=found.file.mime, data=await found.data())
+
+
+def _given(fetched: Fetched) -> Given:
+    name = fetched.url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return Given(name=name[:100], mime=fetched.mime, data=fetched.data)
+
+
+class MessagesHandler(AnthropicHandler):
+    @guarded("execute")
+    @operation(
+        "An answer to a conversation, as Anthropic's clients ask for it.",
+        "anthropic.types:Message",
+        body=MessagesBody,
+        query=(IDEMPOTENCY_KEY,),
+        conditions=FITS,
+        errors=(404, 409, 410, 422, 502, 507),
+        streams=("anthropic.types:RawMessageStreamEvent",),
+    )
+    async def post(self) -> None:
+        body = self.parse(MessagesBody)
+        thread = await self._thread(body) if body.continues else None
+        if thread is not None:
+            body = body.model_copy(update={"system": thread.system, "tools": thread.tools})
+        asked = self._asked(body, await self.said(body), thread)
+        self.answerable(asked)
+        call = await self.begun(asked)
+        codec = MessagesCodec(
+            body.model,
+            call.session,
+            refused=self.refused,
+            turn=call.turn.id,
+            container=self._container(call),
+            thinking=turn_request.thinking(body),
+        )
+        if body.thread is not None:
+            self._keep(codec.id, call, body)
+        await self.answer(call, codec, streams=body.stream)
+
+    def _asked(self, body: MessagesBody, said: Conversation, thread: MessageThread | None) -> Asked:
+        """A thread has a session, of its own where the request names none."""
+        if thread is not None:
+            return turn_request.asked(body, said, session=thread.key.id, after=thread.turn)
+        named = body.session_id or body.container_id
+        session = NAMED + new_id("session") if body.thread is not None and not named else ""
+        return turn_request.asked(body, said, session=session)
+
+    async def _thread(self, body: MessagesBody) -> MessageThread:
+        """Raises NotFound in Anthropic's words, at which its clients send the conversation whole."""
+        thread = self.app.message_threads.get(self.caller.namespace, body.continues)
+        if thread is None or await self.app.runtime.store.info(thread.key) is None:
+            raise NotFound("There is no such thread (any more).", details={"error_code": "thread_not_found"})
+        return thread
+
+    def _keep(self, message: str, call: Call, body: MessagesBody) -> None:
+        chars = len(body.instructions) + sum(len(tool.model_dump_json()) for tool in body.tools or ())
+        thread = MessageThread(call.turn.order.key, call.turn.id, body.system, body.tools, chars)
+        self.app.message_threads.keep(message, thread)
+
+    def _container(self, call: Call) -> Container:
+        id, sandbox = call.turn.order.key.id, self.app.runtime.sandbox
+        idle_s = sandbox.policy.idle_s if isinstance(sandbox, LinuxSandbox) else IDLE_S
+        return Container(id, min(idle_s, IDLE_S) if is_ephemeral(id) else idle_s)
+
+
+class CountTokensHandler(AnthropicHandler):
+    """An estimate: counting would load a model, which nobody asked for."""
+
+    @guarded("execute")
+    @operation(
+        "How many tokens a conversation has.",
+        "anthropic.types:MessageTokensCount",
+        body=CountBody,
+        conditions=FITS,
+        errors=(404, 409, 422, 502),
+    )
+    async def post(self) -> None:
+        body = self.parse(CountBody)
+        agent = body.model.startswith(AGENT)
+        said = await self.said(body)
+        self.known(body.model)
+        self.reply(counted(said.messages, tools_of(body, agent=agent).functions))
+
+    def known(self, model: str) -> None:
+        """Raises UnknownModel."""
+        name = Asked(model, TurnRequest()).name
+        if name and self.app.access.may_choose(self.caller, name):
+            self.app.runtime.engines.get(name)

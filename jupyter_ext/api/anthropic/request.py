@@ -1,0 +1,358 @@
+"""What requests of Anthropic's kind may hold. Keys that say nothing here (cache_control, metadata) are left alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, model_validator
+
+from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, too_deep
+from agent_kernel.core.settings import Permission
+from jupyter_ext.api.dialects.extension_fields import Rounds, WantedFile
+from jupyter_ext.api.dialects.functions import FewValues, JsonSchema, WebSearchOptions, Words
+
+MAX_MESSAGES = 10_000
+MAX_BLOCKS = 1_000
+"""Of one message."""
+MAX_TOOLS = 200
+MAX_SKILLS = 20
+ID = 512
+NAME = r"^[A-Za-z0-9_.-]{1,128}$"
+MIN_THINKING = 1_024
+"""Tokens, as Anthropic has it."""
+
+
+def _shallow(value: Any) -> Any:
+    if too_deep(value, MAX_ARGUMENT_DEPTH):
+        raise ValueError(f"at most {MAX_ARGUMENT_DEPTH} levels")
+    return value
+
+
+Id = Annotated[str, Field(min_length=1, max_length=ID)]
+Shallow = Annotated[Any, AfterValidator(_shallow)]
+Input = Annotated[dict[str, Any], AfterValidator(_shallow)]
+
+# ---------------------------------------------------------------------------------------------------- sources
+
+
+class Base64Source(Words):
+    type: Literal["base64"]
+    media_type: Annotated[str, Field(min_length=1, max_length=200)]
+    data: str
+
+
+class UrlSource(Words):
+    type: Literal["url"]
+    url: Annotated[str, Field(min_length=1, max_length=8_192)]
+
+
+class FileSource(Words):
+    type: Literal["file"]
+    file_id: Id
+
+
+class TextSource(Words):
+    type: Literal["text"]
+    data: str
+
+
+class TextBlock(Words):
+    type: Literal["text"]
+    text: str
+
+
+class ImageBlock(Words):
+    type: Literal["image"]
+    source: Annotated[Base64Source | UrlSource | FileSource, Field(discriminator="type")]
+
+
+class ContentSource(Words):
+    type: Literal["content"]
+    content: str | Annotated[list[TextBlock], Field(max_length=MAX_BLOCKS)]
+
+
+# ---------------------------------------------------------------------------------------------------- blocks
+
+
+class DocumentBlock(Words):
+    type: Literal["document"]
+    source: Annotated[Base64Source | UrlSource | FileSource | TextSource | ContentSource, Field(discriminator="type")]
+    title: Annotated[str, Field(max_length=500)] | None = None
+    context: str | None = None
+
+
+class SearchResultBlock(Words):
+    type: Literal["search_result"]
+    source: str
+    title: str
+    content: Annotated[list[TextBlock], Field(max_length=MAX_BLOCKS)]
+
+
+class ThinkingBlock(Words):
+    """Whoever thought it: its signature is not looked at."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str | None = None
+
+
+class RedactedThinkingBlock(Words):
+    type: Literal["redacted_thinking"]
+
+
+class ToolUseBlock(Words):
+    type: Literal["tool_use"]
+    id: Id
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    input: Input
+
+
+class ToolReferenceBlock(Words):
+    type: Literal["tool_reference"]
+    tool_name: Annotated[str, Field(max_length=200)]
+
+
+ResultPart: TypeAlias = Annotated[
+    TextBlock | ImageBlock | SearchResultBlock | DocumentBlock | ToolReferenceBlock, Field(discriminator="type")
+]
+
+
+class ToolResultBlock(Words):
+    type: Literal["tool_result"]
+    tool_use_id: Id
+    content: str | Annotated[list[ResultPart], Field(max_length=MAX_BLOCKS)] | None = None
+    is_error: bool | None = None
+
+
+class ServerToolUseBlock(Words):
+    """A call that a server ran, this one or another."""
+
+    type: Literal["server_tool_use", "mcp_tool_use"]
+    id: Id
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    input: Input
+
+
+class ServerResultBlock(Words):
+    type: Literal[
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "mcp_tool_result",
+    ]
+    tool_use_id: Id
+    content: Shallow = None
+    is_error: bool | None = None
+
+
+class ContainerUploadBlock(Words):
+    type: Literal["container_upload"]
+    file_id: Id
+
+
+Block: TypeAlias = Annotated[
+    TextBlock
+    | ImageBlock
+    | DocumentBlock
+    | SearchResultBlock
+    | ThinkingBlock
+    | RedactedThinkingBlock
+    | ToolUseBlock
+    | ToolResultBlock
+    | ServerToolUseBlock
+    | ServerResultBlock
+    | ContainerUploadBlock,
+    Field(discriminator="type"),
+]
+
+
+class MessageBody(Words):
+    role: Literal["user", "assistant", "system"]
+    content: str | Annotated[list[Block], Field(max_length=MAX_BLOCKS)]
+
+    @property
+    def blocks(self) -> list[Any]:
+        return [TextBlock(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+
+
+# ---------------------------------------------------------------------------------------------------- tools
+
+
+class ToolBody(Words):
+    """One of the client, with its ``input_schema``, or one that Anthropic defines, by its ``type`` or its name."""
+
+    type: Annotated[str, Field(max_length=100)] | None = None
+    name: Annotated[str, Field(pattern=NAME)] = ""
+    description: Annotated[str, Field(max_length=20_000)] | None = None
+    input_schema: JsonSchema | None = None
+    allowed_callers: list[str] | None = None
+    allowed_domains: list[str] | None = None
+    blocked_domains: list[str] | None = None
+    user_location: dict[str, Any] | None = None
+
+
+class ToolChoice(Words):
+    type: Literal["auto", "any", "none", "tool"]
+    name: Annotated[str, Field(max_length=200)] = ""
+    disable_parallel_tool_use: bool = False
+
+    @model_validator(mode="after")
+    def named(self) -> ToolChoice:
+        if self.type == "tool" and not self.name:
+            raise ValueError("a tool_choice of the type tool has the name of one")
+        return self
+
+
+class ThinkingBody(Words):
+    type: Literal["enabled", "adaptive", "disabled", "between_tools"]
+    budget_tokens: int | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class FormatBody(Words):
+    type: Literal["json_schema"]
+    schema_: Annotated[JsonSchema, Field(alias="schema")]
+
+
+class OutputConfig(Words):
+    """``effort`` is taken and means nothing: models here have no such switch."""
+
+    effort: str | None = None
+    format: FormatBody | None = None
+
+
+class SkillBody(Words):
+    type: Literal["anthropic", "custom"]
+    skill_id: Annotated[str, Field(min_length=1, max_length=200)]
+    version: Annotated[str, Field(max_length=100)] | int | None = None
+
+
+class ContainerBody(Words):
+    id: Id | None = None
+    skills: Annotated[list[SkillBody], Field(max_length=MAX_SKILLS)] | None = None
+
+
+# ---------------------------------------------------------------------------------------------------- requests
+
+
+class ThreadBody(Words):
+    """``create``: the conversation is kept under the id of the answer; ``continue``: the messages follow that one, and
+    the instructions and tools are those of its thread."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: Id | None = None
+
+    @model_validator(mode="after")
+    def named(self) -> ThreadBody:
+        if self.type == "continue" and not self.previous_message_id:
+            raise ValueError("a thread that is continued has the previous_message_id")
+        return self
+
+
+class PromptBody(Words):
+    """What both routes have: a conversation, and what may be called in it."""
+
+    model: Annotated[str, Field(min_length=1, max_length=2_000)]
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
+    system: str | Annotated[list[TextBlock], Field(max_length=MAX_BLOCKS)] | None = None
+    tools: Annotated[Annotated[list[ToolBody], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
+    tool_choice: ToolChoice | None = None
+    thinking: ThinkingBody | None = None
+    output_config: OutputConfig | None = None
+
+    @property
+    def instructions(self) -> str:
+        told = self.system or ""
+        return told if isinstance(told, str) else "\n".join(block.text for block in told)
+
+
+def _ends(stops: list[str]) -> list[str]:
+    if not all(stop.strip() for stop in stops):
+        raise ValueError("a stop sequence has more than white space")
+    return stops
+
+
+class MessagesBody(PromptBody):
+    """Anthropic's, and beside it what mistral.rs adds: ``session_id``, ``files`` that the turn is to make,
+    ``max_tool_rounds``, ``web_search_options``, ``enable_code_execution`` and ``agent_permission``. Without messages a
+    thread goes on where it was stopped."""
+
+    messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)]
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)]
+    stream: bool = False
+    stop_sequences: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=1_000)]], Field(max_length=64), AfterValidator(_ends)
+    ] = Field(default=[])
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    container: Id | ContainerBody | None = None
+    mcp_servers: list[Any] | None = None
+    thread: ThreadBody | None = None
+    output_format: FormatBody | None = None
+    """As it was called before it was a part of ``output_config``."""
+
+    session_id: Id | None = None
+    files: Annotated[list[WantedFile], Field(max_length=64)] = Field(default=[])
+    max_tool_rounds: Rounds | None = None
+    web_search_options: WebSearchOptions | None = None
+    enable_code_execution: bool = False
+    agent_permission: Permission | None = None
+    code_execution_permission: Permission | None = None
+
+    @model_validator(mode="after")
+    def agrees(self) -> MessagesBody:
+        if not (self.messages or self.continues):
+            raise ValueError("messages: at least 1")
+        if self.mcp_servers:
+            raise ValueError("mcp_servers: servers of tools are named in the configuration of this server only")
+        if {self.agent_permission, self.code_execution_permission} - {None, self.permission}:
+            raise ValueError("agent_permission and code_execution_permission are two names of one thing")
+        if self.permission == "ask" and not self.stream:
+            raise ValueError("agent_permission ask needs stream: true, or nobody could be asked")
+        if self.session_id and self.container_id not in ("", self.session_id):
+            raise ValueError("session_id and container name two sessions")
+        if self.output_format and self.output_config and self.output_config.format:
+            raise ValueError("output_format is the old name of output_config.format: send one of them")
+        self._thinks()
+        return self
+
+    def _thinks(self) -> None:
+        thinking = self.thinking
+        if thinking is None or thinking.type != "enabled":
+            return
+        budget = thinking.budget_tokens
+        if budget is None or budget < MIN_THINKING:
+            raise ValueError(f"thinking.budget_tokens is {MIN_THINKING} or more")
+        if budget >= self.max_tokens:
+            raise ValueError("max_tokens is more than thinking.budget_tokens")
+        if self.tool_choice is not None and self.tool_choice.type in ("any", "tool"):
+            raise ValueError("thinking can not be enabled where tool_choice makes the model call a tool")
+
+    @property
+    def continues(self) -> str:
+        """The id of the answer that this request follows; empty: none."""
+        return (self.thread.previous_message_id or "") if self.thread and self.thread.type == "continue" else ""
+
+    @property
+    def permission(self) -> Permission:
+        return self.agent_permission or self.code_execution_permission or "auto"
+
+    @property
+    def container_id(self) -> str:
+        return (self.container.id or "") if isinstance(self.container, ContainerBody) else self.container or ""
+
+    @property
+    def skills(self) -> list[SkillBody]:
+        return (self.container.skills or []) if isinstance(self.container, ContainerBody) else []
+
+    @property
+    def format(self) -> FormatBody | None:
+        return self.output_format or (self.output_config.format if self.output_config else None)
+
+
+class CountBody(PromptBody):
+    """For count_tokens."""

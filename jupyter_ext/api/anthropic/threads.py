@@ -1,0 +1,63 @@
+"""Conversations of Anthropic's message threads: a client that holds the id of an answer sends only what is new.
+
+In memory: one that is not here any more is sent whole again, as those clients do by themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent_kernel.core.session import SessionKey
+from jupyter_ext.api.anthropic.request import TextBlock, ToolBody
+
+IDLE_S = 30 * 60.0
+MOST = 1_000
+MOST_CHARS = 64 << 20
+"""Of the instructions and tools of all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageThread:
+    """``turn`` is the one that gave the answer. ``system`` and ``tools`` are as the thread began: they are not sent
+    again. ``chars``: how long these are."""
+
+    key: SessionKey
+    turn: str
+    system: str | list[TextBlock] | None = None
+    tools: list[ToolBody] | None = None
+    chars: int = 0
+    used: float = field(default_factory=time.monotonic)
+
+
+class MessageThreads:
+    """By the id of an answer, within a namespace; the oldest go."""
+
+    def __init__(self, *, most_chars: int = MOST_CHARS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._threads: OrderedDict[tuple[str, str], MessageThread] = OrderedDict()
+        self._chars = 0
+        self._most_chars = most_chars
+        self._clock = clock
+
+    def keep(self, message: str, thread: MessageThread) -> None:
+        name = (thread.key.namespace, message)
+        if before := self._threads.pop(name, None):  # its request came again under its key
+            self._chars -= before.chars
+        self._threads[name] = thread
+        self._chars += thread.chars
+        oldest = self._clock() - IDLE_S
+        while len(self._threads) > MOST or self._chars > self._most_chars or self._oldest.used < oldest:
+            _, gone = self._threads.popitem(last=False)
+            self._chars -= gone.chars
+            if not self._threads:
+                return
+
+    def get(self, namespace: str, message: str) -> MessageThread | None:
+        found = self._threads.get((namespace, message))
+        return found if found is not None and found.used >= self._clock() - IDLE_S else None
+
+    @property
+    def _oldest(self) -> MessageThread:
+        return next(iter(self._threads.values()))

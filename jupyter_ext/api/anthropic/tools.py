@@ -1,0 +1,187 @@
+"""Tools of an Anthropic request: those that its client runs, and those of the server that it turns on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.tools.web.options import WebOptions
+from jupyter_ext.api.anthropic.request import MessagesBody, PromptBody, SkillBody, ToolBody
+
+SERVED: Mapping[str, str] = MappingProxyType({"web_search": "web", "web_fetch": "web", "code_execution": "python"})
+"""What Anthropic runs itself -> our group of tools; its type goes on with ``_`` and a date."""
+RUNS_CODE_SINCE = "web_search_20260209"
+"""Searches of this type and later ones filter what they found with code."""
+TEXT = {"type": "string"}
+NUMBER = {"type": "integer"}
+SPAN = {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
+
+
+def _schema(required: Sequence[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+_TEXTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "file_text": TEXT,
+        "old_str": TEXT,
+        "new_str": TEXT,
+        "insert_line": NUMBER,
+        "insert_text": TEXT,
+        "view_range": SPAN,
+    }
+)
+_EDIT = _schema(
+    ["command", "path"],
+    command={"type": "string", "enum": ["view", "create", "str_replace", "insert"]},
+    path=TEXT,
+    **_TEXTS,
+)
+_MEMORY = _schema(
+    ["command"],
+    command={"type": "string", "enum": ["view", "create", "str_replace", "insert", "delete", "rename"]},
+    path=TEXT,
+    old_path=TEXT,
+    new_path=TEXT,
+    **_TEXTS,
+)
+KNOWN: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "bash_": (
+            "Run a command in a bash session of the client, which keeps its state; restart begins it anew.",
+            _schema([], command=TEXT, restart={"type": "boolean"}),
+        ),
+        "text_editor_": ("View, create and edit text files of the client.", _EDIT),
+        "memory_": (
+            "Keep notes below /memories, in files of the client, to read them in later conversations.",
+            _MEMORY,
+        ),
+    }
+)
+"""Beginnings of types whose schema Anthropic's models know by heart and whose calls the client runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """``choice`` is TurnRequest's tool_choice; ``none``: nothing may be called, whatever else there is."""
+
+    functions: tuple[ToolSpec, ...] = ()
+    groups: tuple[str, ...] = ()
+    web: Mapping[str, Any] | None = None
+    skills: tuple[str, ...] = ()
+    choice: str = "auto"
+    parallel: bool = True
+
+    @property
+    def silent(self) -> bool:
+        return self.choice == "none"
+
+
+def tools_of(body: PromptBody, *, agent: bool) -> Tools:
+    """``agent``: the model's name turns the server's tools on. Raises InvalidRequest."""
+    wanted = body.tools or []
+    functions = tuple(_function(tool) for tool in wanted if not _served(tool))
+    served = {tool.name or _served(tool): tool for tool in wanted if _served(tool)}
+    _named_once([tool.name or _served(tool) for tool in wanted])
+    groups = dict.fromkeys(SERVED[_served(tool)] for tool in served.values())
+    web = _web(list(served.values()))
+    skills: tuple[str, ...] = ()
+    if isinstance(body, MessagesBody):
+        skills = tuple(_skill(skill) for skill in body.skills)
+        if body.enable_code_execution or any((tool.type or "") >= RUNS_CODE_SINCE for tool in _searches(wanted)):
+            groups["python"] = None
+        if skills:
+            groups |= {"skills": None, "shell": None}
+        if body.web_search_options is not None:
+            groups["web"] = None
+            web = {**(web or {}), **body.web_search_options}
+    choice = _choice(body, {one.name for one in functions}, served, some=bool(wanted or groups or agent))
+    parallel = not (body.tool_choice and body.tool_choice.disable_parallel_tool_use)
+    if choice == "none":
+        return Tools(choice="none")
+    return Tools(functions, tuple(groups), web, skills, choice, parallel)
+
+
+def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody], *, some: bool) -> str:
+    """A tool of the server is not forced: the model decides, as in mistral.rs."""
+    choice = body.tool_choice
+    if choice is None or choice.type == "auto":
+        return "auto"
+    if choice.type == "none":
+        return "none"
+    if choice.type == "any":
+        if not some:
+            raise InvalidRequest("tool_choice any needs tools.")
+        return "required"
+    if choice.name in functions:
+        return choice.name
+    if choice.name not in served:
+        raise InvalidRequest(f"tool_choice names {choice.name!r}, which is not one of the tools.")
+    return "auto"
+
+
+def _served(tool: ToolBody) -> str:
+    """The name of what Anthropic runs itself; empty for tools that a client runs. A bare name is enough."""
+    if tool.type is None:
+        return tool.name if tool.name in SERVED and tool.input_schema is None else ""
+    return next((name for name in SERVED if tool.type == name or tool.type.startswith(f"{name}_")), "")
+
+
+def _function(tool: ToolBody) -> ToolSpec:
+    kind = tool.type or "custom"
+    known = next((KNOWN[start] for start in KNOWN if kind.startswith(start)), None)
+    if kind != "custom" and known is None:
+        raise InvalidRequest(
+            f"Tools of the type {kind!r} are not known here.",
+            hint="Declare it with an input_schema, or use web_search, web_fetch, code_execution, bash, text_editor or "
+            "memory.",
+        )
+    if tool.allowed_callers is not None and "direct" not in tool.allowed_callers:
+        raise InvalidRequest(f"Code can not call {tool.name!r} here: let allowed_callers have direct.")
+    if not tool.name:
+        raise InvalidRequest("A tool has a name.")
+    if known is None and tool.input_schema is None:
+        raise InvalidRequest(f"The tool {tool.name!r} has no input_schema.")
+    description, schema = known or (tool.description or "", tool.input_schema or {})
+    if schema.get("type") != "object":
+        raise InvalidRequest(f"The input_schema of {tool.name!r} has the type object.")
+    return ToolSpec(
+        tool.name, tool.description or description, schema, kind="function", where="caller", source="external"
+    )
+
+
+def _named_once(names: list[str]) -> None:
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise InvalidRequest(f"Two tools are called {twice!r}.")
+
+
+def _searches(tools: list[ToolBody]) -> list[ToolBody]:
+    return [tool for tool in tools if _served(tool) == "web_search"]
+
+
+def _web(served: list[ToolBody]) -> Mapping[str, Any] | None:
+    """As web_search_options; None without a tool of the web."""
+    found = [tool for tool in served if SERVED[_served(tool)] == "web"]
+    if not found:
+        return None
+    options: dict[str, Any] = {}
+    for tool in found:
+        if tool.allowed_domains and tool.blocked_domains:
+            raise InvalidRequest("A tool of the web has allowed_domains or blocked_domains, not both.")
+        filters = {"allowed_domains": tool.allowed_domains, "blocked_domains": tool.blocked_domains}
+        options.setdefault("filters", {}).update({key: value for key, value in filters.items() if value})
+        if tool.user_location:
+            options["user_location"] = tool.user_location
+    WebOptions.of(options)
+    return options
+
+
+def _skill(skill: SkillBody) -> str:
+    if skill.type == "anthropic":
+        raise InvalidRequest(f"The skill {skill.skill_id!r} is one of Anthropic's, which are not here.")
+    version = "" if skill.version in (None, "latest") else str(skill.version).rpartition("_v")[2]
+    return f"{skill.skill_id}@{version}" if version else skill.skill_id

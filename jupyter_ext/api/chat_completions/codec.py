@@ -1,0 +1,207 @@
+"""Events of a turn as chunks of ``chat/completions``, or as one completion.
+
+A stream: the chunk with the role, deltas, named events of the server's tools, the chunk with ``finish_reason``, the one
+with the usage where it was asked for, ``[DONE]``. A turn that failed or was stopped ends with a frame ``{error}`` in
+the place of the chunk with ``finish_reason``. Between texts of two rounds stands an empty line.
+
+A named event is a chunk too, with an empty delta: clients of OpenAI read the data of every event as one, whatever its
+name, and most of them look into ``choices`` without asking.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from agent_kernel.core.errors import TurnStopped
+from agent_kernel.core.events import (
+    AnswerLogprobs,
+    ApprovalRequired,
+    CallFinished,
+    CallOutput,
+    CallReturned,
+    CallStarted,
+    ContextBuilt,
+    Event,
+    FileProduced,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    TurnFinished,
+)
+from agent_kernel.core.session import made_at, new_id
+from jupyter_ext.api.dialects import tool_call_log
+from jupyter_ext.api.dialects.dialect_request import DEFAULT
+from jupyter_ext.api.dialects.openai_errors import openai_error
+from jupyter_ext.api.dialects.token_usage import chat_usage
+from jupyter_ext.api.dialects.tool_call_log import CallLog, arguments_text
+from jupyter_ext.api.http.sse import encode
+
+DONE = b"data: [DONE]\n\n"
+FINISH = {"stop": "stop", "length": "length", "calls": "tool_calls"}
+BETWEEN = "\n\n"
+CHUNK = {"object": "chat.completion.chunk"}
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class ChatCodec:
+    """``model`` is the name as the client said it, ``session`` is told at the end. ``turn`` is the id of the turn: it
+    gives the completion its id and its time: the same for a request that comes again. ``include_usage`` None: the last
+    chunk has the usage; True: a chunk of its own, as OpenAI does; False: none."""
+
+    def __init__(
+        self,
+        model: str,
+        session: str = "",
+        *,
+        turn: str = "",
+        include_usage: bool | None = None,
+    ) -> None:
+        turn = turn or new_id("turn")
+        id, created = f"chatcmpl-{turn.removeprefix('turn-')}", made_at(turn)
+        self._facts = {"id": id, "created": int(time.time()) if created is None else created, "model": model or DEFAULT}
+        self._session = {"session_id": session} if session else {}
+        self._include_usage = include_usage
+        self._rounds: list[Round] = [Round()]
+        self._calls = CallLog()
+        self._end: TurnFinished | None = None
+
+    def begin(self) -> Iterable[bytes]:
+        return [self._chunk({"role": "assistant", "content": ""})]
+
+    def feed(self, event: Event) -> Iterator[bytes]:
+        body, here = event.body, self._rounds[-1]
+        match body:
+            case TextDelta(text):
+                apart = not here.text and any(before.text for before in self._rounds)
+                here.text.append(text)
+                yield self._chunk({"content": BETWEEN + text if apart else text})
+            case ReasoningDelta(text):
+                here.reasoning.append(text)
+                yield self._chunk({"reasoning_content": text})
+            case ContextBuilt():
+                self._rounds.append(Round())
+            case AnswerLogprobs(tokens):
+                here.logprobs += (told := [token_logprob(token) for token in tokens])
+                yield self._chunk({}, logprobs={"content": told, "refusal": None})
+            case CallReturned():
+                here.calls.append(returned(body))
+                yield self._chunk({"tool_calls": [{"index": len(here.calls) - 1, **here.calls[-1]}]})
+            case TurnFinished():
+                self._end = body
+                yield from self._ending(body)
+            case _:
+                yield from self._of_tools(event)
+
+    def whole(self) -> Mapping[str, Any]:
+        """Raises TurnStopped for a turn that was stopped before its end."""
+        end = self._end
+        if end is None or end.state != "committed":
+            raise TurnStopped(stopped(end))
+        last = self._rounds[-1]
+        if not (last.text or last.calls):
+            last = next((one for one in reversed(self._rounds) if one.text), last)
+        choice = {
+            "index": 0,
+            "message": last.message,
+            "finish_reason": FINISH.get(end.finish, "stop"),
+            "logprobs": {"content": last.logprobs, "refusal": None} if last.logprobs else None,
+        }
+        return {
+            **self._facts,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": chat_usage(end.usage),
+            **self._calls.told,
+            **self._session,
+        }
+
+    def _of_tools(self, event: Event) -> Iterator[bytes]:
+        match event.body:
+            case CallStarted() as body:
+                yield self._named(tool_call_log.PROGRESS, self._calls.started(event, body))
+            case CallOutput() as body:
+                self._calls.output(body)
+            case CallFinished() as body:
+                yield self._named(tool_call_log.PROGRESS, self._calls.finished(event, body))
+            case ApprovalRequired() as body:
+                yield self._named(tool_call_log.APPROVAL, tool_call_log.approval(event, body))
+            case FileProduced() as body:
+                self._calls.produced(body.file)
+                yield self._named(tool_call_log.FILE, body.file)
+            case Notice() as body:
+                yield self._named(tool_call_log.NOTICE, self._calls.noticed(body))
+
+    def _ending(self, end: TurnFinished) -> Iterator[bytes]:
+        if end.state != "committed":
+            failed = {"code": "turn_stopped", "message": stopped(end), "hint": "", "details": {}}
+            yield encode({"error": openai_error(500, end.error or failed)})
+            yield DONE
+            return
+        usage = chat_usage(end.usage)
+        more = self._session if self._include_usage is not None else {"usage": usage, **self._session}
+        yield self._chunk({}, FINISH.get(end.finish, "stop"), more=more)
+        if self._include_usage:
+            yield encode({**self._facts, **CHUNK, "choices": [], "usage": usage, **self._session})
+        yield DONE
+
+    def _chunk(
+        self,
+        delta: Mapping[str, Any],
+        finish: str | None = None,
+        *,
+        logprobs: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] = NOTHING,
+    ) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
+        return encode({**self._facts, **CHUNK, "choices": [choice], **more})
+
+    def _named(self, name: str, data: Mapping[str, Any]) -> bytes:
+        choice = {"index": 0, "delta": {}, "finish_reason": None}
+        return encode({**self._facts, **CHUNK, "choices": [choice], **data}, name)
+
+
+def token_logprob(token: Mapping[str, Any]) -> dict[str, Any]:
+    """A token of AnswerLogprobs, with the likeliest ones in its place."""
+    return {**_plain(token), "top_logprobs": [_plain(other) for other in token.get("top", ())]}
+
+
+def _plain(token: Mapping[str, Any]) -> dict[str, Any]:
+    text = str(token["text"])
+    return {"token": text, "logprob": token["logprob"], "bytes": list(text.encode("utf-8", "replace"))}
+
+
+class Round:
+    """What one model call said."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[dict[str, Any]] = []
+        self.logprobs: list[dict[str, Any]] = []
+
+    @property
+    def message(self) -> dict[str, Any]:
+        text = "".join(self.text)
+        message: dict[str, Any] = {"role": "assistant", "content": text if text or not self.calls else None}
+        message["refusal"] = None
+        if self.reasoning:
+            message["reasoning_content"] = "".join(self.reasoning)
+        if self.calls:
+            message["tool_calls"] = self.calls
+        return message
+
+
+def returned(body: CallReturned) -> dict[str, Any]:
+    """A call that the client runs."""
+    return {
+        "id": body.call,
+        "type": "function",
+        "function": {"name": body.name, "arguments": arguments_text(body.arguments)},
+    }
+
+
+def stopped(end: TurnFinished | None) -> str:
+    return f"The turn was stopped before its end{f': {end.reason}' if end and end.reason else ''}."

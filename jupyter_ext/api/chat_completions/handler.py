@@ -1,0 +1,48 @@
+"""``chat/completions``, as OpenAI's clients speak it."""
+
+from __future__ import annotations
+
+from agent_kernel.core.errors import InvalidRequest
+from jupyter_ext.api.chat_completions.codec import ChatCodec
+from jupyter_ext.api.chat_completions.request import ChatBody
+from jupyter_ext.api.dialects.dialect_request import Asked
+from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
+from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.openapi.operation import FITS, IDEMPOTENCY_KEY, operation
+
+
+class ChatCompletionsHandler(OpenAIHandler):
+    @guarded("execute")
+    @operation(
+        "An answer to a conversation, as OpenAI's clients ask for it.",
+        "openai.types.chat:ChatCompletion",
+        body=ChatBody,
+        query=(IDEMPOTENCY_KEY,),
+        conditions=FITS,
+        errors=(404, 409, 422, 502, 507),
+        streams=(
+            "openai.types.chat:ChatCompletionChunk",
+            "jupyter_ext.api.openapi.events:AgentToolCallProgress",
+            "jupyter_ext.api.openapi.events:AgentToolApprovalRequired",
+        ),
+    )
+    async def post(self) -> None:
+        body = self.parse(ChatBody)
+        asked = await self._asked(body)
+        call = await self.begun(asked)
+        codec = ChatCodec(
+            body.model,
+            call.session,
+            turn=call.turn.id,
+            include_usage=body.include_usage,
+        )
+        await self.answer(call, codec, streams=body.streams)
+
+    async def _asked(self, body: ChatBody) -> Asked:
+        """Raises InvalidRequest, Unprocessable, and what fetching does."""
+        try:
+            asked = body.asked(await self.fetched(body.links))
+        except ValueError as error:
+            raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
+        self.answerable(asked)
+        return asked

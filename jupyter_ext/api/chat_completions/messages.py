@@ -1,0 +1,217 @@
+"""Messages of ``chat/completions``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
+
+from agent_kernel.core.messages import (
+    MAX_ARGUMENT_DEPTH,
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolCall,
+    parse_arguments,
+    too_deep,
+)
+from jupyter_ext.api.dialects import content
+from jupyter_ext.api.dialects.content import CALL_ID, MAX_CALLS, MAX_PARTS, Links
+from jupyter_ext.api.dialects.dialect_request import Given
+from jupyter_ext.api.dialects.functions import Words
+
+
+class TextPart(Words):
+    type: Literal["text"]
+    text: str
+
+
+class RefusalPart(Words):
+    type: Literal["refusal"]
+    refusal: str
+
+
+def _data_or_link(url: str) -> str:
+    if not (content.is_link(url) or url[:5].lower() == "data:"):
+        raise ValueError("a url is data (data:image/png;base64,...) or an http address")
+    return url
+
+
+class Url(Words):
+    """``detail`` is left to the engine."""
+
+    url: Annotated[str, AfterValidator(_data_or_link)]
+
+
+class ImagePart(Words):
+    type: Literal["image_url"]
+    image_url: Url
+
+    @property
+    def url(self) -> str:
+        return self.image_url.url
+
+
+class VideoPart(Words):
+    """As vLLM and mistral.rs have it."""
+
+    type: Literal["video_url"]
+    video_url: Url
+
+    @property
+    def url(self) -> str:
+        return self.video_url.url
+
+
+class AudioPart(Words):
+    type: Literal["input_audio", "audio_url"]
+
+    @model_validator(mode="after")
+    def refused(self) -> AudioPart:
+        raise ValueError(content.NO_AUDIO)
+
+
+class FileFields(Words):
+    file_id: Annotated[str, Field(max_length=512)] | None = None
+    filename: Annotated[str, Field(max_length=1_000)] | None = None
+    file_data: str | None = None
+    file_url: Any = None
+    _given: Given = PrivateAttr()
+
+    @model_validator(mode="after")
+    def complete(self) -> FileFields:
+        if self.file_url is not None:
+            raise ValueError("a file has a file_id, or a filename and file_data; a file_url is not fetched here")
+        self._given = content.file_given(self.file_id, self.filename, self.file_data)
+        return self
+
+
+class FilePart(Words):
+    type: Literal["file"]
+    file: FileFields
+
+    @property
+    def given(self) -> Given:
+        return self.file._given
+
+
+ContentPart = Annotated[
+    TextPart | RefusalPart | ImagePart | VideoPart | AudioPart | FilePart, Field(discriminator="type")
+]
+
+
+def text_or_list(value: object) -> str:
+    """Which of the two was meant, so that one mistake is told and not two."""
+    return "[text]" if isinstance(value, str) else "[list]"
+
+
+Content = Annotated[
+    Annotated[str, Tag("[text]")] | Annotated[list[ContentPart], Field(max_length=MAX_PARTS), Tag("[list]")],
+    Discriminator(text_or_list),
+]
+
+
+class CalledFunction(Words):
+    """``arguments`` of an object are as good as their JSON: mistral.rs's sessions have them so."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    arguments: str | dict[str, Any] = ""
+
+    @model_validator(mode="after")
+    def shallow(self) -> CalledFunction:
+        if too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
+            raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
+        return self
+
+
+class ChatCall(Words):
+    id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+    @property
+    def call(self) -> ToolCall:
+        said = self.function.arguments
+        return ToolCall(self.id, self.function.name, parse_arguments(said or "{}") if isinstance(said, str) else said)
+
+
+class ChatMessage(Words):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content | None = None
+    name: Annotated[str, Field(max_length=200)] | None = None
+    refusal: str | None = None
+    tool_calls: Annotated[list[ChatCall], Field(max_length=MAX_CALLS)] | None = None
+    tool_call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)] | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> ChatMessage:
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError(f"a {self.role} message can not call tools")
+        if self.role == "tool" and not self.tool_call_id:
+            raise ValueError("a tool message has the tool_call_id that it answers")
+        if self.content is None and self.role in ("system", "developer", "user", "tool"):
+            raise ValueError(f"a {self.role} message has content")
+        if self.role != "user" and any(not isinstance(part, TextPart | RefusalPart) for part in self.parts):
+            raise ValueError(f"media and files come with the user's messages, not with one of {self.role}")
+        return self
+
+    @property
+    def parts(self) -> Sequence[ContentPart]:
+        return self.content if isinstance(self.content, list) else ()
+
+    @property
+    def links(self) -> list[str]:
+        """URLs of media that are not with the request."""
+        media = [part.url for part in self.parts if isinstance(part, ImagePart | VideoPart)]
+        return [url for url in media if content.is_link(url)]
+
+    @property
+    def files(self) -> list[Given]:
+        return [part.given for part in self.parts if isinstance(part, FilePart)]
+
+    def message(self, links: Links) -> Message:
+        """Raises ValueError for media that can not be used."""
+        role: Role = "system" if self.role == "developer" else self.role
+        texts = [Text(self.content)] if isinstance(self.content, str) else []
+        parts = [*texts, *[_part(part, links) for part in self.parts if not isinstance(part, FilePart)]]
+        if self.refusal and not parts:
+            parts = [Text(self.refusal)]
+        return Message(
+            role,
+            tuple(part for part in parts if part != Text("")),
+            tuple(call.call for call in self.tool_calls or ()),
+            call_id=self.tool_call_id if role == "tool" else None,
+            name=self.name if role == "tool" else None,
+            status="success" if role == "tool" else None,
+        )
+
+
+def _part(part: ContentPart, links: Links) -> Part:
+    match part:
+        case TextPart(text=text):
+            return Text(text)
+        case RefusalPart(refusal=text):
+            return Text(text)
+        case ImagePart() | VideoPart():
+            return content.medium(part.url, links)
+    raise ValueError(content.NO_AUDIO)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    messages: tuple[Message, ...]
+    files: tuple[Given, ...]
+
+
+def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) -> Conversation:
+    """``alone``: results of tools may come without the conversation they belong to. One that is nothing but
+    instructions asks for what its last message says. Raises ValueError."""
+    messages = [body.message(links) for body in bodies]
+    files = tuple(file for body in bodies for file in body.files)
+    if messages and all(message.role == "system" for message in messages):
+        messages[-1] = Message("user", messages[-1].parts)
+    content.within_limits(messages, files)
+    return Conversation(tuple(content.answered(messages, alone=alone)), files)

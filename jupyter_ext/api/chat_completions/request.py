@@ -1,0 +1,255 @@
+"""The body of ``chat/completions``: OpenAI's fields and mistral.rs's, and what is asked by them.
+
+Fields that are not here are ignored, as clients of other versions send them. So are ``metadata``, ``store`` and
+``user``. What an engine can not do is for the engine to refuse. Raises ValueError while it is validated, for what
+contradicts itself.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from agent_kernel.core.protocols import OutputFormat, Sampling
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.settings import Permission
+from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation, text_or_list
+from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
+from jupyter_ext.api.dialects.dialect_request import AGENT, Asked
+from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, makeable
+from jupyter_ext.api.dialects.functions import (
+    MAX_TOOLS,
+    Chosen,
+    FewValues,
+    Function,
+    JsonSchemaFormat,
+    ObjectFormat,
+    TextFormat,
+    ToolChoice,
+    WebSearchOptions,
+    Words,
+    chosen,
+    specs_of,
+)
+
+MAX_STOPS = 16
+CODE_INTERPRETER = "code_interpreter"
+GROUPS = {CODE_INTERPRETER: "python"}
+"""Of tools of the server, by the type of tool that asks for them."""
+NO_AUDIO = 'modalities is ["text"]: this server says nothing aloud'
+
+
+class FunctionTool(Words):
+    type: Literal["function"]
+    function: Function
+
+
+class Container(Words):
+    type: str
+    file_ids: Any = None
+    memory_limit: Any = None
+
+    @model_validator(mode="after")
+    def auto(self) -> Container:
+        if self.type != "auto":
+            raise ValueError("the container of code_interpreter is auto")
+        if self.file_ids:
+            raise ValueError("a container has no file_ids here: send files as parts of a user's message")
+        if self.memory_limit is not None:
+            raise ValueError("a container has no memory_limit here: the server's settings have it")
+        return self
+
+
+class CodeInterpreterTool(Words):
+    type: Literal["code_interpreter"]
+    container: Container
+
+
+class OtherTool(Words):
+    """Those of OpenAI that are asked for in another way here, or not at all."""
+
+    type: Literal[
+        "web_search", "web_search_preview", "shell", "local_shell", "custom", "namespace", "mcp", "file_search"
+    ]
+
+    @model_validator(mode="after")
+    def refused(self) -> OtherTool:
+        instead = {
+            "web_search": "web_search_options",
+            "web_search_preview": "web_search_options",
+            "shell": "enable_shell",
+            "local_shell": "enable_shell",
+        }.get(self.type)
+        raise ValueError(
+            f"tools of type {self.type} are not for chat/completions{f'; use {instead}' if instead else ''}"
+        )
+
+
+ChatTool = Annotated[FunctionTool | CodeInterpreterTool | OtherTool, Field(discriminator="type")]
+
+
+class SchemaFormat(Words):
+    type: Literal["json_schema"]
+    json_schema: JsonSchemaFormat
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return self.json_schema.output
+
+
+class StreamOptions(Words):
+    include_usage: bool | None = None
+
+
+Stop = Annotated[
+    Annotated[str, Tag("[text]")] | Annotated[list[str], Field(max_length=MAX_STOPS), Tag("[list]")],
+    Discriminator(text_or_list),
+]
+
+
+class SamplingFields(Decoding):
+    """``top_k``, ``min_p`` and ``repetition_penalty`` as vLLM and mistral.rs have them."""
+
+    temperature: Annotated[float, Field(ge=0, le=10)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1 << 31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    stop: Stop | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    reasoning_effort: Effort | None = None
+
+    @property
+    def sampling(self) -> Sampling:
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        greedy = self.top_p == 0
+        return Sampling(
+            temperature=self.temperature,
+            top_p=None if greedy else self.top_p,
+            top_k=1 if greedy else self.top_k if self.top_k and self.top_k > 0 else None,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            seed=self.seed,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            stop=tuple(stop for stop in stops if stop),
+            logprobs=bool(self.logprobs),
+            top_logprobs=self.top_logprobs or 0,
+            reasoning_effort=self.reasoning_effort,
+            **self.penalties,
+        )
+
+
+class ChatBody(SamplingFields):
+    model: Annotated[str, Field(max_length=2_000)] = "default"
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: Annotated[Annotated[list[ChatTool], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")] | None = None
+    modalities: list[str] | None = None
+    functions: Any = None
+    web_search_options: WebSearchOptions | None = None
+    session_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    max_tool_rounds: Rounds | None = None
+    enable_shell: bool | None = None
+    agent_permission: Permission | None = None
+    code_execution_permission: Permission | None = None
+    files: Annotated[list[WantedFile], Field(max_length=100)] | None = None
+
+    @model_validator(mode="after")
+    def possible(self) -> ChatBody:
+        """What is said of a mistake begins with its field."""
+        if self.n not in (None, 1):
+            raise ValueError("n is 1: one answer is made for a request")
+        if self.modalities and self.modalities != ["text"]:
+            raise ValueError(NO_AUDIO)
+        if self.functions:
+            raise ValueError("functions were replaced by tools, and function_call by tool_choice")
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError("top_logprobs comes with logprobs: true")
+        if sum(len(message.links) for message in self.messages) > MAX_LINKS:
+            raise ValueError(f"messages have at most {MAX_LINKS} media to be fetched; send the others as data")
+        self._form()
+        self._chosen()
+        return self
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.stream)
+
+    @property
+    def permission(self) -> Permission:
+        return self.agent_permission or self.code_execution_permission or "auto"
+
+    @property
+    def include_usage(self) -> bool | None:
+        return self.stream_options.include_usage if self.stream_options else None
+
+    @property
+    def links(self) -> list[str]:
+        """URLs of media that are to be fetched."""
+        return list(dict.fromkeys(url for message in self.messages for url in message.links))
+
+    def asked(self, links: Links) -> Asked:
+        """``links`` are the media of ``self.links``. Raises Unprocessable, and ValueError for messages that do not fit
+        together."""
+        said = conversation(self.messages, links, alone=self.session_id is not None)
+        choice = self._chosen()
+        asked = Asked(
+            self.model,
+            TurnRequest(
+                messages=said.messages,
+                permission=self.permission,
+                sampling=self.sampling,
+                max_tool_rounds=self.max_tool_rounds,
+                tool_choice=choice.choice,
+                parallel_calls=self.parallel_tool_calls is not False,
+                output=self._form(),
+                outputs=tuple(file.wanted for file in self.files or ()),
+                web=self.web_search_options,
+                functions=choice.of(specs_of(self._functions)),
+            ),
+            groups=self._groups(choice, files=bool(said.files)),
+            session=self.session_id or "",
+            files=said.files,
+            streams=self.streams,
+            only=choice.allowed is not None,
+        )
+        return makeable(asked)
+
+    def _form(self) -> OutputFormat | None:
+        return self.form(self.response_format.output if self.response_format else None)
+
+    @property
+    def _functions(self) -> list[Function]:
+        return [tool.function for tool in self.tools or () if isinstance(tool, FunctionTool)]
+
+    @property
+    def _hosted(self) -> set[str]:
+        return {tool.type for tool in self.tools or () if tool.type in GROUPS}
+
+    def _chosen(self) -> Chosen:
+        """Raises ValueError for a choice that the tools do not have."""
+        specs = specs_of(self._functions)
+        more = self.model.startswith(AGENT) or bool(self.max_tool_rounds) or self.enable_shell
+        web = self.web_search_options is not None
+        names = [spec.name for spec in specs]
+        return chosen(self.tool_choice or Chosen(), names, self._hosted, more=bool(more or web))
+
+    def _groups(self, choice: Chosen, *, files: bool) -> tuple[str, ...]:
+        """Tools of the server that the request turns on by itself."""
+        hosted = self._hosted if choice.hosted is None else choice.hosted
+        groups = [GROUPS[kind] for kind in sorted(hosted)]
+        if choice.allowed is None:
+            groups += ["shell"] if self.enable_shell else []
+            groups += ["web"] if self.web_search_options is not None else []
+            groups += ["files"] if files else []
+        return tuple(groups)

@@ -1,0 +1,153 @@
+"""What is said in requests of OpenAI's kind: data URLs become media, files become ``Given``. Pure; a mistake of the
+client is a ValueError in words that do not repeat what was sent."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from agent_kernel.core.messages import Media, Message, is_seen
+from jupyter_ext.api.dialects.dialect_request import Given
+
+MAX_MESSAGES = 4_000
+MAX_PARTS = 200
+"""Of one message."""
+MAX_CALLS = 128
+"""Of one message."""
+MAX_TEXT = 8 << 20
+"""Characters of all messages, arguments of calls included."""
+MAX_MEDIA = 20 << 20
+"""Bytes of the media of all messages; as base64 they stay below the largest body."""
+MAX_PICTURES = 100
+MAX_LINKS = 16
+"""Pictures of one request that are fetched."""
+MAX_FILES = 64
+"""Of one request."""
+TOO_LONG = f"messages have at most {MAX_TEXT} characters together"
+CALL_ID = 512
+NO_AUDIO = "models of this server hear nothing: send text"
+Links: TypeAlias = Mapping[str, Media]
+"""What was fetched, by its URL."""
+
+
+def is_link(url: str) -> bool:
+    return url[:8].lower().startswith(("http://", "https://"))
+
+
+def decoded(url: str, limit: int = MAX_MEDIA) -> tuple[str, bytes]:
+    """(MIME type in lower case, bytes) of ``data:TYPE;base64,DATA``; its size is looked at before it is decoded."""
+    head, _, data = url.partition(",")
+    kind, *options = head[len("data:") :].split(";") if head[:5].lower() == "data:" else ("",)
+    if not options or options[-1].strip().lower() != "base64" or len(head) > 500:
+        raise ValueError("a url with data is written data:TYPE;base64,DATA")
+    return kind.strip().lower(), from_base64(data, limit)
+
+
+def from_base64(data: str, limit: int = MAX_MEDIA) -> bytes:
+    if len(data) // 4 * 3 > limit + 3:
+        raise ValueError(f"more than {limit >> 20} MiB of data")
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("the data is no base64") from None
+
+
+def medium(url: str, links: Links | None = None) -> Media:
+    """A picture or a video: from its data, or as it was fetched."""
+    if is_link(url):
+        if links is None or url not in links:
+            raise ValueError("this url was not fetched")
+        return links[url]
+    mime, data = decoded(url)
+    return seen(mime, data)
+
+
+def seen(mime: str, data: bytes) -> Media:
+    if not is_seen(mime):
+        raise ValueError("no model is shown this medium; send images (PNG, JPEG, GIF, WebP) or videos")
+    if not data:
+        raise ValueError("the medium is empty")
+    return Media.of(mime, data)
+
+
+def file_given(id: str | None, name: str | None, data: str | None) -> Given:
+    """A file by the id of one that was uploaded, or by its name and its data (base64, or a data URL)."""
+    if id:
+        if data:
+            raise ValueError("a file has a file_id, or a filename and file_data, not both")
+        return Given(id=id)
+    if not (name and data):
+        raise ValueError("a file has a file_id, or a filename and file_data")
+    mime, body = decoded(data) if data[:5].lower() == "data:" else ("", from_base64(data))
+    return Given(name=name, mime=mime, data=body)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much a request has of what is bounded; ``size`` is the bytes of its media and files."""
+
+    chars: int
+    pictures: int
+    size: int
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], files: Sequence[Given]) -> Load:
+        media = [one for message in messages for one in message.media if one.data is not None]
+        said = sum(len(message.text) + len(message.reasoning) for message in messages)
+        said += sum(len(str(call.arguments)) for message in messages for call in message.calls)
+        return cls(said, len(media), sum(one.size for one in media) + sum(len(file.data) for file in files))
+
+
+def within_limits(messages: Sequence[Message], files: Sequence[Given] = ()) -> None:
+    load = Load.of(messages, files)
+    if load.chars > MAX_TEXT:
+        raise ValueError(TOO_LONG)
+    if load.pictures > MAX_PICTURES:
+        raise ValueError(f"a request has at most {MAX_PICTURES} pictures")
+    if load.size > MAX_MEDIA:
+        raise ValueError(f"a request has at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it")
+    if len(files) > MAX_FILES:
+        raise ValueError(f"a request has at most {MAX_FILES} files")
+
+
+NO_USER = (
+    "the conversation ends with a message of the assistant, which this server does not continue: end it with a message "
+    "of the user, for example one that asks to go on"
+)
+NO_RESULTS = "the conversation ends with calls of the assistant: add the result of each"
+
+
+def answered(messages: Sequence[Message], *, alone: bool) -> list[Message]:
+    """With the names of the functions whose results they are. ``alone``: results may come without the conversation, at
+    its beginning. Every other result answers a call before it, and of the last calls none is without its result."""
+    names: dict[str, str] = {}
+    found: list[Message] = []
+    begins = alone
+    for message in messages:
+        names |= {call.id: call.name for call in message.calls}
+        begins = begins and message.role in ("tool", "system")
+        if message.role == "tool" and message.call_id not in names and not begins:
+            raise ValueError("a result of a tool answers a call of an assistant message before it, by its id")
+        known = names.get(message.call_id or "", message.name)
+        found.append(replace(message, name=known) if message.role == "tool" and known else message)
+    _complete(messages)
+    if messages and messages[-1].role == "assistant":
+        raise ValueError(NO_USER if not messages[-1].calls else NO_RESULTS)
+    return found
+
+
+def _complete(messages: Sequence[Message]) -> None:
+    behind = [message.call_id for message in _trailing_results(messages)]
+    calls = messages[len(messages) - len(behind) - 1].calls if len(behind) < len(messages) else ()
+    if messages and messages[-1].role == "tool" and (missing := [one.id for one in calls if one.id not in behind]):
+        raise ValueError(f"{len(missing)} of the {len(calls)} calls of the last assistant message have no result")
+
+
+def _trailing_results(messages: Sequence[Message]) -> Iterable[Message]:
+    for message in reversed(messages):
+        if message.role != "tool":
+            return
+        yield message

@@ -1,0 +1,199 @@
+"""Functions that a client declares, which of them may be called, and the form an answer is to have, in OpenAI's words.
+Pure; a mistake of the client is a ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.protocols import OutputFormat, ToolSpec
+from agent_kernel.tools.base.declared_schema import check_schema, too_many
+from agent_kernel.tools.web.options import WebOptions
+
+NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+MAX_TOOLS = 128
+MAX_VALUES = 10_000
+"""Of all tools of a request together: what is in their schemas is looked at before anything else is done."""
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+class Words(BaseModel):
+    """Clients of other versions send keys that say nothing here."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+
+def _a_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    try:
+        check_schema(schema)
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from None
+    return schema
+
+
+JsonSchema = Annotated[dict[str, Any], AfterValidator(_a_schema)]
+
+
+def _few_values(tools: Any) -> Any:
+    if too_many(tools, MAX_VALUES):
+        raise ValueError(f"the tools of a request have at most {MAX_VALUES:,} values together, with their schemas")
+    return tools
+
+
+FewValues = BeforeValidator(_few_values)
+"""For ``tools``: before any of their schemas is looked at."""
+
+
+def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("type", "object") != "object":
+        raise ValueError("the arguments of a function are an object")
+    return schema
+
+
+Parameters = Annotated[JsonSchema, AfterValidator(_of_an_object)]
+
+
+class Function(Words):
+    """``strict`` is as good as always on: arguments that do not fit are for the client to tell the model."""
+
+    name: Name
+    description: Annotated[str, Field(max_length=20_000)] | None = None
+    parameters: Parameters | None = None
+    strict: bool | None = None
+
+    @property
+    def spec(self) -> ToolSpec:
+        schema = self.parameters or {"type": "object", "properties": {}}
+        return ToolSpec(self.name, self.description or "", schema, kind="function", where="caller", source="external")
+
+
+def specs_of(functions: Sequence[Function]) -> tuple[ToolSpec, ...]:
+    names = [function.name for function in functions]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"tools has two functions called {twice[0]}")
+    return tuple(function.spec for function in functions)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """``choice`` is auto, none, required or a name; ``allowed`` are the only functions (None: all) that may be called,
+    ``hosted`` the only types of tools of the server (None: all)."""
+
+    choice: str = "auto"
+    allowed: frozenset[str] | None = None
+    hosted: frozenset[str] | None = None
+
+    def of(self, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        return tuple(spec for spec in specs if self.allowed is None or spec.name in self.allowed)
+
+
+def choice_of(said: object) -> Chosen:
+    """``tool_choice`` as chat/completions or as responses has it: a word, a function, or allowed tools."""
+    if isinstance(said, Chosen):
+        return said
+    if isinstance(said, str):
+        if said not in ("auto", "none", "required"):
+            raise ValueError("tool_choice is auto, none, required or an object")
+        return Chosen(said)
+    if not isinstance(said, dict):
+        raise ValueError("tool_choice is a word or an object")
+    match said.get("type"):
+        case "function":
+            return Chosen(_named(said))
+        case "allowed_tools":
+            inner = said.get("allowed_tools")
+            return _allowed(inner if isinstance(inner, dict) else said)
+    raise ValueError("a function can be chosen by tool_choice, a tool of the server can not: allow it alone instead")
+
+
+def _allowed(said: dict[str, Any]) -> Chosen:
+    mode, tools = said.get("mode", "auto"), said.get("tools")
+    if mode not in ("auto", "required"):
+        raise ValueError("the mode of allowed_tools is auto or required")
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools) or len(tools) > MAX_TOOLS:
+        raise ValueError(f"allowed_tools has tools, a list of at most {MAX_TOOLS} objects")
+    names = frozenset(_named(tool) for tool in tools if tool.get("type") == "function")
+    return Chosen(mode, names, frozenset(str(tool.get("type")) for tool in tools) - {"function"})
+
+
+def _named(tool: dict[str, Any]) -> str:
+    inner = tool.get("function")
+    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise ValueError("a function is chosen by its name")
+    return name
+
+
+WORDS = {"type": "string", "enum": ["none", "auto", "required"]}
+ToolChoice = Annotated[
+    Chosen,
+    PlainValidator(choice_of),
+    WithJsonSchema(
+        {"anyOf": [WORDS, {"type": "object", "properties": {"type": {"enum": ["function", "allowed_tools"]}}}]}
+    ),
+]
+
+
+def chosen(choice: Chosen, functions: Collection[str], hosted: Collection[str], *, more: bool = False) -> Chosen:
+    """Checked against the functions and the types of the server's tools that the request has; ``more``: it has tools of
+    the server beside those, by its model or its rounds."""
+    unknown = [name for name in choice.allowed or () if name not in functions]
+    unknown += [kind for kind in choice.hosted or () if kind not in hosted]
+    if choice.choice not in ("auto", "none", "required") and choice.choice not in functions:
+        unknown.append(choice.choice)
+    if unknown:
+        raise ValueError(f"tool_choice names {unknown[0][:64]!r}, which is not among the tools of this request")
+    if choice.choice == "required" and not (functions or hosted or more):
+        raise ValueError("tool_choice is required, and there are no tools")
+    return choice
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+class TextFormat(Words):
+    type: Literal["text"]
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return None
+
+
+class ObjectFormat(Words):
+    type: Literal["json_object"]
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return OutputFormat("json_object")
+
+
+class JsonSchemaFormat(Words):
+    name: Annotated[str, Field(max_length=200)] = "answer"
+    description: Annotated[str, Field(max_length=20_000)] | None = None
+    schema_: Annotated[JsonSchema | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+    @property
+    def output(self) -> OutputFormat:
+        if not self.schema_:
+            return OutputFormat("json_object", name=self.name)
+        return OutputFormat("json_schema", self.schema_, name=self.name)
+
+
+# ---------------------------------------------------------------------------------------------------- the web
+
+
+def _web_options(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        WebOptions.of(given)
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from None
+    return given
+
+
+WebSearchOptions = Annotated[dict[str, Any], AfterValidator(_web_options)]
+"""OpenAI's web_search_options; keys that are not known are left alone."""

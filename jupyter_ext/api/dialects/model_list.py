@@ -1,0 +1,94 @@
+"""Models as OpenAI's and as Anthropic's clients list them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from jupyter_ext.api.dialects.dialect_request import AGENT
+
+OBJECT = "model"
+STATUS: Mapping[str, str] = MappingProxyType({"ready": "loaded"})
+"""mistral.rs's word for one that answers at once; other states have the same name there, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFacts:
+    """What the server has for the agent: whether any tool, and of MCP servers how many answer, with how many tools."""
+
+    available: bool = False
+    mcp_tools: int = 0
+    mcp_servers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """``id`` is what a request may name; ``state``: unloaded, loading, ready or failed. What is not known before the
+    model is asked is None, a ``context_length`` 0. ``created`` is when it came to this machine, or the server began."""
+
+    id: str
+    title: str
+    created: float
+    owned_by: str
+    state: str
+    local: bool
+    host: str = ""
+    context_length: int = 0
+    capabilities: Mapping[str, bool | None] = field(default_factory=dict)
+
+
+def both(models: Sequence[ModelFacts], tools: ToolFacts) -> list[dict[str, Any]]:
+    """Each by itself, and as the agent with the tools of this server."""
+    plain = [openai_model(model) for model in models]
+    return [*plain, *[openai_model(model, tools) for model in models]]
+
+
+def openai_model(model: ModelFacts, tools: ToolFacts | None = None) -> dict[str, Any]:
+    """``tools``: of the agent on this model. The names beside OpenAI's four are mistral.rs's, and ours."""
+    agent = tools or ToolFacts()
+    return {
+        "id": AGENT * (tools is not None) + model.id,
+        "object": OBJECT,
+        "created": int(model.created),
+        "owned_by": model.owned_by,
+        "title": model.title,
+        "status": STATUS.get(model.state, model.state),
+        "local": model.local,
+        "host": model.host,
+        "context_length": model.context_length or None,
+        "capabilities": dict(model.capabilities),
+        "tools_available": agent.available,
+        "mcp_tools_count": agent.mcp_tools,
+        "mcp_servers_connected": agent.mcp_servers,
+    }
+
+
+def anthropic_model(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Of one as ``openai_model`` tells it. A model is there or not: nothing here retires."""
+    return {
+        "id": told["id"],
+        "type": OBJECT,
+        "display_name": told["title"],
+        "created_at": datetime.fromtimestamp(told["created"], UTC).isoformat().replace("+00:00", "Z"),
+        "lifecycle": "active",
+        "max_input_tokens": told["context_length"],
+        "max_tokens": None,
+        "capabilities": None,
+        "line": None,
+        "deprecated_at": None,
+        "retires_at": None,
+    }
+
+
+def anthropic_page(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All of them: there are never many."""
+    page = [anthropic_model(told) for told in models]
+    return {
+        "data": page,
+        "has_more": False,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+    }

@@ -1,0 +1,40 @@
+"""What a turn cost, as OpenAI counts it, with mistral.rs's speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.core.messages import Usage
+
+
+def chat_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """``wire`` is ``TurnFinished.usage``: the sum of all rounds. ``estimated`` where an engine does not count."""
+    usage = Usage.from_json(wire)
+    body: dict[str, Any] = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.reused_tokens},
+        **speeds(usage),
+    }
+    return body | ({"estimated": True} if usage.estimated else {})
+
+
+def speeds(usage: Usage) -> dict[str, float]:
+    """Tokens in a second, and seconds; 0 where nothing was measured. The time of prompts is what decoding leaves."""
+    decoding = usage.decode_s or max(0.0, usage.seconds - usage.first_token_s)
+    reading = max(0.0, usage.seconds - decoding)
+    total = usage.prompt_tokens + usage.completion_tokens
+    return {
+        "avg_tok_per_sec": _rate(total, usage.seconds),
+        "avg_prompt_tok_per_sec": _rate(usage.prompt_tokens, reading),
+        "avg_compl_tok_per_sec": _rate(usage.completion_tokens, decoding),
+        "total_time_sec": round(usage.seconds, 4),
+        "total_prompt_time_sec": round(reading, 4),
+        "total_completion_time_sec": round(decoding, 4),
+    }
+
+
+def _rate(tokens: int, seconds: float) -> float:
+    return round(tokens / seconds, 2) if seconds > 0 else 0.0

@@ -1,0 +1,257 @@
+"""What tools of the server did in a turn, as mistral.rs tells it: progress, records of finished calls, approvals.
+
+Pure. ``CallLog`` is fed every event of one turn, in order. The shapes are those of mistral.rs, with more keys:
+``call_id`` tells calls apart that run at the same time.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.core.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, Event, Notice
+from agent_kernel.core.files import INLINE_BYTES
+from jupyter_ext.api.dialects.animation_frames import frames_of
+
+PROGRESS = "agentic_tool_call_progress"
+APPROVAL = "agentic_tool_approval_required"
+FILE = "file_produced"
+NOTICE = "agentic_notice"
+"""Ours: what a person should know of the turn, for example tools that are missing."""
+MAX_FILES = 64
+"""In one answer; all can be fetched."""
+MAX_NOTICES = 100
+BODIES = ("text", "data_base64")
+OUTPUT_CHARS = 20_000
+"""Of each stream of a call; the end of a longer one stays."""
+PYTHON, SHELL, WEB, CUSTOM = "code_execution", "shell", "web_search", "custom"
+TYPES = {
+    "python": PYTHON,
+    "reset_python": PYTHON,
+    "shell": SHELL,
+    "web_search": WEB,
+    "fetch_page": WEB,
+}
+"""By the name of a tool of the server; functions of others can not be called so."""
+LABELS = {
+    "python": "Python code",
+    "reset_python": "Python code",
+    "shell": "Shell command",
+    "web_search": "Web search",
+    "fetch_page": "Web page extraction",
+}
+KINDS = {"python": PYTHON, "shell": SHELL, "web": WEB, "files": "file", "path": "file"}
+"""Of approvals, by the first word of the kind of a tool."""
+DONE = ("stdout", "stderr", "result", "exception")
+SHELL_RESULT = ("stdout", "stderr", "exit_code", "status", "working_directory", "timed_out")
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """As the model wrote them where that was no JSON object, else as JSON."""
+    raw = arguments.get("_raw")
+    if isinstance(raw, str) and len(arguments) == 1:
+        return raw
+    return json.dumps(dict(arguments), ensure_ascii=False)
+
+
+def rounds_from_0(event: Event) -> int:
+    return max(0, event.round - 1)
+
+
+@dataclass(slots=True)
+class _Call:
+    started: CallStarted
+    round: int
+    output: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        return TYPES.get(self.started.name, CUSTOM)
+
+    def heard(self, body: CallOutput) -> None:
+        said = self.output.get(body.stream, "") + body.text
+        self.output[body.stream] = said[-OUTPUT_CHARS:]
+
+
+class CallLog:
+    """``records`` are ``agentic_tool_calls`` so far, ``files`` what was produced, ``notices`` what people should know.
+    Pictures and bodies of files are in them while they have INLINE_BYTES together; what comes later is without, and is
+    fetched by its id."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.files: dict[str, Mapping[str, Any]] = {}
+        self.notices: list[dict[str, Any]] = []
+        self._running: dict[str, _Call] = {}
+        self._room = INLINE_BYTES
+
+    def started(self, event: Event, body: CallStarted) -> dict[str, Any]:
+        """The progress ``calling``."""
+        call = self._running[body.call] = _Call(body, rounds_from_0(event))
+        return _progress(call, "calling", _asked(call))
+
+    def output(self, body: CallOutput) -> None:
+        if call := self._running.get(body.call):
+            call.heard(body)
+
+    def finished(self, event: Event, body: CallFinished) -> dict[str, Any]:
+        """The progress ``complete``; the call has a record from now on."""
+        began = CallStarted(body.call, body.name, {}, "server")
+        call = self._running.pop(body.call, None) or _Call(began, rounds_from_0(event))
+        data = _done(call, body)
+        record = _record(call, body, data)
+        if (pictures := _pictures(body)) and self._fits(sum(map(len, pictures))):
+            record["result_images_base64"] = pictures
+        self.records.append(record)
+        return _progress(call, "complete", data)
+
+    def produced(self, file: Mapping[str, Any]) -> None:
+        bodies = [str(file[key]) for key in BODIES if key in file]
+        kept = file if self._fits(sum(map(len, bodies))) else {key: file[key] for key in file if key not in BODIES}
+        self.files[str(file.get("id", len(self.files)))] = kept
+
+    def noticed(self, body: Notice) -> dict[str, Any]:
+        """``agentic_notice``."""
+        if len(self.notices) < MAX_NOTICES:
+            self.notices.append({"level": body.level, "text": body.text})
+        return {"type": NOTICE, "level": body.level, "text": body.text}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What an answer has beside the dialect's own fields."""
+        files = list(self.files.values())[:MAX_FILES]
+        fields = {"agentic_tool_calls": self.records, "files": files, "notices": self.notices}
+        return {name: value for name, value in fields.items() if value}
+
+    def _fits(self, size: int) -> bool:
+        self._room -= size if (fits := size <= self._room) else 0
+        return fits
+
+
+def approval(event: Event, body: ApprovalRequired) -> dict[str, Any]:
+    """``agentic_tool_approval_required``; it is answered at ``agent/approvals/{approval_id}``."""
+    kind = KINDS.get(body.kind.partition(".")[0], "external" if body.source == "external" else CUSTOM)
+    label = LABELS.get(body.name, body.label or body.name)
+    return {
+        "type": APPROVAL,
+        "approval_id": body.approval,
+        "session_id": event.session,
+        "round": rounds_from_0(event),
+        "tool": {"source": body.source, "kind": kind, "label": label, "name": body.name},
+        "arguments": dict(body.arguments),
+        "code": body.code,
+        "unseen": list(body.unseen),
+        "call_id": body.call,
+        "shown": body.shown,
+    }
+
+
+def _progress(call: _Call, phase: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": PROGRESS,
+        "round": call.round,
+        "tool_name": call.started.name,
+        "phase": phase,
+        "data": {"tool_type": call.type, **{key: value for key, value in data.items() if value is not None}},
+        "call_id": call.started.call,
+    }
+
+
+def _asked(call: _Call) -> dict[str, Any]:
+    arguments = call.started.arguments
+    if call.started.name == "fetch_page":
+        return {"arguments": arguments_text(arguments)}
+    match call.type:
+        case "code_execution":
+            return {"code": arguments.get("code")}
+        case "shell":
+            return {"commands": arguments.get("commands")}
+        case "web_search":
+            return {"query": arguments.get("query")}
+    return {"arguments": arguments_text(arguments)}
+
+
+def _done(call: _Call, body: CallFinished) -> dict[str, Any]:
+    """Absent values are None."""
+    details = body.details
+    match call.type:
+        case "code_execution":
+            return {
+                "stdout": call.output.get("stdout") or None,
+                "stderr": call.output.get("stderr") or None,
+                "result": details.get("result") or None,
+                "exception": details.get("exception") or (body.text if body.status != "success" else None),
+                "images_base64": _pictures(body) or None,
+                **_film(body),
+                "working_directory": details.get("working_directory"),
+                "execution_time_ms": round(float(details.get("seconds", body.seconds)) * 1000),
+            }
+        case "shell":
+            denied = "exit_code" not in details and body.status != "success"
+            told = {"stderr": body.text, "status": body.status, "timed_out": body.status == "timeout"}
+            known = {key: details.get(key) for key in SHELL_RESULT}
+            commands = details.get("commands") or call.started.arguments.get("commands")
+            done = {"commands": commands, **(told if denied else known)}
+            return {key: value for key, value in done.items() if value != ""}
+        case "web_search":
+            found = {"results_count": details.get("results_count"), "sources": details.get("sources")}
+            failed = {"status": body.status, "error": body.text} if body.status != "success" else {}
+            return {**_asked(call), **found, **failed}
+    return {"content": body.text, **_asked(call)}
+
+
+def _pictures(body: CallFinished) -> list[str]:
+    return [str(one["data"]) for one in body.media if one.get("mime") == "image/png" and one.get("data")]
+
+
+def _film(body: CallFinished) -> dict[str, Any]:
+    """The frames of the moving pictures, as mistral.rs has those of a video; of long ones, so many as fit."""
+    pictures = [base64.b64decode(picture) for picture in _pictures(body)]
+    frames = [frame for picture in pictures for frame in frames_of(picture)]
+    if not frames:
+        return {}
+    told, room = list[str](), INLINE_BYTES
+    for frame in frames:
+        room -= len(frame) * 4 // 3
+        if room < 0:
+            break
+        told.append(base64.b64encode(frame).decode("ascii"))
+    return {"video_frames_base64": told, "video_frame_count": len(frames)}
+
+
+def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "round": call.round,
+        "name": call.started.name,
+        "arguments": _arguments(call),
+        "result_content": _content(call, body, data),
+        "call_id": body.call,
+    }
+    if body.files:
+        record["file_ids"] = list(body.files)
+    return record
+
+
+def _arguments(call: _Call) -> str:
+    """Made again from what is told of a call of that type."""
+    if call.type == CUSTOM or call.started.name == "fetch_page":
+        return arguments_text(call.started.arguments)
+    known = {key: value for key, value in _asked(call).items() if value is not None}
+    return json.dumps(known, ensure_ascii=False)
+
+
+def _content(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> str:
+    match call.type:
+        case "code_execution":
+            said = [f"{key}: {data[key]}" for key in DONE if data[key]]
+            alone = [data["result"]] == [data[key] for key in DONE if data[key]]
+            return body.text if alone or not said else "\n".join(said)
+        case "shell":
+            facts = {key: data[key] for key in SHELL_RESULT if data.get(key) is not None}
+            return json.dumps(facts, ensure_ascii=False)
+        case "web_search" if data["results_count"] is not None:
+            return f"{data['results_count']} results\nsources: {', '.join(data['sources'] or ())}"
+    return body.text

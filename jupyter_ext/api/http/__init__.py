@@ -1,0 +1,1 @@
+"""Parts of every HTTP handler: base class, bodies, server-sent events, uploads, errors."""

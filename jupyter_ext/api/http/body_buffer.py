@@ -1,0 +1,58 @@
+"""The body of a request as it comes in: kept up to a limit, read on and dropped beyond it, never all in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tornado.httputil import HTTPInputError, HTTPServerRequest, parse_body_arguments
+
+from agent_kernel.core.errors import InvalidRequest
+
+DROPPED = 1 << 28
+"""Bytes beyond the limit that are read all the same: a client that is answered while it still sends may not see the
+answer. One that sends more is answered at once, and its connection is closed."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """``most`` bytes of ``announced`` (0: not said)."""
+
+    most: int
+    announced: int = 0
+    size: int = 0
+    _pieces: list[bytes] = field(default_factory=list)
+
+    @property
+    def too_large(self) -> bool:
+        return self.size > self.most
+
+    @property
+    def endless(self) -> bool:
+        """Not worth reading to its end."""
+        return max(self.size, self.announced) > self.most + DROPPED
+
+    def take(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self.too_large:
+            self._pieces.clear()
+        else:
+            self._pieces.append(piece)
+
+    def whole(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+def read_form(request: HTTPServerRequest) -> None:
+    """What tornado does itself where it gathers the body: nothing, for one that is no form. Raises InvalidRequest."""
+    try:
+        parse_body_arguments(
+            request.headers.get("Content-Type", ""),
+            request.body,
+            request.body_arguments,
+            request.files,
+            request.headers,
+        )
+    except HTTPInputError as error:
+        raise InvalidRequest(f"The form can not be read: {error}.") from error
+    for name, values in request.body_arguments.items():
+        request.arguments.setdefault(name, []).extend(values)

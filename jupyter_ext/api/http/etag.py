@@ -1,0 +1,25 @@
+"""Which revision of a session a client has seen: the ETag of ``sessions/{id}``, sent back as If-Match."""
+
+from __future__ import annotations
+
+import re
+
+from agent_kernel.core.errors import InvalidRequest
+from jupyter_ext.api.http.handler import AgentHandler
+
+REVISION = re.compile(r'(?:W/)?"?([0-9]{1,15})"?')
+
+
+def etag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def seen(handler: AgentHandler) -> int | None:
+    """None: the client does not mind. Raises InvalidRequest."""
+    given = handler.request.headers.get("If-Match", "*").strip()
+    if given == "*":
+        return None
+    match = REVISION.fullmatch(given)
+    if match is None:
+        raise InvalidRequest("If-Match is the ETag of the session: its revision in quotes.")
+    return int(match[1])

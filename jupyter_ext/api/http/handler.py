@@ -1,0 +1,409 @@
+"""What all routes share: who may call, how bodies are read, how errors are answered, how a stream is written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import math
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.base.handlers import APIHandler
+from pydantic import BaseModel, ValidationError
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from agent_kernel.core.api_tokens import OWN
+from agent_kernel.core.errors import (
+    AgentKernelError,
+    Forbidden,
+    InvalidRequest,
+    KeyReused,
+    TokenInvalid,
+    TurnStopped,
+    Unauthenticated,
+)
+from jupyter_ext.api.http import json_body, sse
+from jupyter_ext.api.http.allowed_methods import GUARD, allowed
+from jupyter_ext.api.http.body_buffer import Gathered, read_form
+from jupyter_ext.api.http.error_status import CODES, status_of
+from jupyter_ext.api.openapi.errors import Error
+from jupyter_ext.api.openapi.operation import takes_json
+from jupyter_ext.auth import bearer
+from jupyter_ext.auth.callers import Caller, namespace_of
+from jupyter_ext.auth.recheck import check_page, page_may_call
+from jupyter_ext.auth.token_scopes import scopes_of
+from jupyter_ext.monitoring import request_log
+from jupyter_ext.notebooks.kernels import Kernel
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+KERNEL_HEADER = "X-Agent-Kernel-Token"
+MAX_BODY = 32 << 20
+UNLIMITED = 1 << 50
+"""For tornado, which would answer in words of its own: ``Gathered`` has the limit."""
+KEEP_ALIVE_S = 10.0
+LOOK_AGAIN_S = 2.0
+"""How often the stream of a lasting token asks whether it still counts."""
+EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
+"""Headers of answers that a page of an allowed origin may read."""
+WORTH_WAITING_S = 60.0
+HEADER_NAMES = re.compile(r"[\w-]{1,64}(?: ?, ?[\w-]{1,64}){0,63}", re.ASCII)
+BODY_HEADERS = {"Content-Length", "Transfer-Encoding"}
+REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
+
+Action: TypeAlias = Literal["read", "write", "execute"]
+M = TypeVar("M", bound=BaseModel)
+V = TypeVar("V", bound=Callable[..., Awaitable[None]])
+
+
+@web.stream_request_body
+class AgentHandler(APIHandler):
+    """A kernel with its credential, a program with a lasting token whose scopes open the route, or a user whom the
+    authorizer allows the action on ``agent``."""
+
+    auth_resource = "agent"
+    error_shape: ClassVar[Any] = Error
+    """Of all its errors, for the document of the API."""
+    max_body = MAX_BODY
+    caller: Caller
+    request_id: str
+    route = ""
+    """Below ``agent/v1``, as ``scopes.py`` and the log name it."""
+    keep_alive = sse.KEEP_ALIVE
+    """What a stream says when it was quiet for KEEP_ALIVE_S."""
+    lasting = ""
+    """The lasting token that came with the request, valid or not."""
+    token_in_address = False
+    refusal: web.HTTPError | AgentKernelError | None = None
+    """Known before the body was read; said after it, because a client that still sends may not see the answer."""
+    gathered: Gathered | None = None
+    _pump: asyncio.Task[None] | None = None
+    _written = 0.0
+    _noted = False
+
+    @property
+    def app(self) -> AgentKernel:
+        app: AgentKernel = self.settings["agent_kernel"]
+        return app
+
+    @functools.cached_property
+    def kernel(self) -> Kernel | None:
+        """The kernel whose valid credential came with the request."""
+        token = self.request.headers.get(KERNEL_HEADER)
+        return self.app.kernels.of_token(token) if token else None
+
+    def initialize(self, **kwargs: Any) -> None:
+        given = self.request.headers.get("X-Request-ID", "")
+        self.request_id = given if REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(8)}"
+        self.route = kwargs.get("route", "")
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        self.begin()
+        self.app.requests.began(self)
+        self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
+        length = self.request.headers.get("Content-Length", "")
+        self.gathered = Gathered(self.max_body, int(length) if length.isdecimal() else 0)
+        await self.identify(super().prepare)
+        if self.refusal is not None or not page_may_call(self) or not await self._known():
+            self.gathered.most = 0  # nothing is kept of what nobody sends
+
+    async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
+        """Let Jupyter's ``prepare`` find out who calls. Its refusal of a known user is kept for ``check_page``;
+        ``admit`` refuses everybody else, in words that fit the credential that was sent."""
+        try:
+            await prepare()
+        except web.HTTPError as error:
+            if self.refusal is None and self.current_user:
+                self.refusal = error
+
+    def check_host(self) -> bool:
+        allowed = super().check_host()
+        if not allowed:
+            self.refusal = Forbidden(
+                "This server does not answer to the name in the Host header of this request.",
+                hint="Add the name with c.ServerApp.local_hostnames, or agent-kernel serve --allow-host NAME.",
+            )
+        return allowed
+
+    async def _known(self) -> bool:
+        """Whether somebody sends the body; a request without one is asked later, by ``admit``."""
+        if not self.lasting:
+            return bool(self.current_user or self.kernel)
+        if not self.request.headers.keys() & BODY_HEADERS:
+            return False
+        try:
+            await asyncio.to_thread(self.app.tokens.holder, self.lasting)
+        except TokenInvalid:
+            return False
+        return True
+
+    def decode_argument(self, value: bytes, name: str | None = None) -> str:
+        try:
+            return super().decode_argument(value, name)
+        except web.HTTPError as error:
+            if name is not None:
+                raise
+            self.refusal = error  # of the path, before the body was read
+            return ""
+
+    async def data_received(self, chunk: bytes) -> None:
+        if self.gathered is not None:
+            self.gathered.take(chunk)
+            if self.gathered.endless:
+                self.send_error(413)
+
+    def receive(self) -> None:
+        """The body is there now. Raises HTTPError 413."""
+        if self.gathered is None:
+            return
+        if self.gathered.too_large:
+            raise web.HTTPError(413, f"A body has at most {self.max_body >> 20} MiB here.")
+        self.request.body, self.gathered = self.gathered.whole(), None
+        if self.request.body:
+            read_form(self.request)
+
+    @allow_unauthenticated
+    async def head(self, *args: str) -> None:
+        answer = self.get(*args) if hasattr(self.get, GUARD) else None
+        if answer is None:
+            raise web.HTTPError(405)
+        await answer
+
+    @allow_unauthenticated
+    def options(self, *args: Any, **kwargs: Any) -> None:
+        super().options(*args, **kwargs)
+        asked = self.request.headers.get("Access-Control-Request-Headers", "")
+        if HEADER_NAMES.fullmatch(asked) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
+            self.set_header("Access-Control-Allow-Headers", asked)  # which origins may is said by another header
+        self.set_header("Allow", allowed(type(self)))
+        self.set_header("Access-Control-Allow-Methods", allowed(type(self)))
+        self.set_status(204)
+
+    def set_cors_headers(self) -> None:
+        """Only for an origin that the server's configuration allows; Jupyter would also name whatever page sent a
+        token."""
+        if not (self.allow_origin or self.allow_origin_pat):
+            return
+        super().set_cors_headers()
+        if self.allow_origin_pat and not self.allow_origin:
+            self.set_header("Vary", "Origin")
+        if "Access-Control-Allow-Origin" in self._headers:
+            self.set_header("Access-Control-Expose-Headers", EXPOSED)
+
+    def on_finish(self) -> None:
+        super().on_finish()
+        self.app.requests.ended(self)
+        self._note(self.get_status())
+
+    def _note(self, status: int) -> None:
+        if not self._noted:
+            self._noted = True
+            request_log.tell(self, status)
+
+    def begin(self) -> None:
+        """SDKs of other houses send the token as ``x-api-key``."""
+        headers = self.request.headers
+        self.token_in_address = bearer.drop_from_address(self.request)
+        self.lasting = bearer.taken(headers)
+        if "x-api-key" in headers and "Authorization" not in headers:
+            headers["Authorization"] = f"token {headers['x-api-key']}"
+        self.set_header("X-Request-ID", self.request_id)
+
+    def check_xsrf_cookie(self) -> None:
+        """A page of another site can not send a credential in a header, so one proves the origin by itself; ``admit``
+        refuses a header whose credential is not valid, whatever cookies came with it."""
+        if KERNEL_HEADER not in self.request.headers and not self.lasting:
+            super().check_xsrf_cookie()
+
+    async def admit(self, action: Action, *, kernels: bool) -> Caller:
+        """Raises Forbidden, Unauthenticated, TokenInvalid."""
+        configured = self.app.runtime.settings.namespace
+        if KERNEL_HEADER in self.request.headers:
+            if self.kernel is None:
+                raise Unauthenticated("This kernel's credential is not valid (any more).", hint="Restart the kernel.")
+            if not kernels:
+                raise Forbidden("Only a person may do this, in the browser.")
+            return Caller(self.kernel.namespace, kernel=self.kernel)
+        if self.lasting:
+            return await self._holder()
+        user = self.current_user
+        if not user:
+            raise bearer.unauthenticated(self.request.headers, in_address=self.token_in_address)
+        if OWN in user.username:
+            raise Forbidden(f"The name of a user has no {OWN} in it.")
+        if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
+            raise Forbidden(f"You may not {action} agents on this server.")
+        return Caller(namespace_of(configured, user), user=user)
+
+    async def _holder(self) -> Caller:
+        """Asked when the body is there: the token may have been revoked meanwhile. Raises TokenInvalid, Forbidden."""
+        self.current_user = None  # cookies that came with it do not count
+        token = await asyncio.to_thread(self.app.tokens.holder, self.lasting)
+        enough = scopes_of(self.request.method or "", self.route)
+        if not enough:
+            raise Forbidden("Only a person may do this, in the browser.")
+        if not token.opens(enough):
+            wanted = " or ".join(sorted(enough | {"all"}))
+            raise Forbidden("The scopes of this token do not reach here.", hint=f"One with {wanted} does.")
+        return Caller(token.namespace(namespace_of(self.app.runtime.settings.namespace, None)), token=token)
+
+    def parse(self, model: type[M]) -> M:
+        """The body. Raises InvalidRequest, and what ``json_body`` does."""
+        body = self.json_body()
+        if body:
+            json_body.check(body, self.max_body)
+        try:
+            return model.model_validate_json(body or b"{}", strict=True)
+        except ValidationError as error:
+            raise InvalidRequest(words(error)) from error
+
+    def json_body(self) -> bytes:
+        """Raises HTTPError 415 for a body that says that it is no JSON."""
+        if self.request.body and not json_body.is_json(self.request.headers.get("Content-Type", "")):
+            raise web.HTTPError(415, "The body is JSON here: send it with Content-Type: application/json.")
+        return self.request.body
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """A number of 0 or more from the query. Raises InvalidRequest."""
+        raw = self.get_argument(name, None)
+        if raw is None:
+            return default
+        whole = raw.removesuffix(".0")  # an integer of JSON, too
+        if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
+            raise InvalidRequest(f"{name} is a number, not {raw[:40]!r}.")
+        return int(whole)
+
+    def reply(self, body: Mapping[str, Any], status: int = 200) -> None:
+        self.set_status(status)
+        if status == 401:
+            self.set_header("WWW-Authenticate", 'Bearer error="invalid_token"' if self.lasting else "Bearer")
+        self.finish(json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+
+    def refuse(self, error: AgentKernelError, status: int) -> None:
+        wait = error.details.get("retry_after_s")
+        if isinstance(wait, int | float):
+            self.set_header("Retry-After", str(math.ceil(wait)))
+        if isinstance(error, KeyReused | TurnStopped) or (isinstance(wait, int | float) and wait > WORTH_WAITING_S):
+            self.set_header("X-Should-Retry", "false")  # OpenAI's and Anthropic's clients would, at once and twice
+        self.reply(self.error_body(status, error.to_json()), status)
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer to a request that was refused; ``error`` is ``{code, message, hint, details}``. Every error of a
+        handler goes through here, those of Jupyter and tornado too."""
+        return {"error": {**error, "request_id": self.request_id}}
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Errors of Jupyter and tornado in our shape; what we did not foresee says nothing of the inside."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        message = error.log_message if isinstance(error, web.HTTPError) else None
+        code = CODES.get(status_code, "agent_kernel_error" if status_code >= 500 else "invalid_request")
+        body = {"code": code, "message": message or self._reason, "hint": "", "details": {}}
+        self.set_header("X-Request-ID", self.request_id)
+        if status_code == 405:
+            self.set_header("Allow", allowed(type(self)))
+        if self.gathered is None and not hasattr(self, "caller"):
+            self.set_header("Connection", "close")  # tornado does not read on behind an answer that comes so early
+        self.reply(self.error_body(status_code, body), status_code)
+
+    async def stream(self, frames: AsyncIterator[bytes]) -> None:
+        """Writes frames as they come and a comment when none came for a while; ends when the client leaves."""
+        self.set_header("Cache-Control", "no-cache, no-store")
+        self.set_header("X-Accel-Buffering", "no")
+        self.set_header("Content-Type", sse.CONTENT_TYPE)
+        if self.request.method == "HEAD":
+            self.finish(set_content_type=sse.CONTENT_TYPE)
+            return
+        # Small pieces, each wanted at once: else the second waits 40 ms for the delayed acknowledgement of the first.
+        if (socket := getattr(self.request.connection, "stream", None)) is not None:
+            socket.set_nodelay(True)
+        self._written = time.monotonic()
+        self._pump = asyncio.create_task(self._write_frames(frames))
+        with self.app.requests.streaming():
+            await asyncio.wait([self._pump])
+        if self._pump.cancelled():
+            return
+        error = self._pump.exception()
+        if error is not None and not isinstance(error, StreamClosedError):
+            self.log.error("a stream broke", exc_info=error)
+        if error is None or not isinstance(error, StreamClosedError):
+            self.finish(set_content_type=sse.CONTENT_TYPE)
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self.app.requests.left(self)
+        self._note(request_log.LEFT)
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def _write_frames(self, frames: AsyncIterator[bytes]) -> None:
+        await self.flush()
+        beat = asyncio.create_task(self._keep_alive())
+        try:
+            async with aclosing(frames):  # type: ignore[type-var]  # frames come from async generators
+                async for frame in frames:
+                    self.write(frame)
+                    await self.flush()
+                    self._written = time.monotonic()
+        finally:
+            beat.cancel()
+
+    async def _keep_alive(self) -> None:
+        """``keep_alive`` when nothing was written for KEEP_ALIVE_S: so proxies and clients know the stream lives. The
+        stream of a token that is revoked ends here, and as if its client had left."""
+        while True:
+            token = self.caller.token
+            if token is not None and not self.app.tokens.counts(token):
+                self.request.connection.stream.close()  # type: ignore[union-attr]  # it is HTTP/1
+                return
+            idle = time.monotonic() - self._written
+            if idle >= KEEP_ALIVE_S:
+                self.write(self.keep_alive)
+                self._written, idle = time.monotonic(), 0.0
+                with contextlib.suppress(StreamClosedError):  # the writer hears of it by on_connection_close
+                    await self.flush()
+            await asyncio.sleep(KEEP_ALIVE_S - idle if token is None else min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S))
+
+
+def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
+    """A verb of a handler, for callers who may; errors of ours become answers here, and only here."""
+
+    def decorate(method: V) -> V:
+        wants_json = takes_json(method)
+
+        @allow_unauthenticated  # decided below: Jupyter knows users only
+        @functools.wraps(method)
+        async def admitted(self: AgentHandler, *args: str) -> None:
+            try:
+                check_page(self, self.refusal)
+                self.caller = await self.admit(action, kernels=kernels)
+                self.receive()
+                if wants_json:
+                    self.json_body()
+                await method(self, *args)
+            except AgentKernelError as error:
+                status = status_of(error)
+                if status >= 500:
+                    self.log.error("%s %s, request %s: %s", self.request.method, self.route, self.request_id, error)
+                self.refuse(error, status)
+
+        setattr(admitted, GUARD, (action, kernels))
+        return cast("V", admitted)
+
+    return decorate
+
+
+def words(error: ValidationError) -> str:
+    """The first mistakes of a body, without what was sent."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    told = [f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {mistake['msg']}" for mistake in found[:3]]
+    return "; ".join(told) + ("" if len(found) <= 3 else f"; and {len(found) - 3} more")

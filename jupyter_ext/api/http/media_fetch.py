@@ -1,0 +1,34 @@
+"""Everything of one request that lies at other servers, fetched at once and within one bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agent_kernel.core.errors import FetchFailed
+from agent_kernel.tools.web.net.fetch import Bounds, Fetched, Fetcher
+
+
+async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: Bounds, *, purpose: str) -> list[Fetched]:
+    """In the order of ``urls``. ``bounds.bytes`` are those of all of them together, the other bounds hold for each. The
+    first that can not be had ends the others. Raises as ``Fetcher.get`` does."""
+    left = bounds.bytes
+
+    async def fetched(url: str) -> Fetched:
+        nonlocal left
+        held: list[bytes] = []
+        async with fetcher.opened(url, bounds, purpose=purpose) as (answer, pieces):
+            async for piece in pieces:
+                left -= len(piece)
+                if left < 0:
+                    raise FetchFailed(f"What a request names has at most {bounds.bytes >> 20} MiB together.")
+                held.append(piece)
+        return replace(answer, data=b"".join(held))
+
+    tasks = [asyncio.ensure_future(fetched(url)) for url in urls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,27 @@
+"""Server-sent events: values in, bytes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from agent_kernel.core.events import Event
+
+KEEP_ALIVE = b": keep-alive\n\n"
+CONTENT_TYPE = "text/event-stream; charset=utf-8"
+LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+"""No line ends in server-sent events, but for many readers (``str.splitlines``, httpx). In JSON they can only stand in
+a text, so they are escaped there."""
+
+
+def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -> bytes:
+    """One event; JSON has no line breaks of its own, so one data line holds it."""
+    head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
+    body = json.dumps(data, ensure_ascii=False).translate(LINE_ENDS)
+    return f"{head}data: {body}\n\n".encode("utf-8", "backslashreplace")
+
+
+async def encoded(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    async for event in events:
+        yield encode(event.to_json(), event.body.type, event.seq)

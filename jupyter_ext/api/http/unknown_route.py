@@ -1,0 +1,35 @@
+"""Paths below ``agent/v1`` that nothing is at: answered in our shape, whatever the verb, instead of Jupyter's page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.core.errors import NotFound
+from jupyter_ext.api.dialects.handler import SharedHandler
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+
+NATIVE = re.compile(r".*/v1/(?:sessions|turns|agent|binding|binds|search|trust|tools|beside|engine|usage)(?:/.*)?")
+MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
+
+
+class UnknownHandler(SharedHandler):
+    @property
+    def anthropic(self) -> bool:
+        """Also a program without the header that calls a route beside ``messages``."""
+        return super().anthropic or bool(MESSAGES.fullmatch(self.request.path))
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Beside a route that only our own clients call, in the shape of that route."""
+        if NATIVE.fullmatch(self.request.path):
+            return AgentHandler.error_body(self, status, error)
+        return super().error_body(status, error)
+
+    @guarded("read")
+    async def get(self, path: str = "") -> None:
+        raise NotFound(
+            f"There is nothing at this address: GET {self.base_url}agent/v1/openapi.json describes all routes."
+        )
+
+    post = put = patch = delete = get

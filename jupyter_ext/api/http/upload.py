@@ -1,0 +1,147 @@
+"""A file that comes in as multipart/form-data: read as it arrives, its bytes to the disk, never all in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from agent_kernel.core.errors import FileTooLarge, InvalidRequest, StoreError
+from agent_kernel.core.spool import Arrived, Incoming
+
+OVERHEAD = 64 << 10
+"""Bytes of a request around those of its file."""
+MAX_FIELD = 1_000
+MAX_PARTS = 20
+GATHERED = 1 << 20
+"""Bytes that are parsed and written together, on a thread."""
+
+
+@dataclass(slots=True)
+class Part:
+    name: str
+    filename: str | None
+    mime: str
+    value: bytearray = field(default_factory=bytearray)
+
+
+class Upload:
+    """Blocking, and for one thread at a time. ``begin`` opens what the file's bytes go to. The first thing that is
+    wrong is kept as ``problem``, and what follows is read and dropped, so that the client hears of it in the answer."""
+
+    def __init__(
+        self, content_type: str, begin: Callable[[], Incoming], needs: Sequence[str] = ("file", "purpose")
+    ) -> None:
+        kind, options = parse_options_header(content_type)
+        self.problem: Exception | None = None
+        self.filename = ""
+        self.mime = ""
+        self.fields: dict[str, str] = {}
+        self.arrived: Arrived | None = None
+        self._begin = begin
+        self._needs = needs
+        self._incoming: Incoming | None = None
+        self._part: Part | None = None
+        self._parts = 0
+        self._header = (bytearray(), bytearray())
+        self._headers: dict[str, str] = {}
+        self._ended = False
+        if kind != b"multipart/form-data" or b"boundary" not in options:
+            self.problem = InvalidRequest("An upload is multipart/form-data with the fields file and purpose.")
+            return
+        try:
+            self._parser = MultipartParser(options[b"boundary"], self._callbacks())  # type: ignore[arg-type]
+        except FormParserError as error:
+            self.problem = InvalidRequest(f"This is no multipart/form-data: {error}.")
+
+    def feed(self, data: bytes) -> None:
+        if self.problem is not None:
+            return
+        try:
+            self._parser.write(data)
+        except (InvalidRequest, StoreError) as error:
+            self.problem = error
+        except FormParserError as error:
+            self.problem = InvalidRequest(f"This is no multipart/form-data: {error}.")
+
+    def finish(self) -> Arrived:
+        """Raises InvalidRequest, FileTooLarge, StoreError."""
+        if self.problem is not None:
+            raise self.problem
+        if not self._ended:
+            raise InvalidRequest("The upload was cut off.")
+        missing = [name for name in self._needs if name not in self.fields and (name != "file" or not self.arrived)]
+        if missing or self.arrived is None:
+            raise InvalidRequest(f"The upload lacks the field {missing[0]}.")
+        return self.arrived
+
+    def close(self) -> None:
+        """Takes away what nobody took."""
+        if self._incoming is not None:
+            self._incoming.close()
+        if self.arrived is not None:
+            self.arrived.remove()
+
+    # ------------------------------------------------------------------------------------------------ the parser's
+
+    def _callbacks(self) -> dict[str, Callable[..., None]]:
+        return {
+            "on_part_begin": self._part_begins,
+            "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
+            "on_header_end": self._header_ends,
+            "on_headers_finished": self._headers_end,
+            "on_part_data": self._data,
+            "on_part_end": self._part_ends,
+            "on_end": self._all_ends,
+        }
+
+    def _part_begins(self) -> None:
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise InvalidRequest(f"An upload has at most {MAX_PARTS} parts.")
+        self._headers = {}
+
+    def _header_ends(self) -> None:
+        name, value = (bytes(piece).decode("latin-1") for piece in self._header)
+        self._headers[name.lower()] = value
+        self._header = (bytearray(), bytearray())
+
+    def _headers_end(self) -> None:
+        _, options = parse_options_header(self._headers.get("content-disposition", ""))
+        filename = options.get(b"filename")
+        part = Part(
+            options.get(b"name", b"").decode("utf-8", "replace"),
+            None if filename is None else filename.decode("utf-8", "replace"),
+            parse_options_header(self._headers.get("content-type", ""))[0].decode("latin-1"),
+        )
+        self._part = part
+        if part.name == "file":
+            if self._incoming is not None:
+                raise InvalidRequest("An upload has one file.")
+            self.filename = (part.filename or "file").replace("\\", "/").rpartition("/")[2] or "file"
+            self.mime = part.mime
+            self._incoming = self._begin()
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        part = self._part
+        assert part is not None, "data come behind headers"
+        if part.name == "file" and self._incoming is not None:
+            self._incoming.write(data[start:end])
+            return
+        part.value.extend(data[start:end])
+        if len(part.value) > MAX_FIELD:
+            raise FileTooLarge(f"A field beside the file has at most {MAX_FIELD} bytes.")
+
+    def _part_ends(self) -> None:
+        part = self._part
+        assert part is not None, "its headers came first"
+        if part.name == "file" and self._incoming is not None:
+            self.arrived = self._incoming.arrived()
+        else:
+            self.fields[part.name] = part.value.decode("utf-8", "replace")
+
+    def _all_ends(self) -> None:
+        self._ended = True

@@ -1,0 +1,155 @@
+"""Our own MCP endpoint: the SDK's server and session manager, behind a handler of ours.
+
+The SDK's transport is used whole (both generations of the protocol, sessions, resumption, errors) instead of being
+written again; it speaks ASGI, so ``asgi.py`` is between. It is imported when the first client comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel import __version__
+from agent_kernel.core.errors import AgentKernelError, NotFound
+from agent_kernel.core.thread_offload import in_own_thread
+from jupyter_ext.api.http.asgi import Exchange
+from jupyter_ext.api.mcp.tools import TOOLS, McpTools
+from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, Question
+from jupyter_ext.auth.callers import Caller, subject
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+MAX_SESSIONS = 64
+IDLE_S = 30 * 60.0
+MAX_BODY = 4 << 20
+CALLER = "agent_kernel.caller"
+INSTRUCTIONS = (
+    "The agent of a Jupyter server: 'agent' asks it one turn, in a conversation of its own or that of a notebook. "
+    "Calls that need a person's yes are asked for here if this client can ask (elicitation), else in the panel."
+)
+
+
+class McpEndpoint:
+    """``handle`` serves one HTTP request of a caller who may; ``aclose`` ends all sessions."""
+
+    def __init__(self, app: AgentKernel) -> None:
+        self._tools = McpTools(app)
+        self._starting = asyncio.Lock()
+        self._manager: Any = None
+        self._task: asyncio.Task[None] | None = None
+        self._leave = asyncio.Event()
+
+    async def handle(self, exchange: Exchange, caller: Caller) -> None:
+        """Raises NotFound where the SDK is not installed."""
+        async with self._starting:
+            if self._task is None:
+                await self._start()
+        extra = {"user": _owner(caller), "state": {CALLER: caller}}
+        await exchange.run(self._manager.handle_request, **extra)
+
+    async def aclose(self) -> None:
+        self._leave.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _start(self) -> None:
+        """A task enters and leaves the manager, as it wants to be."""
+        try:
+            self._manager = await in_own_thread(lambda: _manager(self._tools), "import of mcp")
+        except ImportError as error:
+            raise NotFound(
+                "This server has no MCP endpoint: the MCP SDK is not installed.",
+                hint="Install it beside the server: pip install 'agent-kernel[mcp]'",
+            ) from error
+        running = asyncio.Event()
+        self._task = asyncio.create_task(self._run(running), name="MCP endpoint")
+        await asyncio.wait([self._task, started := asyncio.create_task(running.wait())], return_when="FIRST_COMPLETED")
+        started.cancel()
+
+    async def _run(self, running: asyncio.Event) -> None:
+        async with self._manager.run():
+            running.set()
+            await self._leave.wait()
+
+
+def _manager(tools: McpTools) -> Any:
+    """Imports the SDK: in a thread. Raises ImportError."""
+    from mcp.server.lowlevel.server import Server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INVALID_PARAMS, CallToolResult, InputRequiredResult, ListToolsResult, TextContent, Tool
+
+    async def list_tools(context: Any, params: Any) -> ListToolsResult:
+        listed = [
+            Tool(name=name, description=tool.description, input_schema=tool.schema) for name, tool in TOOLS.items()
+        ]
+        return ListToolsResult(tools=listed)
+
+    async def call_tool(context: Any, params: Any) -> CallToolResult | InputRequiredResult:
+        caller: Caller = context.request.scope["state"][CALLER]
+        if params.name not in TOOLS:
+            raise MCPError(INVALID_PARAMS, f"There is no tool {params.name[:100]!r}; there are {', '.join(TOOLS)}.")
+        try:
+            made = await tools.call(params.name, params.arguments or {}, caller, SdkClient(context, params))
+        except InvalidArguments as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
+        except AgentKernelError as error:
+            told = TextContent(type="text", text=str(error))
+            return CallToolResult(content=[told], structured_content={"error": error.to_json()}, is_error=True)
+        if isinstance(made, Question):
+            return InputRequiredResult(input_requests={made.id: _elicitation(made)}, request_state=made.state)
+        answer = TextContent(type="text", text=made.text)
+        return CallToolResult(content=[answer], structured_content=dict(made.facts), is_error=made.failed)
+
+    server: Any = Server(
+        "agent-kernel",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+    return StreamableHTTPSessionManager(
+        server, max_sessions=MAX_SESSIONS, session_idle_timeout=IDLE_S, max_request_body_size=MAX_BODY
+    )
+
+
+def _owner(caller: Caller) -> Any:
+    """A session of the protocol belongs to who began it; by this the SDK knows."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    return AuthenticatedUser(AccessToken(token="-", client_id=f"{subject(caller)} of {caller.namespace}", scopes=[]))
+
+
+def _elicitation(question: Question) -> Any:
+    from mcp_types import ElicitRequest, ElicitRequestFormParams
+
+    return ElicitRequest(params=ElicitRequestFormParams(message=question.text, requested_schema=dict(ASK)))
+
+
+class SdkClient(Client):
+    """The other end of one call, as the SDK has it."""
+
+    def __init__(self, context: Any, params: Any) -> None:
+        self._context = context
+        self._params = params
+        capabilities = context.session.client_capabilities
+        self.elicits = capabilities is not None and capabilities.elicitation is not None
+        self.answers_later = not context.session.can_send_request
+        self.state = str(params.request_state or "")
+        self.answers = {
+            id: (str(answer.action), dict(answer.content or {}))
+            for id, answer in (params.input_responses or {}).items()
+            if hasattr(answer, "action")
+        }
+
+    async def progress(self, done: float, text: str) -> None:
+        await self._context.session.report_progress(done, None, text)
+
+    async def elicit(self, question: Question) -> tuple[str, Mapping[str, Any]]:
+        answer = await self._context.session.elicit_form(
+            message=question.text, requested_schema=dict(ASK), related_request_id=self._context.request_id
+        )
+        return str(answer.action), dict(answer.content or {})

@@ -1,0 +1,56 @@
+"""``agent/v1/mcp``: programs that speak MCP, with a person's credential; never a notebook's code."""
+
+from __future__ import annotations
+
+from agent_kernel.core.errors import InvalidRequest
+from jupyter_ext.api.http.asgi import Exchange
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.openapi.errors import Error, RpcError
+from jupyter_ext.api.openapi.operation import Raw, operation
+
+MESSAGE = Raw(("application/json",), {"type": "object"})
+"""JSON-RPC 2.0, which has a document of its own: modelcontextprotocol.io."""
+MESSAGES = Raw(("application/json", "text/event-stream"), {})
+
+
+SPOKEN = "What is sent is a message of MCP, of a session that it has begun."
+
+
+class McpHandler(AgentHandler):
+    """Streamable HTTP: POST messages, GET a stream of them, DELETE a session."""
+
+    error_shape = Error | RpcError
+    _exchange: Exchange | None = None
+
+    @guarded("execute", kernels=False)
+    @operation("A message of MCP.", MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406), conditions=SPOKEN)
+    async def post(self) -> None:
+        # The SDK's words for this are neither ours nor JSON-RPC's.
+        if not self.request.headers.get("Content-Type", "").lower().startswith("application/json"):
+            raise InvalidRequest("A message of MCP is JSON.", hint="Send it with Content-Type: application/json.")
+        await self._serve()
+
+    @guarded("execute", kernels=False)
+    @operation("Messages of the server, as they come.", MESSAGES, errors=(404, 406, 409), conditions=SPOKEN)
+    async def get(self) -> None:
+        await self._serve()
+
+    @guarded("execute", kernels=False)
+    @operation("End an MCP session.", errors=(404,), conditions=SPOKEN)
+    async def delete(self) -> None:
+        await self._serve()
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if self._exchange is not None:
+            self._exchange.leave()
+
+    async def _serve(self) -> None:
+        self._exchange = Exchange(self)
+        try:
+            await self.app.mcp.handle(self._exchange, self.caller)
+        finally:
+            self._exchange.leave()
+        if not self._finished:
+            content_type = self._headers.get("Content-Type", "application/json")
+            self.finish(set_content_type=content_type)

@@ -1,0 +1,242 @@
+"""What MCP clients may call here: ask the agent, and look at conversations; by the same gate as on every route."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from jupyter_core.utils import ensure_async
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent_kernel.core.errors import InvalidRequest, NotFound
+from agent_kernel.core.messages import Message, shortened
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.session import Session, SessionKey, new_id
+from agent_kernel.permissions.policy import DEFAULTS
+from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read
+from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpTurn, Outcome, Question
+from jupyter_ext.auth.callers import Caller
+from jupyter_ext.notebooks.bindings import KERNEL, called, is_notebook
+from jupyter_ext.notebooks.kernels import Kernel
+from jupyter_ext.notebooks.notebook_access import AttachedNotebook, notebook_of
+from jupyter_ext.turns.turns import LiveTurn, Order
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+ANSWERS = frozenset(DEFAULTS)
+"""Every kind, by name: then silence is no after ``approval_timeout_s``. ``*`` would wait for ever."""
+LISTED = 20
+ITEM_CHARS = 4_000
+READ_CHARS = 60_000
+Id = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+class AgentArguments(Arguments):
+    prompt: Annotated[str, Field(min_length=1, max_length=1_000_000, description="What to ask the agent")]
+    session: Annotated[Id | None, Field(description="A conversation to go on with; it is made if there is none")] = None
+    notebook: Annotated[
+        str | None,
+        Field(
+            max_length=1_000, description="Path of a notebook: its conversation, and its cells for the agent's tools"
+        ),
+    ] = None
+    max_rounds: Annotated[int | None, Field(ge=0, le=256, description="Rounds of tool calls at most")] = None
+
+
+class ListArguments(Arguments):
+    limit: Annotated[int, Field(ge=1, le=200, description="The most recently used first")] = LISTED
+
+
+class ReadArguments(Arguments):
+    session: Annotated[Id, Field(description="Id of a conversation, of list_sessions")]
+    limit: Annotated[int, Field(ge=1, le=500, description="Its newest messages")] = 50
+
+
+class NotebookArguments(Arguments):
+    notebook: Annotated[str, Field(min_length=1, max_length=1_000, description="Path of a notebook")]
+    cells: Annotated[str, Field(max_length=1_000, description="Numbers or ids, as '3, 5-8'; empty: a list of all")] = ""
+    start: Annotated[int, Field(ge=0, description="The first cell of the list, from 0")] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolKind:
+    description: str
+    arguments: type[Arguments]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return self.arguments.model_json_schema()
+
+
+TOOLS: Mapping[str, ToolKind] = {
+    "agent": ToolKind("Ask the agent of this Jupyter server one turn; its answer comes back.", AgentArguments),
+    "list_sessions": ToolKind("The conversations with the agent, most recently used first.", ListArguments),
+    "read_session": ToolKind("What was said in a conversation with the agent.", ReadArguments),
+    "read_notebook": ToolKind(
+        "The cells of a notebook, as it was saved: a list, or some of them with their outputs. To run one, or to look "
+        "at variables, ask the agent with that notebook.",
+        NotebookArguments,
+    ),
+}
+
+
+class McpTools:
+    def __init__(self, app: AgentKernel) -> None:
+        self._app = app
+
+    async def call(self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client) -> Outcome | Question:
+        """Raises InvalidArguments, and whatever of ``errors.py`` the call meets."""
+        try:
+            given = TOOLS[name].arguments.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise InvalidArguments(_mistakes(error)) from None
+        if isinstance(given, AgentArguments):
+            return await self._agent(given, caller, client)
+        if isinstance(given, ListArguments):
+            return await self._list(given, caller)
+        if isinstance(given, NotebookArguments):
+            return await self._cells(given)
+        assert isinstance(given, ReadArguments)
+        return await self._read(given, caller)
+
+    # ------------------------------------------------------------------------------------------------ agent
+
+    async def _agent(self, given: AgentArguments, caller: Caller, client: Client) -> Outcome | Question:
+        if client.state:
+            return await self._resumed(caller, client)
+        turn = await self._started(given, caller)
+        return await McpTurn(self._app, turn, client).outcome()
+
+    async def _resumed(self, caller: Caller, client: Client) -> Outcome | Question:
+        """The client comes back with answers. What it says of the turn is checked like any other id."""
+        try:
+            state = json.loads(client.state)
+            id, after = str(state["turn"]), int(state["after"])
+        except (ValueError, KeyError, TypeError):
+            raise InvalidArguments("requestState is not of this server.") from None
+        turn = await self._app.access.turn(caller, id)
+        following = McpTurn(self._app, turn, client)
+        for question, (action, content) in client.answers.items():
+            await following.answer(question, action, content)
+        return await following.outcome(after)
+
+    async def _started(self, given: AgentArguments, caller: Caller) -> LiveTurn:
+        app = self._app
+        place = await self._notebook(given.notebook) if given.notebook else None
+        kernel = await self._kernel(place, caller) if place else None
+        key = await self._session(given, caller, place)
+        request = TurnRequest(
+            given.prompt,
+            answers=ANSWERS,
+            max_tool_rounds=given.max_rounds,
+            model=await app.access.engine(caller, key),
+        )
+        order = Order(
+            key,
+            request,
+            kernel=kernel.id if kernel else "",
+            notebook_dir=app.notebooks.directory(place) if place else None,
+            notebook=notebook_of(app, kernel, place or "", by_user=True) or (self._saved(place) if place else None),
+            notice=app.sidecars.problem(caller.namespace, place),
+            metadata={"client": "mcp"},
+            route="mcp",
+            token=caller.token.id if caller.token else "",
+        )
+        return await app.turns.start(order)
+
+    async def _notebook(self, path: str) -> str:
+        """Raises InvalidRequest, NotFound."""
+        place = path.strip("/")
+        if not is_notebook(place):
+            raise InvalidRequest("notebook is the path of a .ipynb below the server's root.")
+        assert self._app.serverapp is not None
+        contents: Any = self._app.serverapp.contents_manager
+        if not await ensure_async(contents.file_exists(place)):
+            raise NotFound(f"There is no notebook {place}.")
+        return place
+
+    async def _kernel(self, place: str, caller: Caller) -> Kernel | None:
+        """The kernel that runs the notebook now, if one does."""
+        assert self._app.serverapp is not None
+        for session in await ensure_async(self._app.serverapp.session_manager.list_sessions()):
+            if session["kernel"] and str(session["path"]).strip("/") == place:
+                found = self._app.kernels.get(session["kernel"]["id"])
+                return found if found and found.namespace == caller.namespace else None
+        return None
+
+    async def _session(self, given: AgentArguments, caller: Caller, place: str | None) -> SessionKey:
+        app = self._app
+        begins = app.runtime.afterwards.title(app.runtime.ledger.redactor.text(given.prompt))
+        if given.session is None and place is not None:
+            key, _ = await app.notebooks.session(caller.namespace, place, begins)
+            return key
+        key = SessionKey(caller.namespace, given.session or new_id("session"))
+        if await app.access.claim_id(caller, key.id):
+            await app.runtime.store.create(key, called(place or KERNEL, begins))
+        return key
+
+    # ------------------------------------------------------------------------------------------------ notebooks
+
+    def _saved(self, place: str) -> AttachedNotebook:
+        """The file of a notebook, whose kernel is nobody's here."""
+        app = self._app
+        assert app.serverapp is not None
+        return AttachedNotebook(place, "", app.jobs, app.serverapp.contents_manager, app.notebooks, runs=False)
+
+    async def _cells(self, given: NotebookArguments) -> Outcome:
+        """Raises InvalidRequest, NotFound."""
+        document = await self._saved(await self._notebook(given.notebook)).document()
+        cells = cells_of(document.content)
+        facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
+        if not given.cells.strip():
+            return Outcome(mapped(cells, given.start), facts)
+        wanted, executed = chosen(cells, given.cells)
+        if executed:
+            raise InvalidRequest("What ran is known to the kernel; ask the agent about In[...].")
+        return Outcome(read(wanted, READ_CHARS), facts)
+
+    # ------------------------------------------------------------------------------------------------ sessions
+
+    async def _list(self, given: ListArguments, caller: Caller) -> Outcome:
+        found = await self._app.runtime.store.list(caller.namespace, given.limit)
+        rows = [await self._row(session) for session in found]
+        lines = [f"{row['id']}  {row['title'] or 'untitled'} ({row['turns']} turns)" for row in rows]
+        return Outcome("\n".join(lines) or "There is no conversation yet.", {"sessions": rows})
+
+    async def _row(self, session: Session) -> dict[str, Any]:
+        return {
+            "id": session.key.id,
+            "title": session.title,
+            "turns": session.turn_count,
+            "updated": session.updated,
+            "notebooks": await self._app.notebooks.paths(session.key),
+        }
+
+    async def _read(self, given: ReadArguments, caller: Caller) -> Outcome:
+        session = await self._app.access.session(caller, given.session)
+        items = await self._app.runtime.store.latest(session.key, given.limit)
+        lines = [line for item in items if (line := _said(item.message))]
+        text = shortened("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
+        return Outcome(text, {**await self._row(session), "items": len(items)})
+
+
+def _said(message: Message) -> str:
+    """What a person would see of it."""
+    if message.hidden or message.role == "system":
+        return ""
+    name = f"result of {message.name or 'a tool'}" if message.role == "tool" else message.role
+    calls = "".join(f" [called {call.name}]" for call in message.calls)
+    text = shortened(message.text, ITEM_CHARS)
+    return f"{name}: {text}{calls}" if text or calls else ""
+
+
+def _mistakes(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
+    return "; ".join(f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}" for mistake in found)

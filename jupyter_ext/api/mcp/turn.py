@@ -1,0 +1,223 @@
+"""One turn for an MCP client: followed to its end, its questions asked where somebody can answer them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent_kernel.core.errors import AgentKernelError, Conflict, NotFound
+from agent_kernel.core.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    CallFinished,
+    CallStarted,
+    Event,
+    FileProduced,
+    ModelLoading,
+    Notice,
+    Queued,
+    TextDelta,
+    TurnFinished,
+)
+from agent_kernel.core.permission_grant import Remember
+from agent_kernel.permissions.decision import Answer
+from jupyter_ext.turns.turns import LiveTurn
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+CODE_CHARS = 200_000
+"""Longer code cannot be shown whole in a question to an MCP client, so it is denied there."""
+ASK: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {
+            "decision": {
+                "type": "string",
+                "title": "Let it run?",
+                "enum": ["allow once", "allow in this session", "deny"],
+                "default": "deny",
+            },
+            "message": {"type": "string", "title": "What to tell the model instead"},
+        },
+        "required": ["decision"],
+    }
+)
+
+
+class InvalidArguments(ValueError):
+    """Of a call: the protocol has an error of its own for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An approval that the client is asked for. ``state`` is what it sends back with its answer."""
+
+    id: str
+    text: str
+    shown: str
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``facts`` are for programs."""
+
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    failed: bool = False
+
+
+class Client(Protocol):
+    """The other end of a call. ``elicits``: a person there can be asked; ``answers_later``: by another request, which
+    brings ``state`` and ``answers`` ({question: (action, content)})."""
+
+    elicits: bool
+    answers_later: bool
+    state: str
+    answers: Mapping[str, tuple[str, Mapping[str, Any]]]
+
+    async def progress(self, done: float, text: str) -> None: ...
+
+    async def elicit(self, question: Question) -> tuple[str, Mapping[str, Any]]: ...
+
+
+class McpTurn:
+    """Follows ``turn``, which is stopped when the client cancels the call."""
+
+    def __init__(self, app: AgentKernel, turn: LiveTurn, client: Client) -> None:
+        self._app = app
+        self._turn = turn
+        self._client = client
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._text: list[str] = []
+        self._calls: list[dict[str, Any]] = []
+        self._files: list[Any] = []
+        self._told = 0
+
+    async def outcome(self, after: int = 0) -> Outcome | Question:
+        """A question when the client answers later; the turn goes on waiting meanwhile."""
+        try:
+            # From its beginning, so that the outcome is whole; what came before ``after`` was told already.
+            events: AsyncIterator[Event] = self._turn.log.follow(0)
+            async with aclosing(events):  # type: ignore[type-var]  # an async generator
+                async for event in events:
+                    if question := await self._heard(event, new=event.seq > after):
+                        return question
+        except asyncio.CancelledError:
+            await asyncio.shield(self._app.turns.cancel(self._turn, "the MCP client cancelled the call"))
+            raise
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+        return self._ended()
+
+    async def _heard(self, event: Event, *, new: bool) -> Question | None:
+        body = event.body
+        if isinstance(body, TextDelta):
+            self._text.append(body.text)
+        elif isinstance(body, CallStarted):
+            self._text.clear()  # what was said before a call is not the answer
+        elif isinstance(body, CallFinished):
+            self._calls.append({"name": body.name, "status": body.status})
+        elif isinstance(body, FileProduced):
+            self._files.append(
+                {key: body.file[key] for key in ("id", "name", "mime_type", "bytes") if key in body.file}
+            )
+        elif isinstance(body, ApprovalResolved) and body.approval in self._asking:
+            self._asking.pop(body.approval).cancel()
+        if new:
+            await self._progress(event)
+            if isinstance(body, ApprovalRequired) and self._client.elicits:
+                return self._ask(body, event.seq)
+        return None
+
+    def _ask(self, required: ApprovalRequired, seq: int) -> Question | None:
+        state = json.dumps({"turn": self._turn.id, "after": seq})
+        question = Question(required.approval, _words(required), required.shown, state)
+        if len(required.code) > CODE_CHARS:
+            refusal = {"message": "the code is too long to be shown to a person before it runs"}
+            refused = self.answer(question.id, "decline", refusal, required.shown)
+            self._asking[question.id] = asyncio.create_task(refused, name=f"refusal {question.id}")
+            return None
+        if self._client.answers_later:
+            return question
+        self._asking[question.id] = asyncio.create_task(self._elicit(question), name=f"question {question.id}")
+        return None
+
+    async def _elicit(self, question: Question) -> None:
+        """What a client that fails says is nothing: the question stays, for the panel, until its time is over."""
+        with contextlib.suppress(Exception):
+            action, content = await self._client.elicit(question)
+            await self.answer(question.id, action, content, question.shown)
+
+    async def answer(self, id: str, action: str, content: Mapping[str, Any], shown: str = "") -> None:
+        """Who dismisses a question has not answered it; who declines says no."""
+        if action == "cancel":
+            return
+        decision = str(content.get("decision", "")) if action == "accept" else "deny"
+        allowed = decision in ("allow once", "allow in this session")
+        remember: Remember = "session" if decision == "allow in this session" else "once"
+        said = Answer("approve" if allowed else "deny", remember, str(content.get("message") or "")[:500], shown)
+        with contextlib.suppress(Conflict, NotFound):  # somebody answered in the panel, or its time was over
+            try:
+                await self._app.runtime.approvals.answer(self._turn.order.key.namespace, id, said)
+            except AgentKernelError:
+                if remember == "once":
+                    raise
+                once = Answer("approve", "once", shown=shown)  # what can not be remembered is allowed this time
+                await self._app.runtime.approvals.answer(self._turn.order.key.namespace, id, once)
+
+    async def _progress(self, event: Event) -> None:
+        text = _line(event)
+        if text:
+            self._told += 1
+            with contextlib.suppress(Exception):  # a client that does not listen any more misses nothing else
+                await self._client.progress(float(event.seq), text)
+
+    def _ended(self) -> Outcome:
+        end = self._turn.log.finished or TurnFinished("failed", "it has no end", 0, {})
+        failed = end.state != "committed"
+        text = "".join(self._text)
+        if failed:
+            error = dict(end.error or {})
+            text = f"The turn {end.state}: {error.get('message') or end.reason}\n{text}".strip()
+        facts = {
+            "session": self._turn.order.key.id,
+            "turn": self._turn.id,
+            "state": end.state,
+            "calls": self._calls,
+            "files": self._files,
+            "usage": dict(end.usage),
+        }
+        return Outcome(text or "(no answer)", facts, failed)
+
+
+def _words(required: ApprovalRequired) -> str:
+    why = f" ({required.again})" if required.again else ""
+    return f"The agent wants to run {required.label or required.name} ({required.target}){why}:\n\n{required.code}"
+
+
+def _line(event: Event) -> str:
+    """What a person may like to know while they wait."""
+    body = event.body
+    match body:
+        case Queued(position, reason):
+            return f"waiting at place {position}: {reason}"
+        case ModelLoading(model, stage):
+            return f"{model}: {stage}"
+        case CallStarted():
+            return f"running {body.name}"
+        case CallFinished():
+            return f"{body.name}: {body.status}"
+        case ApprovalRequired():
+            return f"{body.label or body.name} waits for a person's yes"
+        case Notice():
+            return body.text
+    return ""

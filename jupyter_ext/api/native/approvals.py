@@ -1,0 +1,129 @@
+"""Questions that wait for a person, their answers, and what holds for the rest of a session."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent_kernel.core.errors import Forbidden, NotFound
+from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.session import SessionKey
+from agent_kernel.permissions.approvals import Waiting
+from agent_kernel.permissions.policy import to_json
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import ApprovalBody
+from jupyter_ext.api.openapi import sessions, turns
+from jupyter_ext.api.openapi.errors import ApprovalError
+from jupyter_ext.api.openapi.operation import Parameter, operation
+
+KEPT = "An approval is kept once, for the session or the folder; a denial also as never."
+
+
+def waiting_to_json(waiting: Waiting) -> dict[str, Any]:
+    """The question as its event shows it, and where it came up."""
+    asked = waiting.question
+    place = {"session": asked.key.id, "turn": asked.turn, "asked": round(asked.asked, 3)}
+    return {**dataclasses.asdict(waiting.required), **place}
+
+
+def grant_to_json(grant: Grant) -> dict[str, Any]:
+    return dataclasses.asdict(grant)
+
+
+class QuestionHandler(AgentHandler):
+    async def question(self, approval: str) -> Question:
+        """One that the caller may answer: a kernel, or a token, those of turns that it started. Raises NotFound."""
+        found = await self.app.runtime.approvals.find(self.caller.namespace, approval)
+        if not self.may_answer(found):
+            raise NotFound("There is no such approval.")
+        return found
+
+    def may_answer(self, question: Question) -> bool:
+        if question.key.namespace != self.caller.namespace:
+            return False
+        turn = self.app.turns.get(question.turn)
+        return not self.caller.by or (turn is not None and turn.order.by == self.caller.by)
+
+
+class ApprovalsHandler(QuestionHandler):
+    @guarded("read")
+    @operation("List the questions that wait for a person.", turns.Approvals)
+    async def get(self) -> None:
+        """Those that wait, the oldest first."""
+        found = [waiting for waiting in self.app.runtime.approvals.waiting if self.may_answer(waiting.question)]
+        self.reply({"approvals": [waiting_to_json(waiting) for waiting in found]})
+
+
+class ApprovalHandler(QuestionHandler):
+    error_shape = ApprovalError
+
+    @guarded("read")
+    @operation("A question and what became of it.", turns.Question, errors=(404,))
+    async def get(self, approval: str) -> None:
+        question = await self.question(approval)
+        body = dataclasses.asdict(question) | {"session": question.key.id}
+        self.reply({name: value for name, value in body.items() if name != "key"})
+
+    @guarded("execute")
+    @operation("Answer a question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507), conditions=KEPT)
+    async def post(self, approval: str) -> None:
+        answer = self.parse(ApprovalBody).answer()
+        if self.caller.kernel is not None and answer.remember != "once":
+            raise Forbidden("A kernel answers for one call; what holds for a session a person says in the browser.")
+        try:
+            await self.question(approval)
+        except NotFound as error:
+            self.reply({"status": "not_found", "error": {**error.to_json(), "request_id": self.request_id}}, 404)
+            return
+        said = await self.app.runtime.approvals.answer(self.caller.namespace, approval, answer)
+        outcome = {"decision": said.decision, "remember": said.remember, "message": said.message}
+        self.reply({"status": "resolved", **outcome})
+
+
+class PolicyHandler(AgentHandler):
+    """What the server rules, by kind of call and by name of tool."""
+
+    def policy(self) -> dict[str, Any]:
+        runtime = self.app.runtime
+        return {
+            "policy": {name: to_json(ruling) for name, ruling in runtime.policy.table()},
+            "approval_timeout_s": runtime.settings.approval_timeout_s,
+        }
+
+    @guarded("read")
+    @operation("What the server rules, by kind of call and by tool.", sessions.Policy)
+    async def get(self) -> None:
+        self.reply(self.policy())
+
+
+class PermissionsHandler(PolicyHandler):
+    """``sessions/{id}/permissions``: the same, and what was decided in this session."""
+
+    @guarded("read")
+    @operation("What the server rules and what was decided in a session.", sessions.Permissions, errors=(404,))
+    async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
+        session = await self.app.access.session(self.caller, session_id)
+        grants = await self.app.runtime.approvals.grants.grants(session.key)
+        self.reply({"session": session_id, "grants": [grant_to_json(grant) for grant in grants], **self.policy()})
+
+    @guarded("execute")
+    @operation(
+        "Take decisions of a session back.",
+        sessions.Revoked,
+        query=(Parameter("kind", "Only of this kind of call."), Parameter("tool", "Only of this tool.")),
+        errors=(404,),
+    )
+    async def delete(self, session_id: str) -> None:
+        """Takes back what was decided: of ``kind`` and ``tool`` in the query, or all of it."""
+        session = await self.app.access.session(self.caller, session_id)
+        kind, tool = self.get_argument("kind", None), self.get_argument("tool", None)
+        self.reply({"revoked": await self._revoked(session.key, kind, tool)})
+
+    async def _revoked(self, key: SessionKey, kind: str | None, tool: str | None) -> int:
+        """A kernel may take back a yes, never a no: that would make something freer."""
+        grants = self.app.runtime.approvals.grants
+        if self.caller.kernel is None:
+            return await grants.revoke(key, kind, tool)
+        mine = [grant for grant in await grants.grants(key) if grant.decision == "approve"]
+        mine = [grant for grant in mine if kind in (None, grant.kind) and tool in (None, grant.tool)]
+        return sum([await grants.revoke(key, grant.kind, grant.tool) for grant in mine])

@@ -1,0 +1,259 @@
+"""Which session a notebook talks to, and the page where a person lets it have another one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tornado.escape import xhtml_escape
+
+from agent_kernel import __version__
+from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
+from agent_kernel.core.session import Session, SessionKey
+from agent_kernel.core.trusted_folders import digest_of
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.sessions.store.private_store import is_private
+from agent_kernel.tools.mcp.config import BESIDE, read
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.models import current_engine
+from jupyter_ext.api.native.request_schemas import BindingBody
+from jupyter_ext.api.native.sessions import session_to_json
+from jupyter_ext.api.openapi import server as told
+from jupyter_ext.api.openapi.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
+from jupyter_ext.api.openapi.sessions import Session as SessionShape
+from jupyter_ext.auth.bind_requests import Bind
+from jupyter_ext.notebooks.bindings import KERNEL
+from jupyter_ext.notebooks.sidecar_import import note_of
+
+CLEARED = (
+    "The outputs of {cells} agent cell(s) were cleared here; the conversation still holds what tools gave back there: "
+    "clear the outputs of the conversation to take it out."
+)
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>
+<body><h1>{heading}</h1>
+<p>{asked}</p>
+{rest}</body></html>"""
+SESSION = (
+    "The notebook <b>{notebook}</b> asks to go on with the conversation <b>{title}</b> ({turns} turns). "
+    "Code in that notebook will be able to read it and to add to it."
+)
+ENGINE = (
+    "The notebook <b>{notebook}</b> asks to send its conversation <b>{title}</b> ({turns} turns so far), and all that "
+    "follows, to the {where} server <b>{host}</b> ({engine})."
+)
+SEARCH = (
+    "The notebook <b>{notebook}</b> asks to search all conversations of <b>{namespace}</b>. Code in that notebook will "
+    "be able to read what it finds, until its kernel is shut down."
+)
+TRUST = (
+    "The notebook <b>{notebook}</b> asks that its folder <b>{folder}</b> be trusted. Turns of notebooks there, and "
+    "below, will then use its skills (.agents/skills) and start the MCP servers of its .mcp.json as it is now: "
+    "{commands}."
+)
+DECISION = Raw(
+    ("application/x-www-form-urlencoded",),
+    {"type": "object", "properties": {"decision": {"enum": ["confirmed", "denied"]}}, "required": ["decision"]},
+)
+FORM = """<form method="post">{xsrf}<button name="decision" value="confirmed">Let it</button>
+<button name="decision" value="denied">Refuse</button></form>"""
+
+
+def commands_of(folder: Path) -> str:
+    """What the servers of ``.mcp.json`` there are, without arguments, which may hold keys."""
+    path = folder / BESIDE
+    if not path.is_file():
+        return "there is none"
+    try:
+        found = [f"{server.name} ({server.shown})" for server in read(path).servers]
+    except InvalidRequest as error:
+        return f"it can not be used: {error.message}"
+    return ", ".join(found) or "it names none"
+
+
+class BindingHandler(AgentHandler):
+    @guarded("read")
+    @operation("Which session a notebook talks to.", told.Binding, query=PLACE, errors=(404,))
+    async def get(self) -> None:
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        key = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
+        session = await self.app.runtime.store.info(key) if key else None
+        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
+        self.reply(
+            {
+                "session": session_to_json(session) if session else None,
+                "notebook": None if place is None or place.startswith(KERNEL) else place,
+                "kernel": kernel.id if kernel else None,
+                "namespace": self.caller.namespace,
+                "server": {"version": __version__, "url": self.app.url()},
+                "model": await current_engine(self.app, self.caller, key),
+                "notes": await self._notes(key, place),
+                "open": bool(kernel and self.app.serving.tools(self.caller.namespace, kernel.id)),
+                "environment": self.app.told_to_kernels() if kernel and kernel.own else {},
+            }
+        )
+
+    async def _notes(self, key: SessionKey | None, place: str | None) -> list[str]:
+        """What the person should know of the files of this notebook, a line each."""
+        if place is None or place.startswith(KERNEL):
+            return []
+        found = await self.app.reunion.look(self.caller.namespace, place)
+        beside = self.app.sidecars.file(place)
+        notes = [
+            note_of(found, beside.main.name if beside else ""),
+            self.app.sidecars.problem(self.caller.namespace, place),
+        ]
+        cleared = await self.app.cleared.cells(key, place) if key else []
+        if cleared:
+            notes.append(CLEARED.format(cells=len(cleared)))
+        return [note for note in notes if note]
+
+    @guarded("write")
+    @operation(
+        "Have a notebook talk to another session.",
+        SessionShape,
+        body=BindingBody,
+        query=PLACE,
+        also={202: told.Pending},
+        errors=(404, 507),
+        conditions=NOTEBOOK_NAMED,
+    )
+    async def put(self) -> None:
+        body = self.parse(BindingBody)
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if place is None:
+            raise InvalidRequest("Name the notebook (path) or the kernel whose session this shall be.")
+        session = await self.app.runtime.store.info(SessionKey(self.caller.namespace, body.session))
+        kernel = self.caller.kernel
+        if kernel and not await self.app.access.may_use(self.caller, body.session):
+            key = SessionKey(self.caller.namespace, body.session)
+            if session is None:
+                raise NotFound(f"There is no session {body.session}.")
+            bind = self.app.binds.ask(kernel.id, key, place)
+            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
+            self.reply({"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}, 202)
+            return
+        session = await self.app.access.session(self.caller, body.session)
+        await self.app.notebooks.bind(session.key, place)
+        self.reply(session_to_json(session))
+
+    @guarded("write")
+    @operation(
+        "Have a notebook talk to none.",
+        told.Unbound,
+        query=PLACE,
+        errors=(404,),
+        conditions=NOTEBOOK_NAMED,
+    )
+    async def delete(self) -> None:
+        """The notebook has no session from now on, or after a private one the one it had before. Nothing is deleted
+        but a private session, which is held nowhere else."""
+        access, notebooks = self.app.access, self.app.notebooks
+        place = await access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if place is None:
+            raise InvalidRequest("Name the notebook (path) or the kernel whose session this is.")
+        key = await notebooks.bound(self.caller.namespace, place)
+        unbound = key is not None and await notebooks.unbind(self.caller.namespace, place)
+        if key is not None and is_private(key.id) and not await notebooks.paths(key):
+            await self.app.private.forget(key)
+        now = await notebooks.bound(self.caller.namespace, place)
+        self.reply({"unbound": key.id if unbound and key else None, "session": now.id if now else None})
+
+
+class BindHandler(AgentHandler):
+    @guarded("read")
+    @operation("Whether a person said yes.", told.BindState, errors=(404,))
+    async def get(self, bind_id: str) -> None:
+        bind = self.app.binds.get(bind_id)
+        kernel = self.caller.kernel
+        if bind.key.namespace != self.caller.namespace or (kernel and bind.kernel != kernel.id):
+            raise NotFound("There is no such request.")
+        self.reply({"status": self.app.binds.state(bind)})
+
+
+class BindConfirmHandler(AgentHandler):
+    """A page without scripts; no other page may show it in a frame, so that a click on it is meant."""
+
+    @property
+    def content_security_policy(self) -> str:
+        policy = super().content_security_policy.replace("frame-ancestors 'self'", "frame-ancestors 'none'")
+        return f"{policy}; form-action 'self'"
+
+    def check_xsrf_cookie(self) -> None:
+        """Its token is in the form, which is read later: see ``post``."""
+
+    @guarded("read", kernels=False)
+    @operation("The page on which a person says yes or no.", Raw(("text/html",)), errors=(404,))
+    async def get(self, bind_id: str) -> None:
+        bind, session = await self._asked(bind_id)
+        if bind.folder:
+            bind.digest = await asyncio.to_thread(digest_of, Path(bind.folder) / BESIDE)
+        waiting = self.app.binds.state(bind) == "waiting"
+        xsrf = self.xsrf_form_html()
+        rest = FORM.format(xsrf=xsrf) if waiting else f"<p>This request is {self.app.binds.state(bind)}.</p>"
+        self._page(bind, session, rest)
+
+    @guarded("write", kernels=False)
+    @operation("Say yes or no.", Raw(("text/html",)), body=DECISION, errors=(404, 409))
+    async def post(self, bind_id: str) -> None:
+        super().check_xsrf_cookie()
+        bind, session = await self._asked(bind_id)
+        decision = self.get_body_argument("decision", "")
+        if decision == "confirmed":
+            self.app.binds.decide(bind, "confirmed")
+            await self._grant(bind)
+        elif decision == "denied":
+            self.app.binds.decide(bind, "denied")
+        else:
+            raise InvalidRequest("decision is confirmed or denied.")
+        self._page(bind, session, f"<p>{decision.capitalize()}. You can close this page.</p>")
+
+    async def _grant(self, bind: Bind) -> None:
+        kernel = self.app.kernels.get(bind.kernel)
+        if bind.folder:
+            if await asyncio.to_thread(digest_of, Path(bind.folder) / BESIDE) != bind.digest:
+                raise Conflict(
+                    f"{BESIDE} was changed since this page showed it.", hint="Ask for it again in the notebook."
+                )
+            await asyncio.to_thread(self.app.runtime.trust.add, Path(bind.folder))
+            return
+        if bind.search:
+            if kernel:
+                kernel.searches = True
+            return
+        if kernel:
+            kernel.sessions.add(bind.key.id)
+        if bind.engine:
+            await self.app.choices.set(bind.key, bind.engine)
+        else:
+            await self.app.notebooks.bind(bind.key, bind.place)
+
+    async def _asked(self, bind_id: str) -> tuple[Bind, Session]:
+        bind = self.app.binds.get(bind_id)
+        of_none = Session(bind.key) if bind.search or bind.folder else None
+        session = of_none or await self.app.runtime.store.info(bind.key)
+        if bind.key.namespace != self.caller.namespace or session is None:
+            raise NotFound("There is no such request.")
+        return bind, session
+
+    def _page(self, bind: Bind, session: Session, rest: str) -> None:
+        words = {"notebook": bind.place, "title": session.title or session.key.id, "turns": str(session.turn_count)}
+        words |= {"namespace": bind.key.namespace}
+        if bind.engine:
+            endpoint = Endpoint.of_url(bind.engine)
+            words |= {"engine": bind.engine, "host": endpoint.host, "where": "local" if endpoint.local else "remote"}
+        if bind.folder:
+            words |= {"folder": bind.folder, "commands": commands_of(Path(bind.folder))}
+        escaped = {name: xhtml_escape(word) for name, word in words.items()}
+        heading, asked = (
+            ("Trust a folder", TRUST)
+            if bind.folder
+            else ("Search all conversations", SEARCH)
+            if bind.search
+            else ("Send a conversation to a server", ENGINE)
+            if bind.engine
+            else ("Use another conversation", SESSION)
+        )
+        asked = asked.format(**escaped)
+        html = PAGE.format(heading=heading, asked=asked, rest=rest)
+        self.finish(html, set_content_type="text/html; charset=utf-8")

@@ -1,0 +1,130 @@
+"""The branches of a session: list, make, switch, drop; fork, undo, and the versions of a turn."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.session import Branch, SessionKey, new_id
+from agent_kernel.sessions.store.private_store import is_private, private_id
+from agent_kernel.sessions.undo import undo
+from jupyter_ext.api.http.etag import seen
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import BranchBody, EmptyBody, ForkBody, SwitchBody
+from jupyter_ext.api.native.sessions import session_to_json
+from jupyter_ext.api.openapi import sessions as told
+from jupyter_ext.api.openapi.operation import IF_MATCH, PLACE, SESSION, operation
+from jupyter_ext.api.openapi.turns import Versions
+
+BOUND = "To bind it, kernel or path names a notebook, unless a kernel asks."
+
+
+def branch_to_json(branch: Branch) -> dict[str, Any]:
+    return dataclasses.asdict(branch)
+
+
+class BranchesHandler(AgentHandler):
+    @guarded("read")
+    @operation("List the branches of a session.", told.Branches, errors=(404,))
+    async def get(self, session_id: str) -> None:
+        session = await self.app.access.session(self.caller, session_id)
+        branches = await self.app.runtime.store.branches(session.key)
+        self.reply({"branches": [branch_to_json(branch) for branch in branches], "revision": session.revision})
+
+    @guarded("write")
+    @operation("Branch off.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
+    async def post(self, session_id: str) -> None:
+        """A new branch, which is the current one from now on."""
+        body = self.parse(BranchBody)
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self), "branch"):
+            branch = await self.app.runtime.store.branch(session.key, before=body.before, name=body.name)
+        await self.app.sidecars.touch(session.key)
+        self.reply(branch_to_json(branch), 201)
+
+
+class CurrentBranchHandler(AgentHandler):
+    @guarded("write")
+    @operation("Make a branch the current one.", Branch, body=SwitchBody, query=(IF_MATCH,), errors=(404, 409))
+    async def put(self, session_id: str) -> None:
+        body = self.parse(SwitchBody)
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self), "branch"):
+            branch = await self.app.runtime.store.switch(session.key, body.name)
+        await self.app.sidecars.touch(session.key)
+        self.reply(branch_to_json(branch))
+
+
+class BranchHandler(AgentHandler):
+    @guarded("write")
+    @operation("Drop a branch.", told.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
+    async def delete(self, session_id: str, name: str) -> None:
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self), "branch"):
+            await self.app.runtime.store.drop_branch(session.key, name)
+        await self.app.sidecars.touch(session.key)
+        self.reply({"name": name, "deleted": True})
+
+
+class ForkHandler(AgentHandler):
+    @guarded("write")
+    @operation(
+        "Copy a session.", told.Forked, status=201, body=ForkBody, query=PLACE, errors=(404, 409, 507), conditions=BOUND
+    )
+    async def post(self, session_id: str) -> None:
+        """A new session; bound to the notebook on request."""
+        body, access = self.parse(ForkBody), self.app.access
+        session = await access.session(self.caller, session_id)
+        place = await access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if body.bind and place is None:
+            raise InvalidRequest("Name the notebook (path) or the kernel whose session the fork shall be.")
+        made = private_id() if is_private(session_id) else new_id("session")
+        target = SessionKey(self.caller.namespace, body.id or made)
+        await access.claim_id(self.caller, target.id)
+        fork = await self.app.runtime.store.fork(session.key, target, body.turns)
+        if body.bind and place is not None:
+            await self.app.notebooks.bind(target, place)
+        self.reply({**session_to_json(fork), "bound": body.bind, "source": session_id}, 201)
+
+
+class UndoHandler(AgentHandler):
+    @guarded("write")
+    @operation("Take the newest turn back.", told.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    async def post(self, session_id: str) -> None:
+        """Takes the newest turn of the current branch back; ``ran`` names what it ran, which can not be taken back."""
+        self.parse(EmptyBody)
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self), "undone"):
+            undone = await undo(self.app.runtime.store, session.key)
+        await self.app.sidecars.touch(session.key)
+        after = await self.app.access.session(self.caller, session_id)
+        told = dataclasses.asdict(undone) if undone else None
+        self.reply({"undone": told, "session": session_to_json(after)})
+
+
+class TurnVersionsHandler(AgentHandler):
+    @guarded("read")
+    @operation("List the versions of a question.", Versions, query=(SESSION,), errors=(404,))
+    async def get(self, turn_id: str) -> None:
+        """The versions of one question, in the order they were asked."""
+        stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        listed = []
+        for number, (other, branch) in enumerate(await self.app.versions.of(stored), 1):
+            found = await self.app.access.stored_turn(self.caller, other, stored.key.id)
+            listed.append(
+                {
+                    "version": number,
+                    "turn": other,
+                    "branch": branch,
+                    "state": found.state,
+                    "model": found.model,
+                    "opened": found.opened,
+                    "closed": found.closed,
+                    "current": await self._is_current(found.key, other),
+                }
+            )
+        self.reply({"session": stored.key.id, "versions": listed})
+
+    async def _is_current(self, key: SessionKey, turn: str) -> bool:
+        return any(shown.id == turn for shown in await self.app.runtime.store.turns(key))

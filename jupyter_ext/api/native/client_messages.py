@@ -1,0 +1,151 @@
+"""Messages that a client carries: OpenAI's shape, and the one in which items of a session are read here."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from agent_kernel.core.messages import (
+    MAX_ARGUMENT_DEPTH,
+    Media,
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolCall,
+    is_seen,
+    parse_arguments,
+    too_deep,
+)
+
+MAX_MESSAGES = 4_000
+MAX_PARTS = 100
+MAX_CALLS = 128
+MAX_TEXT = 8 << 20
+"""Characters of all that is carried, arguments of calls included."""
+CALL_ID = 512
+
+
+def from_base64(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError("data is base64 text")
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"data is no base64: {error}") from error
+
+
+Base64 = Annotated[bytes, BeforeValidator(from_base64)]
+
+
+class CarriedBody(BaseModel):
+    """Other keys than these (refusal, audio, annotations) say nothing to us."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+
+class ImageUrl(CarriedBody):
+    url: Annotated[str, Field(pattern=r"^data:[^;,]{1,100};base64,")]
+
+
+class PartBody(CarriedBody):
+    """``media`` has its bytes, or the hash and size of a medium that the session has."""
+
+    type: Literal["text", "media", "image_url"]
+    text: str = ""
+    mime: Annotated[str, Field(max_length=200)] = ""
+    data: Base64 | None = None
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    size: Annotated[int, Field(ge=0)] = 0
+    image_url: ImageUrl | None = None
+
+    @model_validator(mode="after")
+    def complete(self) -> PartBody:
+        if self.type == "media" and not (self.mime and (self.data is not None or self.hash)):
+            raise ValueError("a medium has a mime type, and data or the hash of one that the session has")
+        if self.type == "image_url" and self.image_url is None:
+            raise ValueError("an image_url has a url with its data (data:image/png;base64,...)")
+        if self.type != "text" and not is_seen(self._mime):
+            raise ValueError("no model is shown this medium; send images (PNG, JPEG, GIF, WebP) or videos")
+        return self
+
+    @property
+    def _mime(self) -> str:
+        return self.image_url.url[len("data:") :].partition(";")[0] if self.image_url else self.mime
+
+    def part(self) -> Part:
+        """Raises ValueError for a url whose data is no base64."""
+        if self.type == "text":
+            return Text(self.text)
+        data = from_base64(self.image_url.url.partition(",")[2]) if self.image_url else self.data
+        return Media(self.mime, self.hash or "", self.size) if data is None else Media.of(self._mime, data)
+
+
+class FunctionBody(CarriedBody):
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    arguments: dict[str, Any] | str = ""
+
+    @model_validator(mode="after")
+    def shallow(self) -> FunctionBody:
+        if too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
+            raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
+        return self
+
+
+class CallBody(CarriedBody):
+    id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    function: FunctionBody
+
+    def call(self) -> ToolCall:
+        said = self.function.arguments
+        return ToolCall(self.id, self.function.name, parse_arguments(said or "{}") if isinstance(said, str) else said)
+
+
+class MessageBody(CarriedBody):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Annotated[list[PartBody], Field(max_length=MAX_PARTS)] | str | None = None
+    tool_calls: Annotated[list[CallBody], Field(max_length=MAX_CALLS)] | None = None
+    tool_call_id: Annotated[str, Field(max_length=CALL_ID)] | None = None
+    name: Annotated[str, Field(max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> MessageBody:
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError(f"a {self.role} message can not call tools")
+        if self.role == "tool" and not self.tool_call_id:
+            raise ValueError("a tool message has the tool_call_id that it answers")
+        return self
+
+    def message(self) -> Message:
+        """What it says; its reasoning and its status are not taken over."""
+        role: Role = "system" if self.role == "developer" else self.role
+        parts = (Text(self.content),) if isinstance(self.content, str) else tuple(part.part() for part in self._parts)
+        return Message(
+            role,
+            tuple(part for part in parts if part != Text("")),
+            tuple(call.call() for call in self.tool_calls or ()),
+            call_id=self.tool_call_id if self.role == "tool" else None,
+            name=self.name if self.role == "tool" else None,
+            status="success" if self.role == "tool" else None,
+        )
+
+    @property
+    def _parts(self) -> list[PartBody]:
+        return self.content if isinstance(self.content, list) else []
+
+
+def carried(bodies: list[MessageBody], most_media: int) -> tuple[Message, ...]:
+    """Raises ValueError for more text than MAX_TEXT characters or more bytes of media than ``most_media``."""
+    messages = tuple(body.message() for body in bodies)
+    if sum(_length(message) for message in messages) > MAX_TEXT:
+        raise ValueError(f"messages have at most {MAX_TEXT} characters together")
+    if sum(medium.size for message in messages for medium in message.media if medium.data) > most_media:
+        raise ValueError(f"a turn takes {most_media >> 20} MiB of media together")
+    return messages
+
+
+def _length(message: Message) -> int:
+    return len(message.text) + sum(len(str(call.arguments)) for call in message.calls)

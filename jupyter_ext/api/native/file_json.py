@@ -1,0 +1,60 @@
+"""A file and a list of files, as OpenAI's and mistral.rs's clients read them, and as Anthropic's do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_kernel.core.files import File
+
+
+def openai_file(file: File, session: str) -> dict[str, Any]:
+    """``session`` is one that has it. Every file is processed once it is here: OpenAI's clients wait for that."""
+    told = {"status": "error" if file.error else "processed", "status_details": file.message or None}
+    return _facts(file, session) | {"object": "file", **told, "expires_at": int(file.expires) or None}
+
+
+def container_file(file: File, session: str) -> dict[str, Any]:
+    """A container is a session."""
+    return _facts(file, session) | {"object": "container.file", "container_id": session, "path": file.name}
+
+
+def anthropic_file(file: File) -> dict[str, Any]:
+    return {
+        "id": file.id,
+        "type": "file",
+        "filename": file.name,
+        "mime_type": file.mime,
+        "size_bytes": file.size,
+        "created_at": datetime.fromtimestamp(file.created, UTC).isoformat().replace("+00:00", "Z"),
+        "downloadable": not file.error,
+    }
+
+
+def page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
+    """Clients of both houses ask for the next page behind ``last_id`` while ``has_more`` says so, and for ever where
+    nothing says that there is none."""
+    ends = {"first_id": listed[0]["id"] if listed else None, "last_id": listed[-1]["id"] if listed else None}
+    return {"object": "list", "data": list(listed), **ends, "has_more": more}
+
+
+def anthropic_page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
+    told = page(listed, more=more)
+    del told["object"]
+    return told | {"next_page": told["last_id"] if more else None}
+
+
+def _facts(file: File, session: str) -> dict[str, Any]:
+    facts = file.to_json()
+    body = {
+        "id": file.id,
+        "bytes": file.size,
+        "created_at": facts["created_at"],
+        "filename": file.name,
+        "purpose": file.purpose,
+        "mime_type": file.mime,
+        "source": facts["source"],
+        "session": session,
+    }
+    return body | {name: facts[name] for name in ("format", "preview", "code", "message") if name in facts}

@@ -1,0 +1,339 @@
+"""Files: uploaded, listed, read, removed; of one session, or of all that the caller may use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from agent_kernel.core.errors import AgentKernelError, FileNotFound, FileTooLarge, InvalidRequest
+from agent_kernel.core.files import File
+from agent_kernel.core.session import SessionKey, valid_id
+from agent_kernel.sessions.file_registry import UPLOADS, FileRegistry
+from jupyter_ext.api.dialects.handler import SharedHandler
+from jupyter_ext.api.http import download
+from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.http.upload import GATHERED, OVERHEAD, Upload
+from jupyter_ext.api.native.file_json import anthropic_file, anthropic_page, container_file, openai_file, page
+from jupyter_ext.api.openapi import files as told
+from jupyter_ext.api.openapi.operation import ANY_BYTES, ID_PATTERN, SESSION, Parameter, SessionId, limit, operation
+
+LISTED = 1_000
+CHUNK = 1 << 18
+PURPOSES = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision", "agent_output")
+"""Uploads by clients of OpenAI, and by our own of what a function made. Here a file serves every purpose."""
+LASTS_S = (3_600, 2_592_000)
+"""The shortest and the longest time of expires_after, as OpenAI has them."""
+ANCHOR, SECONDS = "expires_after[anchor]", "expires_after[seconds]"
+FILE_ID = re.compile(r"file-[0-9a-f]{32}|file_[0-9a-f]{12}_r[0-9]+_[0-9]+")
+"""Of an upload, or of what a tool made."""
+TEXT = {"type": "string", "enum": [*PURPOSES]}
+AFTER = {
+    ANCHOR: {"type": "string", "enum": ["created_at"]},
+    SECONDS: {"type": "string", "pattern": r"^[0-9]{4,7}$", "description": f"{LASTS_S[0]} to {LASTS_S[1]}"},
+}
+OWNER = {"type": "string", "maxLength": 512, "pattern": f"^$|{ID_PATTERN}"}
+UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session=OWNER, **AFTER)
+INTO = Parameter(
+    "session", "The session that gets the file, made if it is not there; a field of the form says it too.", SessionId
+)
+HOUSE = Parameter("anthropic-version", "Given, the answer is of Anthropic's shape.", place="header")
+PAGES = (limit(LISTED, LISTED), Parameter("after", "The file behind which the page begins."))
+LISTING = (
+    *PAGES,
+    SESSION,
+    HOUSE,
+    Parameter("purpose", "Of this purpose only."),
+    Parameter("order", "asc: the oldest first, where no session is named."),
+)
+BEHIND = "The file that the page follows, if one is named, is in the list."
+WITHIN = "The range, if one is asked for, lies in the file."
+BODY = ANY_BYTES
+PARTS = {206: BODY, 304: None}
+CONDITIONS = (
+    Parameter("Range", "One range of bytes.", place="header"),
+    Parameter("If-Range", "The ETag for which the range counts.", place="header"),
+    Parameter("If-None-Match", "The ETag that the client has.", place="header"),
+)
+
+
+def lasting(fields: Mapping[str, str]) -> int | None:
+    """The seconds that ``expires_after`` names; None: it is not there. Raises InvalidRequest."""
+    if not any(name.startswith("expires_after") for name in fields):
+        return None
+    seconds = fields.get(SECONDS, "")
+    if fields.get(ANCHOR) != "created_at" or not re.fullmatch(r"[0-9]{1,9}", seconds):
+        raise InvalidRequest(f"{ANCHOR} is created_at, and {SECONDS} a number.", details={"param": "expires_after"})
+    if not LASTS_S[0] <= int(seconds) <= LASTS_S[1]:
+        raise InvalidRequest(f"{SECONDS} is {LASTS_S[0]} to {LASTS_S[1]}.", details={"param": "expires_after"})
+    return int(seconds)
+
+
+class FileAgentHandler(SharedHandler):
+    """What the routes of files share: the registry, and which session of the caller has a file. Anthropic's clients get
+    files in another shape, too."""
+
+    def facts(self, file: File, session: str) -> dict[str, Any]:
+        return anthropic_file(file) if self.anthropic else openai_file(file, session)
+
+    def listed(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
+        """``limit`` of them, behind the file ``after`` (or the page ``page``) where the query names one; behind one
+        that was deleted meanwhile from the first on, so that who deletes all that is listed comes to the end. Raises
+        InvalidRequest for what never was a file's id."""
+        after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
+        ids = [file["id"] for file in files]
+        if after and after not in ids and not FILE_ID.fullmatch(after):
+            raise InvalidRequest(f"after: {after[:80]!r} is the id of no file.")
+        start = ids.index(after) + 1 if after in ids else 0
+        found, more = files[start : start + limit], len(files) > start + limit
+        return anthropic_page(found, more=more) if self.anthropic else page(found, more=more)
+
+    @property
+    def registry(self) -> FileRegistry:
+        files = self.app.runtime.files
+        if files is None:
+            raise InvalidRequest("The session store of this server keeps no files.")
+        return files
+
+    def compute_etag(self) -> str | None:
+        """Of a file it is its hash; tornado's own would be one over the body."""
+        return None
+
+    async def owner(self, id: str, session: str | None = None) -> SessionKey:
+        """The session named, or the first one of the caller's that has the file. Raises FileNotFound."""
+        namespace = self.caller.namespace
+        named = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
+        for key in named:
+            if await self.app.access.may_use(self.caller, key.id):
+                await self.registry.file(key, id)
+                return key
+        raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+
+    async def send(self, key: SessionKey, id: str) -> None:
+        file, body = await self.registry.opened(key, id)
+        for name, value in download.headers(file).items():
+            self.set_header(name, value)
+        if f'"{file.hash}"' in self.request.headers.get("If-None-Match", ""):
+            self.set_status(304)
+            self.finish(set_content_type=file.mime)
+            return
+        fresh = self.request.headers.get("If-Range", f'"{file.hash}"') == f'"{file.hash}"'
+        part = download.span(self.request.headers.get("Range") if fresh else None, file.size)
+        if part is None:
+            self.set_header("Content-Range", f"bytes */{file.size}")
+            self.clear_header("Content-Disposition")
+            self.refuse(InvalidRequest(f"The file has {file.size} bytes."), 416)
+            return
+        if part.length < file.size:
+            self.set_status(206)
+            self.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{file.size}")
+        self.set_header("Content-Length", str(part.length))
+        await self._write(body, part, self._headers["Content-Type"])
+
+    async def _write(self, body: bytes | Path, part: download.Span, mime: str) -> None:
+        source: BinaryIO = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
+        with contextlib.closing(source), contextlib.suppress(StreamClosedError):
+            source.seek(part.start)
+            left = part.length
+            while left > 0 and (chunk := await asyncio.to_thread(source.read, min(CHUNK, left))):
+                left -= len(chunk)
+                self.write(chunk)
+                await self.flush()
+            self.finish(set_content_type=mime)
+
+
+@web.stream_request_body
+class FilesHandler(FileAgentHandler):
+    """The body of an upload is taken as it comes, once its sender was admitted."""
+
+    _upload: Upload | None = None
+    _gathered = b""
+    _feeding = False
+    _left = False
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as in AgentHandler
+        await super().prepare()
+        if self.request.method != "POST" or self._finished or self.refusal is not None:
+            return
+        try:
+            await self.admit("write", kernels=True)
+            needs = ("file",) if self.anthropic else ("file", "purpose")
+            self._upload = Upload(self.request.headers.get("Content-Type", ""), self.registry.incoming, needs)
+            length = self.request.headers.get("Content-Length", "")
+            if length.isdecimal() and int(length) > self.registry.upload_bytes + OVERHEAD:
+                limit = f"A file has at most {self.registry.upload_bytes / 2**20:g} MiB here."
+                self._upload.problem = FileTooLarge(limit)
+        except AgentKernelError:
+            return  # ``post`` says so, when the body was read and dropped
+
+    async def data_received(self, chunk: bytes) -> None:
+        if self._upload is None:
+            await super().data_received(chunk)
+            return
+        self._gathered += chunk
+        if len(self._gathered) >= GATHERED:
+            await self._feed()
+
+    async def _feed(self) -> None:
+        gathered, self._gathered = self._gathered, b""
+        if self._upload is None or not gathered:
+            return
+        self._feeding = True
+        try:
+            await asyncio.to_thread(self._upload.feed, gathered)
+        finally:
+            self._feeding = False
+            if self._left:
+                self._drop()
+
+    def on_finish(self) -> None:
+        super().on_finish()
+        self._drop()
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Not under the hands of the thread that writes."""
+        self._left = True
+        if self._feeding:
+            return
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.close()
+
+    @guarded("write")
+    @operation("Upload a file.", told.File | told.AnthropicFile, body=UPLOAD, query=(INTO, HOUSE), errors=(404, 507))
+    async def post(self) -> None:
+        upload = self._upload
+        if upload is None:
+            raise InvalidRequest("This upload was not taken.")
+        await self._feed()
+        arrived = await asyncio.to_thread(upload.finish)
+        purpose = upload.fields.get("purpose", "user_data").strip()
+        if purpose not in PURPOSES:
+            raise InvalidRequest(f"purpose is one of {', '.join(PURPOSES)}.", details={"param": "purpose"})
+        lasts_s = lasting(upload.fields)
+        queried = self.get_query_argument("session", "")
+        session = upload.fields.get("session") or queried
+        valid_id(queried or UPLOADS)
+        key = await self._key(session)
+        if lasts_s is not None:
+            await self.registry.expire(key.namespace)
+        facts: dict[str, Any] = {"purpose": purpose, "mime": upload.mime, "lasts_s": lasts_s}
+        file = await self.registry.receive(key, upload.filename, arrived, **facts)
+        await self.app.sidecars.touch(key)
+        self.reply(self.facts(file, key.id))
+
+    async def _key(self, session: str) -> SessionKey:
+        """The session named, which is made if it is not there; a kernel's own; a user's for files without one."""
+        caller, store = self.caller, self.app.runtime.store
+        if not session and caller.kernel is not None:
+            place = await self.app.notebooks.place(caller.kernel.id)
+            key, _ = await self.app.notebooks.session(caller.namespace, place, "")
+            caller.kernel.sessions.add(key.id)
+            return key
+        key = SessionKey(caller.namespace, session or UPLOADS)
+        if await self.app.access.claim_id(caller, key.id):
+            await store.create(key, "" if session else "Uploaded files")
+        return key
+
+    @guarded("read")
+    @operation("List files.", told.Files | told.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
+    async def get(self) -> None:
+        """Newest first; ``session``: of that one, oldest first."""
+        limit = min(self.number("limit", LISTED) or LISTED, LISTED)
+        if session := self.get_argument("session", ""):
+            key = (await self.app.access.session(self.caller, session)).key
+            listed = [(key, file) for file in await self.registry.files(key)]
+        else:
+            listed = await self.registry.everywhere(self.caller.namespace, None, await self._mine())
+        if purpose := self.get_argument("purpose", ""):
+            listed = [(key, file) for key, file in listed if file.purpose == purpose]
+        if self.get_argument("order", "") == "asc" and not session:
+            listed = listed[::-1]
+        self.reply(self.listed([self.facts(file, key.id) for key, file in listed], limit))
+
+    async def _mine(self) -> frozenset[str] | None:
+        """The sessions of a kernel; None: a user has all."""
+        kernel = self.caller.kernel
+        if kernel is None:
+            return None
+        bound = await self.app.notebooks.bound(self.caller.namespace, await self.app.notebooks.place(kernel.id))
+        return frozenset(kernel.sessions) | ({bound.id} if bound else set())
+
+
+class FileHandler(FileAgentHandler):
+    @guarded("read")
+    @operation("A file's facts.", told.File | told.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
+    async def get(self, id: str) -> None:
+        key = await self.owner(id, self.get_argument("session", None))
+        self.reply(self.facts(await self.registry.file(key, id), key.id))
+
+    @guarded("write")
+    @operation("Delete a file.", told.FileDeleted | told.AnthropicFileDeleted, query=(SESSION, HOUSE), errors=(404,))
+    async def delete(self, id: str) -> None:
+        """From the session named, or from all of the caller's that have it."""
+        session = self.get_argument("session", None)
+        await self.owner(id, session)
+        for key in await self.registry.sessions_of(self.caller.namespace, id):
+            if session in (None, key.id) and await self.app.access.may_use(self.caller, key.id):
+                await self.registry.remove(key, id)
+                await self.app.sidecars.touch(key)
+        deleted = {"id": id, "object": "file", "deleted": True}
+        self.reply({"id": id, "type": "file_deleted"} if self.anthropic else deleted)
+
+
+class FileContentHandler(FileAgentHandler):
+    @guarded("read")
+    @operation(
+        "A file's bytes.",
+        BODY,
+        query=(SESSION, *CONDITIONS),
+        also=PARTS,
+        errors=(404, 410, 416, 422),
+        conditions=WITHIN,
+    )
+    async def get(self, id: str) -> None:
+        await self.send(await self.owner(id, self.get_argument("session", None)), id)
+
+
+class ContainerFilesHandler(FileAgentHandler):
+    """A container is a session."""
+
+    @guarded("read")
+    @operation("List the files of a session.", told.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)
+    async def get(self, session_id: str) -> None:
+        key = (await self.app.access.session(self.caller, session_id)).key
+        limit = min(self.number("limit", LISTED) or LISTED, LISTED)
+        self.reply(self.listed([container_file(file, key.id) for file in await self.registry.files(key)], limit))
+
+
+class ContainerFileHandler(FileAgentHandler):
+    @guarded("read")
+    @operation("A file's facts, in a session.", told.ContainerFile, errors=(404,))
+    async def get(self, session_id: str, id: str) -> None:
+        key = (await self.app.access.session(self.caller, session_id)).key
+        self.reply(container_file(await self.registry.file(key, id), key.id))
+
+
+class ContainerFileContentHandler(FileAgentHandler):
+    @guarded("read")
+    @operation(
+        "A file's bytes, in a session.",
+        BODY,
+        query=CONDITIONS,
+        also=PARTS,
+        errors=(404, 410, 416, 422),
+        conditions=WITHIN,
+    )
+    async def get(self, session_id: str, id: str) -> None:
+        await self.send((await self.app.access.session(self.caller, session_id)).key, id)

@@ -1,0 +1,157 @@
+"""Sessions as documents: export, import, and what lies beside a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from tornado import web
+
+from agent_kernel.core.errors import InvalidRequest, NotFound
+from agent_kernel.sessions.export.import_export import (
+    FORMATS,
+    Imported,
+    Preview,
+    export_session,
+    import_session,
+    preview,
+)
+from jupyter_ext.api.http.handler import MAX_BODY, AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import Body, Id
+from jupyter_ext.api.native.sessions import session_to_json
+from jupyter_ext.api.openapi import sessions as told
+from jupyter_ext.api.openapi.operation import ANY_BYTES, BRANCH, PLACE, Count, Parameter, Raw, operation
+from jupyter_ext.notebooks.bindings import KERNEL
+
+ONE_DOCUMENT = "A download is one document: markdown has its images inside."
+
+
+DOCUMENTS = [name for name in FORMATS if name != "markdown-files"]
+"""That one is many files."""
+FORMAT = Annotated[str, Field(json_schema_extra={"enum": list[Any](DOCUMENTS)})]
+Imports = Literal["agent-kernel", "jsonl", "openai", "mistralrs"]
+MEDIA = ("application/json", "application/jsonl", "text/markdown", "application/x-ipynb+json")
+
+
+class ClearOutputsBody(Body):
+    """Cells by their ids; none: those whose outputs are gone from the saved notebook."""
+
+    cells: Annotated[list[Id], Field(default_factory=list, max_length=5000)]
+
+
+def preview_to_json(seen: Preview) -> dict[str, Any]:
+    return dataclasses.asdict(seen)
+
+
+class ExportHandler(AgentHandler):
+    def compute_etag(self) -> str | None:
+        """Sessions change, and tornado's own would be a hash over all of it."""
+        return None
+
+    @guarded("read")
+    @operation(
+        "A session as a document.",
+        Raw(MEDIA),
+        query=(Parameter("format", f"One of {', '.join(DOCUMENTS)}.", FORMAT), BRANCH),
+        errors=(404,),
+        conditions="A branch is there, and the format is one that holds one branch.",
+    )
+    async def get(self, session_id: str) -> None:
+        """The document as a download; what a model made is never run by a browser in this origin. What the format has
+        no place for is counted in a header."""
+        session = await self.app.access.session(self.caller, session_id)
+        branch = self.get_argument("branch", None)
+        written = await export_session(
+            self.app.runtime.store, session.key, self.get_argument("format", "agent-kernel"), branch=branch
+        )
+        if written.files:
+            raise InvalidRequest(ONE_DOCUMENT, hint="?format=markdown")
+        self.set_header("Content-Disposition", f'attachment; filename="session{written.suffix}"')
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Agent-Left-Out", json.dumps(dict(written.left_out)))
+        self.finish(written.document, set_content_type=written.media_type)
+
+
+class ImportHandler(AgentHandler):
+    @guarded("write")
+    @operation(
+        "Take a document in as a session.",
+        told.Imported,
+        status=201,
+        body=ANY_BYTES,
+        also={200: told.Previewed},
+        query=(
+            Parameter(
+                "format",
+                "What it is; without it that is found out.",
+                Literal["agent-kernel", "jsonl", "openai", "mistralrs"],
+            ),
+            Parameter("preview", "1: only what would come in.", Count),
+            Parameter("beside", "1: not the body but what lies beside the notebook.", Count),
+            Parameter("bind", "1: the notebook goes on with it.", Count),
+            *PLACE,
+        ),
+        errors=(404, 409, 507),
+        conditions="The body is a document of one of the formats; beside and bind need a notebook.",
+    )
+    async def post(self) -> None:
+        """The body is the document, of at most MAX_BODY bytes; ``preview``: only what would come in. ``beside``: not
+        the body but what lies beside the notebook. ``bind``: the notebook goes on with it."""
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        document, files = await self._document(place)
+        format = self.get_argument("format", None)
+        async with self.app.importing:
+            if self.number("preview"):
+                self.reply({"preview": preview_to_json(await preview(document, format=format, files=files))})
+                return
+            come = await import_session(
+                self.app.runtime.store,
+                self.caller.namespace,
+                document,
+                format=format,
+                files=files,
+                redactor=self.app.runtime.ledger.redactor,
+            )
+        if self.caller.kernel is not None:
+            self.caller.kernel.sessions.add(come.session.key.id)
+        bound = bool(self.number("bind")) and place is not None
+        if bound and place is not None:
+            await self.app.notebooks.bind(come.session.key, place)
+        self._tell(come, bound)
+
+    async def _document(self, place: str | None) -> tuple[bytes, dict[str, bytes]]:
+        if not self.number("beside"):
+            if len(self.request.body) > MAX_BODY:
+                raise web.HTTPError(413, f"A document has at most {MAX_BODY >> 20} MiB here.")
+            return self.request.body, {}
+        if place is None or place.startswith(KERNEL):
+            raise InvalidRequest("Name the notebook (path) beside which the conversation lies.")
+        found: tuple[bytes, dict[str, bytes]] | None = await self.app.reunion.document(place)
+        if found is None:
+            raise NotFound("No conversation lies beside this notebook.")
+        return found
+
+    def _tell(self, come: Imported, bound: bool) -> None:
+        body = {**session_to_json(come.session), "bound": bound, "preview": preview_to_json(come.preview)}
+        self.reply(body, 201)
+
+
+class ClearOutputsHandler(AgentHandler):
+    @guarded("write")
+    @operation(
+        "Take out what tools gave back in cells.", told.Cleared, body=ClearOutputsBody, query=PLACE, errors=(404, 409)
+    )
+    async def post(self, session_id: str) -> None:
+        """Of the cells that are named; without any, of those whose outputs are gone from the saved notebook."""
+        body = self.parse(ClearOutputsBody)
+        session = await self.app.access.session(self.caller, session_id)
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        cells = body.cells
+        if not cells and place is not None:
+            cells = await self.app.cleared.cells(session.key, place)
+        changed = await self.app.cleared.clear(session.key, cells)
+        self.app.news.changed(session.key, "outputs")
+        self.reply({"cells": len(cells), "results": changed})

@@ -1,0 +1,53 @@
+"""Variables of a notebook's kernel, for a person to choose from: names and what they hold in a line, never values."""
+
+from __future__ import annotations
+
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.openapi.operation import KERNEL, Parameter, operation
+from jupyter_ext.api.openapi.turns import KernelVariables
+from jupyter_ext.notebooks.notebook_access import LOOK_WITHIN_S, looking
+
+MODULES = "modules: "
+BUSY = "The kernel is busy, or does not answer."
+OTHER = "This kernel does not run Python."
+
+
+def listed(text: str) -> list[dict[str, str]]:
+    """The lines of an inspection: ``name: what it holds``; the one of modules, and of those left out, is none."""
+    lines = [line for line in text.splitlines() if not line.startswith(MODULES)]
+    parts = [line.partition(": ") for line in lines]
+    return [{"name": name, "summary": line} for line, (name, _, _) in zip(lines, parts, strict=True) if _is_name(name)]
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and len(text) <= 200
+
+
+class KernelVariablesHandler(AgentHandler):
+    @guarded("execute", kernels=False)
+    @operation(
+        "List the variables of a notebook's kernel.",
+        KernelVariables,
+        query=(KERNEL, Parameter("name", "That one, closely.")),
+        errors=(404,),
+    )
+    async def get(self) -> None:
+        """``kernel``; ``name``: that one, closely. ``problem`` says why there is nothing to tell now: a kernel that
+        computes is not waited for."""
+        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
+        name = self.get_argument("name", "")
+        if kernel is None or (name and not _is_name(name)):
+            self.reply({"variables": [], "problem": ""})
+            return
+        if not self.app.kernels.runs_ipykernel(kernel.id):
+            self.reply({"variables": [], "problem": OTHER})
+            return
+        expression = looking("variables", {"name": name} if name else {})
+        told = await self.app.jobs.evaluate(kernel.id, expression, LOOK_WITHIN_S)
+        if told.status != "success":
+            self.reply({"variables": [], "problem": BUSY})
+        elif name:
+            found = not told.text.startswith("There is no variable ")
+            self.reply({"variables": [{"name": name, "summary": told.text}] if found else [], "problem": ""})
+        else:
+            self.reply({"variables": listed(told.text), "problem": ""})

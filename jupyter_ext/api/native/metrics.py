@@ -1,0 +1,17 @@
+"""The figures of this server, for Prometheus: of all users together, so no kernel's credential opens them."""
+
+from __future__ import annotations
+
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.openapi.operation import Raw, operation
+
+TEXT = Raw(("text/plain", "application/openmetrics-text"))
+
+
+class MetricsHandler(AgentHandler):
+    @guarded("read", kernels=False)
+    @operation("The figures of this server, for Prometheus.", TEXT)
+    async def get(self) -> None:
+        """In the text format of Prometheus, or that of OpenMetrics where it is accepted."""
+        text, content_type = await self.app.metrics.exposition(self.request.headers.get("Accept", ""))
+        self.finish(text, set_content_type=content_type)

@@ -1,0 +1,23 @@
+"""``sessions/{id}/meanwhile``: what a person missed."""
+
+from __future__ import annotations
+
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.openapi.operation import KERNEL, Count, Parameter, operation
+from jupyter_ext.api.openapi.sessions import Meanwhile
+from jupyter_ext.push.missed_events import meanwhile
+
+
+class MeanwhileHandler(AgentHandler):
+    @guarded("read")
+    @operation(
+        "What happened in a session since somebody looked.",
+        Meanwhile,
+        query=(Parameter("since", "In whole seconds since the epoch.", Count), KERNEL),
+        errors=(404,),
+    )
+    async def get(self, session_id: str) -> None:
+        """``since`` in whole seconds since the epoch, ``kernel``: the one that the notebook has now."""
+        session = await self.app.access.session(self.caller, session_id)
+        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
+        self.reply(await meanwhile(self.app, session.key, float(self.number("since") or 0), kernel))

@@ -1,0 +1,123 @@
+"""The models that a request may name here: the server's own engine, those of the configuration, and models on the disk.
+None is loaded and no other server is asked to tell of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.core.errors import ModelBroken, UnknownModel
+from agent_kernel.core.protocols import Engine, EngineInfo
+from agent_kernel.engines.local.catalog.catalog import catalog, from_hubs, installed
+from agent_kernel.engines.local.catalog.installed_model import LocalModel
+from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.model_slot import Seated
+from agent_kernel.tools.mcp.source import McpTools
+from jupyter_ext.api.dialects.dialect_request import AGENT, DEFAULT
+from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, both
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+HERE = "agent-kernel"
+"""Who owns a model of this machine that says nothing of itself."""
+BEGAN = time.time()
+
+
+async def models(app: AgentKernel) -> list[dict[str, Any]]:
+    """In OpenAI's shape, the server's own first; each plain, then each as the agent."""
+    on_disk = await asyncio.to_thread(_on_disk, app.runtime.settings.cache_dir)
+    found: dict[str, ModelFacts] = {}
+    for model in (*_engines(app), *on_disk):
+        found.setdefault(model.id, model)
+    return both([*found.values()], await _tools(app))
+
+
+async def model(app: AgentKernel, id: str) -> dict[str, Any]:
+    """Raises UnknownModel."""
+    told = next((one for one in await models(app) if one["id"] == id), None)
+    if told is None:
+        name = id.removeprefix(AGENT)
+        raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="models lists what there is.")
+    return told
+
+
+def _engines(app: AgentKernel) -> list[ModelFacts]:
+    engines = app.runtime.engines
+    own = engines.get()
+    found = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
+    for row in engines.listed():
+        if row["refused"]:
+            continue
+        made = engines.used.get(row["name"])
+        if made is not None:
+            found.append(_of_engine(row["name"], made))
+            continue
+        state = "unloaded" if row["local"] and not row["host"] else "ready"
+        info = EngineInfo(row["model"] or row["name"], row["local"], 0, False, state, host=row["host"])
+        found.append(_facts(row["name"], info, {"vision": row.get("vision") or None}))
+    return found
+
+
+def _of_engine(name: str, engine: Engine) -> ModelFacts:
+    info = engine.info()
+    inner = engine.engine if isinstance(engine, Seated) else engine
+    known: dict[str, bool | None] = {"vision": info.vision}
+    if isinstance(inner, LocalEngine):
+        known = {**_local(inner.tool_protocol), "vision": info.vision or (False if info.state == "ready" else None)}
+    elif info.local and not info.host:
+        known |= {"tools": True, "logprobs": True}
+    refused = set(info.details.get("not_sent", ()))
+    known |= {name: False for name in ("tools", "logprobs") if name in refused}
+    return _facts(name, info, known)
+
+
+def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelFacts:
+    told = info.details.get("capabilities")
+    more = {key: bool(value) for key, value in told.items()} if isinstance(told, dict) else {}
+    capabilities = {"vision": None, "tools": None, "reasoning": None, "logprobs": None, **known, **more}
+    owner = info.host or HERE
+    length = info.context_length
+    return ModelFacts(name, info.model, BEGAN, owner, info.state, info.local, info.host, length, capabilities)
+
+
+def _local(protocol: str) -> dict[str, bool | None]:
+    """A model that calls in a code fence calls python, and no function of a client."""
+    return {"tools": protocol != "fence" if protocol else None, "logprobs": True}
+
+
+def _on_disk(cache_dir: Path) -> list[ModelFacts]:
+    """Blocking: looks at the disk."""
+    found: list[ModelFacts] = []
+    for name, entry in catalog().items():
+        with suppress(ModelBroken):
+            if (here := installed(name, cache_dir)) is not None:
+                found.append(_of_disk(name, entry.title, entry.sources[0].publisher, here))
+    hubs = [_of_disk(here.name, here.name, here.name.partition("/")[0], here) for here in from_hubs(cache_dir)]
+    return [*found, *hubs]
+
+
+def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
+    capabilities = {"vision": None, "reasoning": None, **_local(here.protocol)}
+    created = here.path.stat().st_mtime
+    return ModelFacts(name, title, created, owner, "unloaded", True, "", here.context_length, capabilities)
+
+
+async def mcp_servers(app: AgentKernel) -> list[dict[str, Any]]:
+    """How each MCP server of the configuration stands; none is started to tell of it."""
+    sources = [getattr(source, "source", source) for source in app.runtime.sources]
+    reports = [await source.report() for source in sources if isinstance(source, McpTools)]
+    return [row for report in reports for row in report]
+
+
+async def _tools(app: AgentKernel) -> ToolFacts:
+    settings = app.runtime.settings
+    up = [row for row in await mcp_servers(app) if row["state"] == "connected"]
+    return ToolFacts(
+        available=bool(settings.tools.strip(", ")) and settings.max_tool_rounds > 0,
+        mcp_tools=sum(row["tools"] for row in up),
+        mcp_servers=len(up),
+    )

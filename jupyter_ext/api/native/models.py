@@ -1,0 +1,259 @@
+"""Models and the engine: what there is, pull one, unload it; and the health of this server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.auth.decorator import allow_unauthenticated
+
+from agent_kernel import __version__
+from agent_kernel.core.errors import (
+    AgentKernelError,
+    Conflict,
+    InvalidRequest,
+    ModelBroken,
+    ModelMissing,
+    StoreError,
+    UnknownModel,
+)
+from agent_kernel.core.protocols import EngineInfo
+from agent_kernel.core.session import SessionKey
+from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable, installed, resolve
+from agent_kernel.engines.local.catalog.catalog_entry import Entry
+from agent_kernel.engines.local.catalog.hub_id import HubId
+from agent_kernel.engines.local.worker.engine import LocalEngine
+from jupyter_ext.api.dialects.dialect_request import AGENT
+from jupyter_ext.api.dialects.handler import SharedHandler
+from jupyter_ext.api.dialects.model_list import anthropic_model, anthropic_page
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.sse import encode
+from jupyter_ext.api.native import model_listing
+from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, PullBody
+from jupyter_ext.api.openapi import server as told
+from jupyter_ext.api.openapi.operation import PLACE, SESSION, operation
+from jupyter_ext.auth.callers import Caller
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+
+PULL_EVENT = "jupyter_ext.api.openapi.events:PullEvent"
+
+
+def engine_to_json(info: EngineInfo) -> dict[str, Any]:
+    return {
+        "model": info.model,
+        "local": info.local,
+        "host": info.host,
+        "context_length": info.context_length,
+        "vision": info.vision,
+        "state": info.state,
+        "details": dict(info.details),
+    }
+
+
+async def current_engine(app: AgentKernel, caller: Caller, key: SessionKey | None) -> dict[str, Any]:
+    """Of the session, or of one that is yet to begin; ``problem`` says why its engine can not be used."""
+    own = app.runtime.engine.info()
+    try:
+        name = await app.access.engine(caller, key) if key else ""
+        return {**engine_to_json(app.runtime.engines.get(name).info()), "name": name, "problem": ""}
+    except AgentKernelError as error:
+        return {**engine_to_json(own), "name": "", "problem": str(error)}
+
+
+def model_to_json(found: Entry, cache_dir: Path) -> dict[str, Any]:
+    """Blocking: looks at the disk."""
+    state, path = "ready", None
+    try:
+        path = str(resolve(found.name, cache_dir).path)
+    except ModelMissing:
+        state = "missing"
+    except ModelBroken as error:
+        state = f"broken: {error.message}"
+    return {**found.offer(), "description": found.description, "state": state, "path": path}
+
+
+class ModelsHandler(SharedHandler):
+    @guarded("read")
+    @operation("List models and engines.", told.AnyModels, query=(SESSION, *PLACE), errors=(404,))
+    async def get(self) -> None:
+        """``data`` in OpenAI's shape is what requests may name; the other keys are for the panel and the notebook."""
+        listed = await model_listing.models(self.app)
+        if self.anthropic:
+            self.reply(anthropic_page(listed))
+            return
+        cache_dir = self.app.runtime.settings.cache_dir
+        found = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
+        self.reply(
+            {
+                "object": "list",
+                "data": listed,
+                "models": found,
+                "engines": self.app.runtime.engines.listed(),
+                "engine": engine_to_json(self.app.runtime.engine.info()),
+                "current": await current_engine(self.app, self.caller, await self._asked()),
+                "mcp_servers": await model_listing.mcp_servers(self.app),
+            }
+        )
+
+    async def _asked(self) -> SessionKey | None:
+        """The session that is named, or that of the notebook."""
+        access, caller = self.app.access, self.caller
+        if id := self.get_argument("session", ""):
+            return (await access.session(caller, id)).key
+        place = await access.place(caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        return await self.app.notebooks.bound(caller.namespace, place) if place else None
+
+
+class EngineHandler(AgentHandler):
+    @guarded("write")
+    @operation(
+        "Choose the engine of a session.",
+        told.EngineChosen,
+        body=EngineBody,
+        query=PLACE,
+        also={202: told.EnginePending},
+        errors=(404, 409, 507),
+        conditions="session, kernel or path says whose engine, unless a kernel asks; model names one or is a URL.",
+    )
+    async def put(self) -> None:
+        """The engine that a session talks to from now on: the one named, or that of the caller's notebook. A kernel's
+        wish for a URL waits for the person, in the browser."""
+        body, caller, access = self.parse(EngineBody), self.caller, self.app.access
+        place = await access.place(caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if body.session is not None:
+            key = (await access.session(caller, body.session)).key
+        elif place is not None:
+            key, _ = await self.app.notebooks.session(caller.namespace, place)
+        else:
+            raise InvalidRequest("Name the session, the notebook (path) or the kernel.")
+        info = self.app.runtime.engines.get(body.model).info()
+        if caller.kernel and not access.may_choose(caller, body.model):
+            bind = self.app.binds.ask(caller.kernel.id, key, place or "", body.model)
+            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
+            pending = {"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}
+            self.reply({**pending, "engine": engine_to_json(info)}, 202)
+            return
+        await self.app.choices.set(key, body.model)
+        self.reply({"session": key.id, "engine": engine_to_json(info)})
+
+
+class ModelHandler(SharedHandler):
+    @guarded("execute")
+    @operation("What a model is and would cost.", told.AnyModel, errors=(404, 409, 502))
+    async def get(self, name: str) -> None:
+        """One that a request may name, or could once it is here. Of an id of a hub that is nowhere here, the hub is
+        asked."""
+        settings = self.app.runtime.settings
+        try:
+            listed = await model_listing.model(self.app, name)
+        except UnknownModel:
+            if self.anthropic or name.startswith(AGENT):
+                raise
+            listed = {}
+        if self.anthropic:
+            self.reply(anthropic_model(listed))
+            return
+        if listed:
+            facts = await asyncio.to_thread(model_here, name, settings.cache_dir)
+        else:
+            facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources)
+        self.reply({**listed, **facts})
+
+
+def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
+    """What is known of the files of a model that can be used, without asking anybody; nothing of one that runs
+    elsewhere."""
+    wanted = None if name.startswith(AGENT) else HubId.parse(name)
+    if wanted is None:
+        return model_to_json(entry(name), cache_dir) if name in catalog() else {}
+    here = installed(name, cache_dir)
+    if here is None:
+        return {}
+    told = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
+    return {"name": name, "state": "ready", "path": str(here.path)} | told
+
+
+def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
+    """Raises UnknownModel."""
+    if HubId.parse(name) is None:
+        return model_to_json(entry(name), cache_dir)
+    known = model_here(name, cache_dir)
+    return known or {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
+
+
+class ModelPullHandler(AgentHandler):
+    @guarded("execute")
+    @operation("Download a model.", body=PullBody, errors=(404, 409, 502), streams=(PULL_EVENT,))
+    async def post(self, name: str) -> None:
+        """Names of the catalog, and ids of a hub: data only, within the disk, from where ``sources`` allows."""
+        self.parse(PullBody)
+        wanted = HubId.parse(name)
+        pull = self.app.pulls.start(str(wanted) if wanted else entry(name).name)
+        await self.stream(_lines(pull.follow()))
+
+
+async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    async for line in progress:
+        yield encode(line)
+
+
+class EngineUnloadHandler(AgentHandler):
+    @guarded("execute")
+    @operation("Give the model's memory back.", told.Unloaded, body=EmptyBody, errors=(409,))
+    async def post(self) -> None:
+        """Gives back the model's memory; the next turn loads it again. Another engine's model is not ours to unload."""
+        self.parse(EmptyBody)
+        if self.app.turns.running:
+            raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
+        engines = self.app.runtime.engines.local_engines
+        freed = 0
+        for engine in engines:
+            if isinstance(engine, LocalEngine):
+                freed += await engine.unload()
+            else:
+                await engine.aclose()
+        shown = engines[-1] if engines else self.app.runtime.engine
+        self.reply({"engine": engine_to_json(shown.info()), "freed_bytes": freed})
+
+
+class ProbeHandler(AgentHandler):
+    """For those that watch whether a server lives, and have no token: nothing else is told."""
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        stopping = self.app.turns.refusing
+        self.reply({"status": "stopping" if stopping else "ok"}, 503 if stopping else 200)
+
+    @allow_unauthenticated
+    async def head(self, *args: str) -> None:
+        await self.get()
+
+
+class HealthHandler(AgentHandler):
+    @guarded("read")
+    @operation("Whether this server is well.", told.Health)
+    async def get(self) -> None:
+        runtime = self.app.runtime
+        store = "ok"
+        try:
+            await runtime.store.list(self.caller.namespace, 1)
+        except StoreError as error:
+            store = error.message
+        sandbox = {name: dict(layer) for name, layer in (await runtime.sandbox.report()).items()}
+        servers = await model_listing.mcp_servers(self.app)
+        well = store == "ok" and all(row["state"] != "failed" for row in servers)
+        self.reply(
+            {
+                "status": "ok" if well else "degraded",
+                "version": __version__,
+                "engine": engine_to_json(runtime.engine.info()),
+                "sandbox": sandbox,
+                "store": {"kind": runtime.settings.store, "state": store},
+                "mcp_servers": servers,
+            }
+        )

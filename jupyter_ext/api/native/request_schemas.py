@@ -1,0 +1,397 @@
+"""What requests may hold; anything else is the client's mistake, said in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.files import Wanted
+from agent_kernel.core.messages import Media, Message, is_seen
+from agent_kernel.core.permission_grant import Remember
+from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
+from agent_kernel.core.session import MAX_ID, Described, valid_id
+from agent_kernel.core.settings import Permission
+from agent_kernel.permissions import Answer
+from agent_kernel.turn.agent import Note, TurnRequest
+from jupyter_ext.api.dialects.extension_fields import Bias, Effort, Penalty
+from jupyter_ext.api.dialects.functions import JsonSchema, WebSearchOptions
+from jupyter_ext.api.native.client_messages import MAX_MESSAGES, Base64, MessageBody, carried
+from jupyter_ext.api.openapi.operation import ID_PATTERN
+
+Letters = Field(min_length=1, max_length=MAX_ID, json_schema_extra={"pattern": ID_PATTERN})
+Id = Annotated[str, Letters, AfterValidator(lambda given: valid_id(given, "given id"))]
+SessionId = Annotated[str, Letters, AfterValidator(valid_id)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+MAX_DETAILS_BYTES = 8 << 20
+"""Of what a client tells of one call; as JSON in ASCII."""
+MAX_PICTURES = 16
+MAX_PICTURES_BYTES = 20 << 20
+"""Of all media of a turn; as base64 they stay below the largest body."""
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+class NoteBody(Body):
+    title: str = ""
+    text: str
+
+
+class SamplingBody(Body):
+    temperature: Annotated[float, Field(ge=0, le=10)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    seed: int | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    stop: Annotated[list[str], Field(max_length=16)] = []
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] = 0
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: Bias = {}
+    reasoning_effort: Effort | None = None
+
+    def sampling(self) -> Sampling:
+        plain = self.model_dump(exclude={"stop", "logit_bias"})
+        return Sampling(**plain, stop=tuple(self.stop), logit_bias=tuple(self.logit_bias.items()))
+
+
+class FormatBody(Body):
+    """``choice`` and ``regex`` are whole answers; a ``grammar`` is in the notation of the engine that takes it."""
+
+    kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
+    json_schema: JsonSchema = {}
+    regex: Annotated[str, Field(max_length=10_000)] = ""
+    choice: Annotated[list[str], Field(max_length=1_000)] = []
+    grammar: Annotated[str, Field(max_length=100_000)] = ""
+    name: Annotated[str, Field(max_length=200)] = ""
+
+    def output(self) -> OutputFormat:
+        return OutputFormat(self.kind, self.json_schema, self.regex, tuple(self.choice), self.name, self.grammar)
+
+
+class MediumBody(Body):
+    mime: Name
+    data: Base64
+
+
+class WantedBody(Body):
+    """A file that the turn is to produce, by its name in the work directory."""
+
+    name: Name
+    format: Annotated[str, Field(max_length=40)] = ""
+    description: Annotated[str, Field(max_length=1_000)] = ""
+
+
+class VariableBody(Body):
+    """A copy of a variable, for the sandbox."""
+
+    name: Annotated[str, Field(pattern=r"^[^\W\d]\w*$", max_length=200)]
+    encoding: Literal["json", "npy", "arrow", "pickle"]
+    data: Base64
+    type: Annotated[str, Field(max_length=200)] = ""
+
+
+class FunctionBody(Body):
+    """A tool that the client declares: one of its ``client_tools``, which it runs itself, or one that somebody else
+    runs. ``effects``: a call changes something, so a person is asked before the client runs it. ``parallel``: it shares
+    nothing with other tools, so calls of one round may run at the same time."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    description: Annotated[str, Field(max_length=10_000)] = ""
+    parameters: JsonSchema = {"type": "object", "properties": {}}
+    effects: bool = True
+    parallel: bool = False
+
+    def spec(self, *, by_client: bool = False) -> ToolSpec:
+        if not by_client:
+            return ToolSpec(self.name, self.description, self.parameters, kind="dispatch", source="external")
+        return ToolSpec(
+            self.name,
+            self.description,
+            self.parameters,
+            kind="function.effects" if self.effects else "function",
+            where="client",
+            shared_state=not self.parallel,
+            source="user",
+        )
+
+
+class TurnBody(Body):
+    """``rerun``: what a ``cell`` that has a turn on the current branch does: append another one, ask again on a branch
+    that ends before it, or show its stored answer if it holds and else ask again. ``alive`` are turns that ran code in
+    the kernel and whose variables are still there. ``replaces``: the turn of the current branch in whose place this one
+    is asked, on a branch that ends before it; without words it asks the same again.
+
+    ``tools`` narrows what the server offers, ``client_tools`` the client can run itself. ``inputs`` are ids of files,
+    ``outputs`` files asked for, ``given`` copies of variables for the sandbox.
+
+    ``messages`` is the conversation as the client has it, system messages first if there are any; the prompt comes
+    behind it or is its end. ``history``, ``history_limit``, ``page`` and ``ran`` are as in TurnRequest."""
+
+    prompt: str = ""
+    messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)] = []
+    history: Literal["auto", "append", "replay"] = "auto"
+    history_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
+    session: SessionId | None = None
+    kernel: str = ""
+    where: Literal["live", "draft", "sandbox"] | None = None
+    permission: Permission = "auto"
+    context: list[NoteBody] = []
+    cell: str = ""
+    rerun: Literal["append", "ask", "show"] = "append"
+    replaces: Id | None = None
+    alive: Annotated[list[Id], Field(max_length=1_000)] = []
+    answers: list[str] = []
+    remembered: bool = True
+    denied: Annotated[list[Name], Field(max_length=200)] = []
+    page: Annotated[str, Field(max_length=500)] = ""
+    ran: Annotated[list[Id], Field(max_length=1_000)] = []
+    client_tools: Annotated[list[Name], Field(max_length=100)] = []
+    tools: Annotated[list[Name], Field(max_length=200)] | None = None
+    inputs: Annotated[list[Id], Field(max_length=100)] = []
+    outputs: Annotated[list[WantedBody], Field(max_length=100)] = []
+    given: Annotated[list[VariableBody], Field(max_length=100)] = []
+    skills: Annotated[list[Name], Field(max_length=20)] = []
+    web: WebSearchOptions | None = None
+    functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
+    sampling: SamplingBody = SamplingBody()
+    max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
+    tool_choice: Name = "auto"
+    parallel_calls: bool = True
+    output: FormatBody | None = None
+    queue: bool = True
+    model: Annotated[str, Field(max_length=2_000)] | None = None
+
+    @field_validator("media")
+    @classmethod
+    def seen(cls, media: list[MediumBody]) -> list[MediumBody]:
+        if unseen := [medium.mime for medium in media if not is_seen(medium.mime)]:
+            raise ValueError(f"no model is shown {unseen[0]}; send images (PNG, JPEG, GIF, WebP) or videos")
+        if sum(len(medium.data) for medium in media) > MAX_PICTURES_BYTES:
+            raise ValueError(f"a turn takes {MAX_PICTURES_BYTES >> 20} MiB of media together")
+        return media
+
+    _carried: tuple[Message, ...] = PrivateAttr(())
+
+    @model_validator(mode="after")
+    def says_something(self) -> TurnBody:
+        self._carried = carried(self.messages, MAX_PICTURES_BYTES - sum(len(medium.data) for medium in self.media))
+        silent = not self._carried or self._carried[-1].role not in ("user", "tool")
+        if not self.prompt and silent and not self.replaces:
+            raise ValueError("say something: a prompt, or messages that end with the user's or with results of tools")
+        return self
+
+    def of_session(self, session: str) -> TurnBody:
+        """With the session that the path names. Raises InvalidRequest when the body names another."""
+        if self.session not in (None, session):
+            raise InvalidRequest("The path and the body name two sessions.")
+        return self.model_copy(update={"session": valid_id(session)})
+
+    def request(self, epoch: str, engine: str) -> TurnRequest:
+        """``epoch`` of the kernel counts for turns whose code runs there; ``engine`` is what ``model`` came to."""
+        where = self.where or ("live" if "python" in self.client_tools else "sandbox")
+        return TurnRequest(
+            self.prompt,
+            media=tuple(Media.of(medium.mime, medium.data) for medium in self.media),
+            notes=tuple(Note(note.title, note.text) for note in self.context),
+            where=where,
+            cell=self.cell,
+            epoch=epoch if where in ("live", "draft") else "",
+            permission=self.permission,
+            answers=frozenset(self.answers),
+            remembered=self.remembered,
+            denied=frozenset(self.denied),
+            page=self.page,
+            ran=tuple(self.ran),
+            sampling=self.sampling.sampling(),
+            max_tool_rounds=self.max_tool_rounds,
+            tool_choice=self.tool_choice,
+            parallel_calls=self.parallel_calls,
+            output=self.output.output() if self.output else None,
+            model=engine,
+            messages=self._carried,
+            history=self.history,
+            history_limit=self.history_limit,
+            tools=None if self.tools is None else tuple(self.tools),
+            client_tools=frozenset(self.client_tools),
+            inputs=tuple(self.inputs),
+            outputs=tuple(Wanted(each.name, each.format, each.description) for each in self.outputs),
+            given=tuple(Variable(each.name, each.encoding, each.data, each.type) for each in self.given),
+            skills=tuple(self.skills),
+            web=self.web,
+            functions=tuple(each.spec(by_client=each.name in self.client_tools) for each in self.functions),
+        )
+
+
+class ToolsBody(Body):
+    """The part of a turn's body that decides what may be called in it."""
+
+    kernel: str = ""
+    where: Literal["live", "draft", "sandbox"] | None = None
+    permission: Permission = "auto"
+    client_tools: Annotated[list[Name], Field(max_length=100)] = []
+    tools: Annotated[list[Name], Field(max_length=200)] | None = None
+    skills: Annotated[list[Name], Field(max_length=20)] = []
+    web: WebSearchOptions | None = None
+    functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
+
+    def request(self) -> TurnRequest:
+        return TurnBody(prompt="?", **{name: getattr(self, name) for name in type(self).model_fields}).request("", "")
+
+
+class CancelBody(Body):
+    reason: Annotated[str, Field(max_length=500)] = "stopped by the person"
+
+
+class ClaimBody(Body):
+    """``declined``: why this client can not run the call, so that others are asked at once; empty: it claims it."""
+
+    call: Id
+    client: Name
+    declined: Annotated[str, Field(max_length=500)] = ""
+
+
+class RenewBody(Body):
+    """``where`` the call runs, if that changed since it began, and whether it waits for the person there."""
+
+    action: Literal["renew"]
+    token: str
+    where: Literal["", "live", "draft"] = ""
+    state: Literal["running", "waiting"] = "running"
+
+
+class OutputBody(Body):
+    action: Literal["output"]
+    token: str
+    stream: Literal["stdout", "stderr"] = "stdout"
+    text: str
+
+
+class FinishBody(Body):
+    action: Literal["finish"]
+    token: str
+    status: Literal["success", "error", "denied", "timeout", "interrupted"]
+    text: str
+    media: list[MediumBody] = []
+    shown: bool = False
+    details: dict[str, Any] = {}
+    """Facts for the tool, such as cells of the open document."""
+
+    @field_validator("details")
+    @classmethod
+    def small(cls, details: dict[str, Any]) -> dict[str, Any]:
+        if len(json.dumps(details)) > MAX_DETAILS_BYTES:
+            raise ValueError(f"the details of a call have at most {MAX_DETAILS_BYTES >> 20} MiB")
+        return details
+
+    def output(self) -> ToolOutput:
+        media = tuple(Media.of(medium.mime, medium.data) for medium in self.media)
+        return ToolOutput(self.text, self.status, media, self.shown, details=self.details)
+
+
+class ClaimActionBody(Body):
+    action: Literal["renew", "output", "finish"]
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+
+CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {
+    "renew": RenewBody,
+    "output": OutputBody,
+    "finish": FinishBody,
+}
+
+
+class ApprovalBody(Body):
+    """``remember_for_session`` is ``remember: session`` in other words, ``reason`` is ``message``. ``shown`` is the
+    hash of what the person saw."""
+
+    decision: Literal["approve", "deny"]
+    remember: Remember = "once"
+    remember_for_session: bool = False
+    message: Annotated[str, Field(max_length=2_000)] = ""
+    reason: Annotated[str, Field(max_length=2_000)] = ""
+    shown: Annotated[str, Field(max_length=64)] = ""
+
+    def answer(self) -> Answer:
+        """Raises InvalidRequest."""
+        remember = "session" if self.remember_for_session and self.remember == "once" else self.remember
+        return Answer(self.decision, remember, self.message or self.reason, self.shown)
+
+
+class SessionBody(Body):
+    id: SessionId | None = None
+    title: Annotated[str, Field(max_length=500)] = ""
+    bind: bool = True
+    private: bool | None = None
+
+
+class DescribeBody(Body):
+    """What to change of a session; at least one of them."""
+
+    title: Annotated[str, Field(max_length=500)] | None = None
+    tags: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    context: Any = None
+
+    @model_validator(mode="after")
+    def some(self) -> DescribeBody:
+        if not self.model_fields_set:
+            raise ValueError("name what to change: title, tags, metadata or context")
+        return self
+
+    def described(self) -> Described:
+        return Described(self.title, None if self.tags is None else tuple(self.tags), self.metadata, self.context)
+
+
+class BranchBody(Body):
+    """``before`` is the turn before which it ends; without it everything stays in it."""
+
+    before: Id | None = None
+    name: Annotated[str, Field(max_length=200)] = ""
+
+
+class SwitchBody(Body):
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ForkBody(Body):
+    """``turns``: only the first so many that were committed."""
+
+    turns: Annotated[int, Field(ge=0)] | None = None
+    id: SessionId | None = None
+    bind: bool = False
+
+
+class BindingBody(Body):
+    session: SessionId
+
+
+class EngineBody(Body):
+    """``model`` names an engine or a model, or is a URL; empty: the server's own again."""
+
+    model: Annotated[str, Field(max_length=2_000)]
+    session: SessionId | None = None
+
+
+class PullBody(Body):
+    consent: Literal[True]
+
+
+class TrustBody(Body):
+    """That a folder is meant is said by the notebook in the query."""
+
+    trust: Literal[True] = True
+
+
+class EmptyBody(Body):
+    """For requests that need none."""

@@ -1,0 +1,113 @@
+"""Search in what was said, and the request of a kernel to search everything."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.session import Hit, Query, SessionKey
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import EmptyBody
+from jupyter_ext.api.native.sessions import brief
+from jupyter_ext.api.openapi.operation import PLACE, Parameter, limit, operation
+from jupyter_ext.api.openapi.server import Granted, Pending
+from jupyter_ext.api.openapi.sessions import Found
+
+FOUND = 5
+MAX_FOUND = 50
+SECONDS = r"[0-9]{1,11}(\.[0-9]{1,6})?"
+DATE = r"(19[7-9][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+Moment = Annotated[str, Field(pattern=f"^({SECONDS}|{DATE})?$")]
+"""The short forms; what else ISO 8601 has is read too."""
+
+
+class SearchHandler(AgentHandler):
+    @guarded("read")
+    @operation(
+        "Search in what was said.",
+        Found,
+        query=(
+            Parameter("q", "Words, any of them."),
+            limit(FOUND, MAX_FOUND),
+            Parameter("role", "Only what this role said.", Literal["", "user", "assistant"]),
+            Parameter("since", "Only later: seconds since the epoch, or a date as ISO 8601 has them.", Moment),
+            Parameter("until", "Only earlier.", Moment),
+            Parameter("here", "1: only in the conversation of the notebook."),
+            *PLACE,
+        ),
+        errors=(404,),
+    )
+    async def get(self) -> None:
+        """``q``: words, any of them. ``here``, ``kernel`` or ``path``: only the conversation of that notebook. A kernel
+        finds what it may read: the text of a part that matches is as good as the text."""
+        root, path = await self._notebook()
+        query = Query(
+            self.get_argument("q", "", strip=False),
+            limit=min(FOUND if (asked := self.number("limit")) is None else asked, MAX_FOUND),
+            role=self.get_argument("role", ""),
+            root=root,
+            path=path,
+            since=self._moment("since"),
+            until=self._moment("until"),
+            sessions=await self.app.access.readable(self.caller),
+        )
+        started = time.perf_counter()
+        hits = await self.app.runtime.store.search(self.caller.namespace, query)
+        seconds = round(time.perf_counter() - started, 4)
+        searched = "all" if query.sessions is None else "own"
+        self.reply({"hits": [await self._told(hit) for hit in hits], "searched": searched, "seconds": seconds})
+
+    async def _notebook(self) -> tuple[str, str]:
+        """(contents root, path) when the search is of one notebook only, else empty."""
+        kernel, path = self.get_argument("kernel", ""), self.get_argument("path", "")
+        here = self.get_argument("here", "") in ("1", "true")
+        if not (here or kernel or path):
+            return "", ""
+        place = await self.app.access.place(self.caller, kernel, path)
+        if place is None:
+            raise InvalidRequest("Name the notebook (path) or the kernel to search in.")
+        return self.app.notebooks.root, place
+
+    def _moment(self, name: str) -> float | None:
+        """Seconds since the epoch, or a date (and time) as ISO 8601 has them, in this machine's time zone if it names
+        none. Raises InvalidRequest."""
+        raw = self.get_argument(name, "")
+        try:
+            return float(raw) if raw else None
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(raw).timestamp()
+        except (ValueError, OverflowError, OSError):
+            raise InvalidRequest(f"{name} is a date such as 2026-01-31, not {raw[:40]!r}.") from None
+
+    async def _told(self, hit: Hit) -> dict[str, Any]:
+        return {
+            "session": brief(hit.session),
+            "score": round(hit.score, 4),
+            "notebooks": await self.app.notebooks.paths(hit.session.key),
+            "snippets": [dataclasses.asdict(piece) for piece in hit.snippets],
+        }
+
+
+class SearchAccessHandler(AgentHandler):
+    @guarded("write")
+    @operation(
+        "Whether the caller may search everything; a kernel asks for it.", Granted, body=EmptyBody, also={202: Pending}
+    )
+    async def post(self) -> None:
+        """Whether the caller may search all sessions of its namespace; by this a kernel that may not asks a person."""
+        self.parse(EmptyBody)
+        kernel = self.caller.kernel
+        if kernel is None or kernel.searches:
+            self.reply({"granted": True})
+            return
+        place = await self.app.notebooks.place(kernel.id)
+        bind = self.app.binds.ask(kernel.id, SessionKey(kernel.namespace, "all"), place, search=True)
+        url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
+        self.reply({"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}, 202)

@@ -1,0 +1,284 @@
+"""Sessions: list, make, read, rename, clear, delete."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from typing import Any, Literal
+
+from agent_kernel.core.errors import (
+    AgentKernelError,
+    BranchNotFound,
+    InvalidRequest,
+    NotFound,
+    SessionNotFound,
+    StoreError,
+)
+from agent_kernel.core.session import Item, Session, SessionKey, Turn, new_id
+from agent_kernel.sessions.export.import_export import export_session, import_session
+from agent_kernel.sessions.store.private_store import is_private, private_id
+from jupyter_ext.api.http.etag import etag, seen
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, SessionBody
+from jupyter_ext.api.openapi import sessions as told
+from jupyter_ext.api.openapi.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
+from jupyter_ext.turns.turns import busy
+
+LISTED = 50
+MAX_LISTED = 1000
+JSON_FORMATS = ("agent-kernel", "openai", "mistralrs")
+FACTS = "facts"
+SERIALIZED = Parameter(
+    "format",
+    "facts: without the history. Any other: only the history, in this form.",
+    Literal["facts", "agent-kernel", "openai", "mistralrs"],
+)
+SEARCHED = 5000
+"""Of the sessions used last, when a name is looked for."""
+
+
+def brief(session: Session) -> dict[str, Any]:
+    """What everybody of the namespace may see of it."""
+    return {
+        "id": session.key.id,
+        "title": session.title,
+        "tags": list(session.tags),
+        "created": session.created,
+        "updated": session.updated,
+        "accessed": session.accessed,
+        "turns": session.turn_count,
+        "head": session.last_seq,
+        "revision": session.revision,
+        "branch": session.branch,
+        "private": is_private(session.key.id),
+    }
+
+
+DOCUMENT = {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}
+"""Of a whole session, in one of the forms that ``PUT`` takes."""
+
+
+def session_to_json(session: Session) -> dict[str, Any]:
+    imported = None if session.imported is None else dict(session.imported)
+    return {**brief(session), "metadata": dict(session.metadata), "context": session.context, "imported": imported}
+
+
+def names_of(session: Session) -> str:
+    """All that a person may know it by."""
+    return "\n".join((session.title, session.key.id, *session.tags)).casefold()
+
+
+def item_to_json(item: Item) -> dict[str, Any]:
+    return {"seq": item.seq, "turn": item.turn, "time": item.time, "message": item.message.to_json()}
+
+
+def turn_to_json(turn: Turn) -> dict[str, Any]:
+    fields = [field.name for field in dataclasses.fields(turn) if field.name not in ("key", "usage", "record")]
+    body = {name: getattr(turn, name) for name in fields}
+    return {**body, "usage": dict(turn.usage), "record": dict(turn.record)}
+
+
+class SessionsHandler(AgentHandler):
+    @guarded("read")
+    @operation(
+        "List sessions.",
+        told.Sessions,
+        query=(
+            limit(LISTED, MAX_LISTED),
+            Parameter("name", "Only those that have this in title, tags or id."),
+            *PLACE,
+        ),
+        errors=(404,),
+    )
+    async def get(self) -> None:
+        """A kernel sees the titles in its namespace, to choose from; a person also which notebooks use each. ``name``:
+        only those with it in their title, tags or id, in any case."""
+        limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        name = self.get_argument("name", "").casefold()
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        bound = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
+        found = await self.app.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
+        named = [session for session in found if name in names_of(session)]
+        listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
+        if self.caller.kernel is None:
+            for body, session in zip(listed, named, strict=False):
+                body["notebooks"] = await self.app.notebooks.paths(session.key)
+        self.reply({"sessions": listed})
+
+    @guarded("write")
+    @operation(
+        "Make a session, or find the one with this id.",
+        told.Bound,
+        status=201,
+        body=SessionBody,
+        query=PLACE,
+        errors=(404, 409, 507),
+    )
+    async def post(self) -> None:
+        body = self.parse(SessionBody)
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        key = SessionKey(self.caller.namespace, body.id or await self._made(body, place))
+        await self.app.access.claim_id(self.caller, key.id)
+        session = await self.app.runtime.store.create(key, body.title)
+        bound = body.bind and place is not None
+        if bound and place is not None:
+            await self.app.notebooks.bind(key, place)
+        self.reply({**session_to_json(session), "bound": bound}, 201)
+
+    async def _made(self, body: SessionBody, place: str | None) -> str:
+        """An id. A notebook whose session is private begins another private one, unless it is told otherwise."""
+        private = body.private
+        if private is None and body.bind and place is not None:
+            bound = await self.app.notebooks.bound(self.caller.namespace, place)
+            private = bound is not None and is_private(bound.id)
+        return private_id() if private else new_id("session")
+
+
+class SessionHandler(AgentHandler):
+    def compute_etag(self) -> str | None:
+        """Set where a session is sent; tornado's own would be a hash of the body."""
+        return None
+
+    @guarded("read")
+    @operation("What a session is.", told.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
+    async def get(self, session_id: str) -> None:
+        """Its facts, and its history in mistral.rs's form: what PUT takes. With ``format=facts`` the history is left
+        out, with another format the answer is the history in that form, without the facts."""
+        session = await self.app.access.session(self.caller, session_id)
+        format = self.get_argument("format", "")
+        if format not in ("", FACTS, *JSON_FORMATS):
+            known = ", ".join((FACTS, *JSON_FORMATS))
+            raise InvalidRequest(f"The format is one of {known}.", hint="sessions/{id}/export")
+        if format in JSON_FORMATS:
+            written = await export_session(self.app.runtime.store, session.key, format)
+            self.finish(written.document)
+            return
+        body = {**session_to_json(session), "notebooks": await self.app.notebooks.paths(session.key)}
+        self.set_header("ETag", etag(session.revision))
+        if format == FACTS:
+            self.reply(body)
+            return
+        written = await export_session(self.app.runtime.store, session.key, "mistralrs")
+        # Joined as bytes: the history may be large, and is JSON already.
+        self.finish(json.dumps(body).encode()[:-1] + b"," + written.document[1:])
+
+    @guarded("write")
+    @operation(
+        "Replace a session, or make it, from a document.",
+        told.Replaced,
+        body=Raw(("application/json",), DOCUMENT),
+        query=(IF_MATCH,),
+        errors=(404, 409, 507),
+        conditions="The body is a document of one of the formats that GET gives.",
+    )
+    async def put(self, session_id: str) -> None:
+        """The body is a serialized session: mistral.rs's, whose values may be tagged with their side, OpenAI's
+        messages, or a document of our own. Its media are looked at first: what can not be read changes nothing."""
+        body = self.json_body()
+        if is_private(session_id):
+            raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
+        made = await self.app.access.claim_id(self.caller, session_id)
+        key = SessionKey(self.caller.namespace, session_id)
+        try:
+            async with self.app.changes.of(key, seen(self), "cleared"):
+                await self._put(key, body)
+        except AgentKernelError:
+            if made and self.caller.kernel:
+                self.caller.kernel.sessions.discard(session_id)
+            raise
+        await self.app.sidecars.touch(key)
+        session = await self.app.access.session(self.caller, session_id)
+        self.set_header("ETag", etag(session.revision))
+        self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(key)})
+
+    async def _put(self, key: SessionKey, document: bytes) -> None:
+        # One that was begun a moment ago holds nothing in the store yet.
+        if running := self.app.turns.of_session(key):
+            raise busy(running.id)
+        store, redactor = self.app.runtime.store, self.app.runtime.ledger.redactor
+        async with self.app.importing:
+            await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
+        if self.app.turns.of_session(key) is None:  # a turn that began meanwhile has its work directory
+            await self.app.runtime.sandbox.close(key, remove=True)
+
+    @guarded("write")
+    @operation(
+        "Rename, tag or describe a session.",
+        told.Session,
+        body=DescribeBody,
+        query=(IF_MATCH,),
+        errors=(404, 409, 507),
+        conditions="Something is named that changes, and it fits: 32 tags, 64 KiB of metadata and of context each.",
+    )
+    async def patch(self, session_id: str) -> None:
+        body = self.parse(DescribeBody)
+        session = await self.app.access.session(self.caller, session_id)
+        what = "described" if body.title is None else "title"
+        async with self.app.changes.of(session.key, seen(self), what):
+            changed = await self.app.runtime.store.describe(session.key, body.described())
+        await self.app.sidecars.touch(session.key)
+        self.set_header("ETag", etag(changed.revision))
+        self.reply(session_to_json(changed))
+
+    @guarded("write")
+    @operation("Delete a session.", told.Deleted, query=(IF_MATCH,), errors=(409,))
+    async def delete(self, session_id: str) -> None:
+        """Idempotent: what is not there is deleted. The session's sandbox ends with it, and its work directory goes."""
+        deleted, revision = False, seen(self)
+        with contextlib.suppress(SessionNotFound):
+            session = await self.app.access.session(self.caller, session_id)
+            async with self.app.changes.of(session.key, revision, "deleted"):
+                if is_private(session_id):
+                    deleted = await self.app.private.forget(session.key)
+                else:
+                    deleted = await self.app.runtime.store.delete(session.key)
+                    await self.app.runtime.sandbox.close(session.key, remove=True)
+            await self.app.responses.store.forget(session.key)
+        self.reply({"id": session_id, "deleted": deleted})
+
+
+class SessionClearHandler(AgentHandler):
+    @guarded("write")
+    @operation("Forget all turns of a session.", told.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    async def post(self, session_id: str) -> None:
+        self.parse(EmptyBody)
+        session = await self.app.access.session(self.caller, session_id)
+        async with self.app.changes.of(session.key, seen(self), "cleared"):
+            await self.app.runtime.store.clear(session.key)
+        await self.app.sidecars.touch(session.key)
+        self.reply(session_to_json(await self.app.access.session(self.caller, session_id)))
+
+
+class SessionItemsHandler(AgentHandler):
+    @guarded("read")
+    @operation(
+        "The messages of a session, as they are kept.",
+        told.Items,
+        query=(Parameter("limit", "How many at most, the newest ones; without it all.", Count), BRANCH),
+        errors=(404,),
+    )
+    async def get(self, session_id: str) -> None:
+        session = await self.app.access.session(self.caller, session_id)
+        store, branch = self.app.runtime.store, self.get_argument("branch", None)
+        if branch is not None and all(branch != other.name for other in await store.branches(session.key)):
+            raise BranchNotFound(f"There is no branch {branch!r}.", details={"branch": branch})
+        items = await store.latest(session.key, self.number("limit"), branch=branch)
+        turns = await store.turns(session.key, branch=branch)
+        with contextlib.suppress(StoreError):  # a full disk hinders nobody from reading
+            await store.touch(session.key)
+        self.reply({"items": [item_to_json(item) for item in items], "turns": [turn_to_json(turn) for turn in turns]})
+
+
+class BlobHandler(AgentHandler):
+    @guarded("read")
+    @operation("A medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
+    async def get(self, session_id: str, digest: str) -> None:
+        """Bytes without a type: nothing a model made is to be run by a browser in this origin."""
+        session = await self.app.access.session(self.caller, session_id)
+        data = await self.app.runtime.store.blob(session.key, digest)
+        if data is None:
+            raise NotFound("This session has no such file.")
+        self.set_header("Cache-Control", "private, max-age=31536000, immutable")
+        self.set_header("Content-Disposition", "attachment")
+        self.finish(data, set_content_type="application/octet-stream")

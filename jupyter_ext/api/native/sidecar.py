@@ -1,0 +1,117 @@
+"""What lies beside a notebook: whether its own conversation is saved there, and one from elsewhere that may come in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agent_kernel.core.errors import Conflict, InvalidRequest
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export.import_export import import_session, preview
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.import_export import preview_to_json
+from jupyter_ext.api.native.request_schemas import Body
+from jupyter_ext.api.native.sessions import session_to_json
+from jupyter_ext.api.openapi import server as told
+from jupyter_ext.api.openapi.operation import NOTEBOOK_NAMED, PLACE, operation
+from jupyter_ext.notebooks.bindings import KERNEL
+from jupyter_ext.notebooks.sidecar_import import ARRIVING, note_of
+
+MODELS = 8
+"""That are named of a conversation."""
+
+
+class ArrivalBody(Body):
+    """``sha256`` is that of the document that the person was shown: another one is refused."""
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class BesideHandler(AgentHandler):
+    @guarded("read")
+    @operation(
+        "What lies beside a notebook.",
+        told.Beside,
+        query=PLACE,
+        errors=(404,),
+        conditions=NOTEBOOK_NAMED,
+    )
+    async def get(self) -> None:
+        """``arrival`` is what would come in; null when there is nothing, or nothing that can be read."""
+        place = await self._place()
+        found = await self.app.reunion.look(self.caller.namespace, place)
+        file = self.app.sidecars.file(place)
+        saved = await self.app.sidecars.saved(place)
+        name = file.main.name if file else ""
+        self.reply(
+            {
+                "name": name,
+                "kind": found.kind,
+                "told": note_of(found, name),
+                "problem": self.app.sidecars.problem(self.caller.namespace, place),
+                "saved": saved.time if saved else None,
+                "size": saved.size if saved else 0,
+                "arrival": await self._arrival(place, found.transcript) if found.kind in ARRIVING else None,
+            }
+        )
+
+    @guarded("write")
+    @operation(
+        "Take in the conversation that lies beside a notebook.",
+        told.Arrived,
+        status=201,
+        body=ArrivalBody,
+        query=PLACE,
+        errors=(404, 409, 507),
+        conditions=NOTEBOOK_NAMED,
+    )
+    async def post(self) -> None:
+        """It becomes a session of its own, with which the notebook goes on; the one it had stays as it is."""
+        place, shown = await self._place(), self.parse(ArrivalBody).sha256
+        async with self.app.importing:
+            document, files = await self._document(place)
+            if hashlib.sha256(document).hexdigest() != shown:
+                raise Conflict("The file beside the notebook has changed meanwhile.", hint="Look at it again.")
+            if (await self.app.reunion.look(self.caller.namespace, place)).kind not in ARRIVING:
+                raise Conflict("This conversation is in the store already.")
+            come = await import_session(
+                self.app.runtime.store,
+                self.caller.namespace,
+                document,
+                files=files,
+                redactor=self.app.runtime.ledger.redactor,
+            )
+        if self.caller.kernel is not None:
+            self.caller.kernel.sessions.add(come.session.key.id)
+        await self.app.notebooks.bind(come.session.key, place)
+        self.reply({**session_to_json(come.session), "bound": True, "preview": preview_to_json(come.preview)}, 201)
+
+    async def _place(self) -> str:
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        if place is None or place.startswith(KERNEL):
+            raise InvalidRequest("Name the notebook (path, or a kernel that has one).")
+        found: str = place
+        return found
+
+    async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:
+        found: tuple[bytes, dict[str, bytes]] | None = await self.app.reunion.document(place)
+        if found is None:
+            raise Conflict("Nothing lies beside this notebook any more.")
+        return found
+
+    async def _arrival(self, place: str, transcript: Transcript | None) -> Mapping[str, Any] | None:
+        """Of the very bytes that are named. What can not come in says why."""
+        document, files = await self._document(place)
+        digest = hashlib.sha256(document).hexdigest()
+        try:
+            seen = preview_to_json(await preview(document, files=files))
+        except InvalidRequest as error:
+            return {"sha256": digest, "refused": error.message}
+        turns = transcript.turns if transcript else ()
+        models = list(dict.fromkeys(turn.model for turn in turns if turn.model))
+        session = transcript.session if transcript else None
+        times = {"created": session.created, "updated": session.updated} if session else {}
+        return {**seen, **times, "sha256": digest, "refused": "", "models": models[:MODELS]}

@@ -1,0 +1,189 @@
+"""Skills: list, upload, versions, delete; in the shape of OpenAI, or of Anthropic for its clients.
+
+Only a person brings or deletes them: what code of one notebook put there would speak in every other that asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.tools.skills.package import MAX_BYTES, Bytes, Entry, too_large, zipped
+from agent_kernel.tools.skills.skill import Skill, Version
+from jupyter_ext.api.dialects.handler import SharedHandler
+from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.openapi import files as told
+from jupyter_ext.api.openapi.operation import Parameter, operation
+
+ZIP = b"PK\x03\x04"
+FIELDS = frozenset({"file", "files", "files[]"})
+FIRST = "skills-2025-10-02"
+OVERHEAD = 1 << 20
+"""Bytes around the files of an upload."""
+PACKED = "The files are those of one skill, with its SKILL.md."
+PACKAGE = told.form(
+    ("files",), files={"type": "array", "items": told.BYTES, "description": "A zip, or the files of one."}
+)
+SHAPE = (
+    Parameter("source", "Given, the answer is of Anthropic's shape; anthropic: theirs, of which none are here."),
+    Parameter("anthropic-version", "Given, the answer is of Anthropic's shape.", place="header"),
+    Parameter("anthropic-beta", "Given, the answer is of Anthropic's shape.", place="header"),
+)
+
+
+def skill_to_json(skill: Skill) -> dict[str, Any]:
+    return {
+        "id": skill.id,
+        "object": "skill",
+        "created_at": int(skill.created),
+        "name": skill.latest.name,
+        "description": skill.latest.description,
+        "latest_version": str(skill.latest.number),
+        "default_version": str(skill.latest.number),
+    }
+
+
+def version_to_json(version: Version) -> dict[str, Any]:
+    return {
+        "id": f"{version.id}_v{version.number}",
+        "object": "skill.version",
+        "skill_id": version.id,
+        "version": str(version.number),
+        "created_at": int(version.created),
+        "name": version.name,
+        "description": version.description,
+        "files": list(version.files),
+    }
+
+
+def custom_to_json(skill: Skill, *, first: bool) -> dict[str, Any]:
+    """As Anthropic's clients read it; in the ``first`` form of it, which is mistral.rs's too, the source is a word."""
+    return {
+        "id": skill.id,
+        "type": "skill",
+        "display_title": skill.latest.name,
+        "display_name": skill.latest.name,
+        "source": "custom" if first else {"type": "custom"},
+        "latest_version": str(skill.latest.number),
+        "latest_version_id": f"{skill.id}_v{skill.latest.number}",
+        "created_at": _iso(skill.created),
+        "updated_at": _iso(skill.latest.created),
+    }
+
+
+def custom_version_to_json(version: Version) -> dict[str, Any]:
+    return {
+        "id": f"{version.id}_v{version.number}",
+        "type": "skill_version",
+        "skill_id": version.id,
+        "version": str(version.number),
+        "name": version.name,
+        "description": version.description,
+        "directory": version.folder,
+        "created_at": _iso(version.created),
+    }
+
+
+class SkillUpload(SharedHandler):
+    """What the routes share: the other house's shape, and the parts of an upload."""
+
+    max_body = MAX_BYTES + OVERHEAD
+
+    @property
+    def anthropic(self) -> bool:
+        headers = self.request.headers
+        return "anthropic-version" in headers or "anthropic-beta" in headers or bool(self.get_argument("source", ""))
+
+    @property
+    def first(self) -> bool:
+        """Before skills were out of beta: who says so, and who says nothing but ``source``."""
+        headers = self.request.headers
+        return FIRST in headers.get("anthropic-beta", "") or "anthropic-version" not in headers
+
+    def shown(self, skill: Skill) -> dict[str, Any]:
+        return custom_to_json(skill, first=self.first) if self.anthropic else skill_to_json(skill)
+
+    def shown_version(self, version: Version) -> dict[str, Any]:
+        return custom_version_to_json(version) if self.anthropic else version_to_json(version)
+
+    def reply_list(self, found: list[dict[str, Any]]) -> None:
+        if self.anthropic:
+            self.reply({"data": found, "has_more": False, "next_page": None})
+        else:
+            first, last = (found[0]["id"], found[-1]["id"]) if found else (None, None)
+            self.reply({"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": False})
+
+    async def added(self, id: str = "") -> Skill:
+        """Raises InvalidRequest, NotFound, QuotaExceeded."""
+        files = [file for field in FIELDS for file in self.request.files.get(field, [])]
+        if not files:
+            raise InvalidRequest("Send the skill as multipart/form-data: a zip, or its files, in the field 'files'.")
+        if sum(len(file.body) for file in files) > MAX_BYTES:
+            raise too_large()
+        store, namespace = self.app.runtime.skills, self.caller.namespace
+
+        def add() -> Skill:
+            if len(files) == 1 and files[0].body.startswith(ZIP):
+                return store.add(namespace, zipped(files[0].body), id)
+            return store.add(namespace, [Entry(file.filename, Bytes(file.body)) for file in files], id)
+
+        return await asyncio.to_thread(add)
+
+
+class SkillsHandler(SkillUpload):
+    @guarded("read")
+    @operation("List skills.", told.Skills | told.CustomSkills, query=SHAPE)
+    async def get(self) -> None:
+        """``source=anthropic``: none of theirs is here."""
+        theirs = self.get_argument("source", "") == "anthropic"
+        found = [] if theirs else await asyncio.to_thread(self.app.runtime.skills.list, self.caller.namespace)
+        self.reply_list([self.shown(skill) for skill in found])
+
+    @guarded("write", kernels=False)
+    @operation(
+        "Bring a skill.", told.Skill | told.CustomSkill, body=PACKAGE, query=SHAPE, errors=(422, 507), conditions=PACKED
+    )
+    async def post(self) -> None:
+        self.reply(self.shown(await self.added()))
+
+
+class SkillHandler(SkillUpload):
+    @guarded("read")
+    @operation("A skill.", told.Skill | told.CustomSkill, query=SHAPE, errors=(404,))
+    async def get(self, id: str) -> None:
+        self.reply(self.shown(await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)))
+
+    @guarded("write", kernels=False)
+    @operation("Delete a skill.", told.SkillDeleted | told.CustomSkillDeleted, query=SHAPE, errors=(404,))
+    async def delete(self, id: str) -> None:
+        await asyncio.to_thread(self.app.runtime.skills.delete, self.caller.namespace, id)
+        openai = {"id": id, "object": "skill.deleted", "deleted": True}
+        self.reply({"id": id, "type": "skill_deleted"} if self.anthropic else openai)
+
+
+class SkillVersionsHandler(SkillUpload):
+    @guarded("read")
+    @operation(
+        "List the versions of a skill.", told.SkillVersions | told.CustomSkillVersions, query=SHAPE, errors=(404,)
+    )
+    async def get(self, id: str) -> None:
+        skill = await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)
+        self.reply_list([self.shown_version(version) for version in reversed(skill.versions)])
+
+    @guarded("write", kernels=False)
+    @operation(
+        "Bring a new version of a skill.",
+        told.SkillVersion | told.CustomSkillVersion,
+        body=PACKAGE,
+        query=SHAPE,
+        errors=(404, 422, 507),
+        conditions=PACKED,
+    )
+    async def post(self, id: str) -> None:
+        self.reply(self.shown_version((await self.added(id)).latest))
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

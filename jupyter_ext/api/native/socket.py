@@ -1,0 +1,259 @@
+"""``agent/v1/socket``: one connection per page. Events of turns with the numbers they have everywhere, and what happens
+in the sessions and kernels that the page watches. For users; a notebook's code has the other routes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Any, Literal
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.identity import User
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest, TurnNotFound
+from jupyter_ext.api.http.handler import Action, AgentHandler, guarded, words
+from jupyter_ext.api.native.request_schemas import Id, Name
+from jupyter_ext.api.openapi.operation import operation
+from jupyter_ext.auth.callers import namespace_of
+from jupyter_ext.auth.recheck import seen_again
+from jupyter_ext.push.notifications import Target
+from jupyter_ext.push.outbox import Outbox, PageGone
+from jupyter_ext.push.page_connection import Page
+from jupyter_ext.push.watch_snapshot import Standing, state_of
+from jupyter_ext.turns.stored_events import replay
+
+MAX_MESSAGE = 64 << 10
+"""Bytes of one message of a page."""
+LOOK_AGAIN_S = 60.0
+"""How often it is asked whether the user of an open connection may still read."""
+NOT_ALLOWED = 4003
+"""The close code of a page whose user may not read any more."""
+TRY_AGAIN = 1013
+VERSIONS = {"7", "8", "13"}
+
+
+class Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+class Follow(Asked):
+    do: Literal["follow"]
+    turn: Id
+    session: Annotated[str, Field(max_length=512)] = ""
+    after: Annotated[int, Field(ge=0)] = 0
+    number: Annotated[int, Field(ge=0)] = 0
+
+
+class Unfollow(Asked):
+    do: Literal["unfollow"]
+    turn: Id
+
+
+class Watch(Asked):
+    """Of a session or a kernel."""
+
+    do: Literal["watch", "unwatch"]
+    session: Annotated[str, Field(max_length=512)] = ""
+    kernel: Annotated[str, Field(max_length=512)] = ""
+
+
+class Serve(Asked):
+    do: Literal["serve"]
+    kernel: Id
+    tools: Annotated[list[Name], Field(max_length=100)]
+
+
+class Unserve(Asked):
+    do: Literal["unserve"]
+    kernel: Id
+
+
+class Ping(Asked):
+    do: Literal["ping"]
+
+
+ASKED: TypeAdapter[Any] = TypeAdapter(
+    Annotated[Follow | Unfollow | Watch | Serve | Unserve | Ping, Field(discriminator="do")]
+)
+
+
+class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ignore[misc]  # neither stream is used
+    """What a page asks is answered before its next message is read: one that asks and does not read waits for itself.
+    What can not be done is said to the page, and the connection stays."""
+
+    page: Page
+    _looking: asyncio.Task[None] | None = None
+
+    @property
+    def max_message_size(self) -> int:
+        return MAX_MESSAGE
+
+    def get_compression_options(self) -> dict[str, Any] | None:
+        """None: events are small and have to be on their way at once."""
+        return None
+
+    _stream_request_body = False
+    """A handshake has no body, and what comes behind it is not HTTP."""
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
+        """Without ``Gathered``: a handshake has no body."""
+        self.begin()
+        await self.identify(lambda: JupyterHandler.prepare(self, _redirect_to_login=False))
+
+    @guarded("read", kernels=False)
+    @operation("A WebSocket: events of turns, and news of what a page watches.", status=101)
+    async def get(self, *args: str) -> None:
+        self._check_handshake()
+        await WebSocketHandler.get(self, *args)
+
+    def open(self, *args: str) -> None:
+        super().open(*args)
+        self._note(self.get_status())
+        self.page = Page(Outbox(self._write, self.close))
+        self.app.pages.add(self.page, self.close)
+        self._looking = asyncio.create_task(self._look_again(), name="may this page still read")
+        self._looking.add_done_callback(self._looked)
+
+    async def on_message(self, message: str | bytes) -> None:
+        about: dict[str, str] = {}
+        try:
+            asked = _asked(message)
+            about = {name: value for name, value in asked.model_dump().items() if isinstance(value, str) and value}
+            await self._obey(asked, about)
+        except PageGone:
+            return
+        except AgentKernelError as error:
+            await self._refuse(error, about)
+
+    def on_close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self.app.pages.remove(self.page)
+
+    def _check_handshake(self) -> None:
+        """What tornado would refuse in words of its own. Raises InvalidRequest."""
+        headers = self.request.headers
+        connection = {word.strip().lower() for word in headers.get("Connection", "").split(",")}
+        if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in connection:
+            raise InvalidRequest("This address speaks WebSocket only.", hint="A proxy has to pass upgrades on.")
+        if headers.get("Sec-WebSocket-Version") not in VERSIONS or "Sec-WebSocket-Key" not in headers:
+            raise InvalidRequest("This is not a WebSocket handshake of version 13.")
+
+    async def _obey(self, asked: Asked, about: dict[str, str]) -> None:
+        match asked:
+            case Follow():
+                await self._follow(asked, about)
+            case Unfollow():
+                self.page.unfollow(asked.turn)
+            case Watch():
+                await self._watch(asked)
+            case Serve():
+                await self._serve(asked)
+            case Unserve():
+                self.page.drop(("serve", asked.kernel))
+            case _:
+                await self.page.outbox.send({"type": "pong"})
+
+    async def _follow(self, asked: Follow, about: dict[str, str]) -> None:
+        app = self.app
+        try:
+            live = await app.access.turn(self.caller, asked.turn)
+            events = live.log.follow(asked.after)
+        except TurnNotFound:
+            try:
+                stored = await app.access.stored_turn(self.caller, asked.turn, asked.session or None)
+            except TurnNotFound:
+                self.page.unfollow(asked.turn)
+                await self.page.outbox.send({"type": "unknown.turn", "turn": asked.turn})
+                return
+            events = replay(app.runtime.store, stored, asked.after, whole=True)
+        self.page.follow(asked.turn, events, about, asked.number)
+
+    async def _watch(self, asked: Watch) -> None:
+        if bool(asked.session) == bool(asked.kernel):
+            raise InvalidRequest("Watch a session or a kernel.")
+        kind, id = ("session", asked.session) if asked.session else ("kernel", asked.kernel)
+        if asked.do == "unwatch":
+            self.page.drop((kind, id))
+            return
+        if kind == "kernel":
+            self.app.access.kernel(self.caller, id)
+        target = Target(self.caller.namespace, kind, id)
+        page, standing = self.page, Standing(self.page.outbox.tell)
+        with contextlib.ExitStack() as undone:
+            page.hold((kind, id), lambda: self.app.news.watch(target, page, standing.hear))
+            undone.callback(page.drop, (kind, id))
+            state = await state_of(self.app, target)
+            for said in state:
+                await page.outbox.send(said)
+            standing.known(state)
+            undone.pop_all()
+
+    async def _serve(self, asked: Serve) -> None:
+        self.app.access.kernel(self.caller, asked.kernel)
+        if not await self._still(("read",)):
+            self._send_away()
+            return
+        if not await self._still(("read", "execute")):
+            raise Forbidden("You may not execute agents on this server, so this page runs no calls.")
+        namespace, serving = self.caller.namespace, self.app.serving
+        self.page.hold(("serve", asked.kernel), lambda: serving.add(namespace, asked.kernel, asked.tools))
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            if not await self._still(("read",)):
+                self._send_away()
+                return
+
+    def _looked(self, looking: asyncio.Task[None]) -> None:
+        """Who can not be asked about is not let stay: the page comes back, and is looked at as a new one."""
+        if not looking.cancelled() and (error := looking.exception()) is not None:
+            self.log.error("whether a page may still read could not be found out", exc_info=error)
+            self.close(TRY_AGAIN, "Whether you may still read can not be found out now.")
+
+    def _send_away(self) -> None:
+        self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
+
+    async def _still(self, actions: tuple[Action, ...]) -> bool:
+        """Whether this handshake, if it came now, would be of the same person, who may do that, or of a token that
+        counts."""
+        if self.caller.token is not None:
+            return self.app.tokens.counts(self.caller.token)
+        looked = seen_again(self)
+        user = await ensure_async(self.identity_provider.get_user(looked))
+        configured = self.app.runtime.settings.namespace
+        if not isinstance(user, User) or namespace_of(configured, user) != self.caller.namespace:
+            return False
+        looked.current_user = user
+        for action in actions:
+            if not await ensure_async(self.authorizer.is_authorized(looked, user, action, self.auth_resource)):
+                return False
+        return True
+
+    async def _write(self, text: str) -> None:
+        try:
+            await self.write_message(text)
+        except WebSocketClosedError:
+            raise PageGone from None
+
+    async def _refuse(self, error: AgentKernelError, about: dict[str, str]) -> None:
+        try:
+            await self.page.outbox.send({"type": "error", "error": error.to_json(), "about": about})
+        except PageGone:
+            return
+
+
+def _asked(message: str | bytes) -> Asked:
+    """Raises InvalidRequest."""
+    if isinstance(message, bytes):
+        raise InvalidRequest("Messages are JSON text, not bytes.")
+    try:
+        asked: Asked = ASKED.validate_json(message)
+    except ValidationError as error:
+        raise InvalidRequest(words(error)) from error
+    return asked

@@ -1,0 +1,84 @@
+"""Summaries of a session, made on demand and taken back, and what its turns cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent_kernel.core.session import SessionKey, Summary, Turn
+from agent_kernel.sessions.usage_report import CALLS, account
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.models import current_engine
+from jupyter_ext.api.native.request_schemas import EmptyBody
+from jupyter_ext.api.openapi import sessions as told
+from jupyter_ext.api.openapi.operation import operation
+from jupyter_ext.turns.turns import busy
+
+LOOKED_AT = 20
+"""The newest turns, for how much of the context the conversation takes."""
+
+
+def summary_to_json(summary: Summary) -> dict[str, Any]:
+    """``last`` is the seq of the newest item that it stands for."""
+    names = [field.name for field in dataclasses.fields(summary) if field.name not in ("key", "usage")]
+    return {**{name: getattr(summary, name) for name in names}, "usage": dict(summary.usage)}
+
+
+class CompactHandler(AgentHandler):
+    @guarded("read")
+    @operation("List the summaries of a session.", told.Summaries, errors=(404,))
+    async def get(self, session_id: str) -> None:
+        """Those that hold on the current branch, oldest first."""
+        session = await self.app.access.session(self.caller, session_id)
+        made = await self.app.runtime.store.summaries(session.key)
+        self.reply({"summaries": [summary_to_json(summary) for summary in made]})
+
+    @guarded("execute")
+    @operation("Summarise the older turns for the model.", told.OneSummary, body=EmptyBody, errors=(404, 409, 507))
+    async def post(self, session_id: str) -> None:
+        """By the engine that the next turn of the session would go to; null when nothing is old enough."""
+        self.parse(EmptyBody)
+        key = (await self.app.access.session(self.caller, session_id)).key
+        if running := self.app.turns.of_session(key):
+            raise busy(running.id)
+        engine = self.app.runtime.engines.get(await self.app.access.engine(self.caller, key))
+        engine = self.app.turns.metered(engine, key, self.caller.token.id if self.caller.token else "")
+        made = await self.app.runtime.afterwards.compact(key, engine)
+        await self._changed(key)
+        self.reply({"summary": summary_to_json(made) if made else None})
+
+    @guarded("write")
+    @operation("Take the newest summary back.", told.OneSummary, errors=(404,))
+    async def delete(self, session_id: str) -> None:
+        """Takes the newest one back; null when there was none."""
+        key = (await self.app.access.session(self.caller, session_id)).key
+        undone = await self.app.runtime.afterwards.compactor.undo(key)
+        await self._changed(key)
+        self.reply({"summary": summary_to_json(undone) if undone else None})
+
+    async def _changed(self, key: SessionKey) -> None:
+        self.app.news.changed(key, "compacted")
+        await self.app.sidecars.touch(key)
+
+
+class UsageHandler(AgentHandler):
+    @guarded("read")
+    @operation("What the turns of a session cost.", told.Usage, errors=(404,))
+    async def get(self, session_id: str) -> None:
+        session = await self.app.access.session(self.caller, session_id)
+        cost = (await account(self.app.runtime.store, [session])).to_json()
+        self.reply({**cost, "context": await self._context(session.key)})
+
+    async def _context(self, key: SessionKey) -> dict[str, int]:
+        """Tokens that the largest request of the newest turn took, with its answer, of what the model reads at once;
+        ``window`` 0: unknown. 0 tokens where none of the newest turns got as far as the model."""
+        window = int((await current_engine(self.app, self.caller, key))["context_length"])
+        newest = reversed(await self.app.runtime.store.turns(key, LOOKED_AT))
+        return {"tokens": next((used for turn in newest if (used := _used(turn))), 0), "window": window}
+
+
+def _used(turn: Turn) -> int:
+    """Of a turn that an older release stored without this, what it cost, if it had one round."""
+    if "context" in turn.record or CALLS in turn.record:
+        return int(turn.record.get("context", 0))
+    return int(turn.usage.get("prompt_tokens", 0) + turn.usage.get("completion_tokens", 0))

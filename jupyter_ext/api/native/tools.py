@@ -1,0 +1,58 @@
+"""What a model may call in a turn of this notebook, where each call runs, and whether a person is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.core.session import SessionKey, new_id
+from agent_kernel.permissions.policy import to_json
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import ToolsBody
+from jupyter_ext.api.openapi.operation import operation
+from jupyter_ext.api.openapi.turns import Tools
+from jupyter_ext.notebooks.bindings import KERNEL
+from jupyter_ext.notebooks.notebook_access import notebook_of
+
+
+class ToolsHandler(AgentHandler):
+    @guarded("read")
+    @operation("What a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409))
+    async def post(self) -> None:
+        """Of a turn with this body; none is begun, and no model is asked. Functions are declared in it."""
+        body, app = self.parse(ToolsBody), self.app
+        kernel = app.access.kernel(self.caller, body.kernel)
+        place = await app.notebooks.place(kernel.id) if kernel else ""
+        bound = await app.notebooks.bound(self.caller.namespace, place) if place else None
+        request, notes = body.request(), list[str]()
+        if kernel:
+            by_kernel = self.caller.kernel is not None
+            served = app.serving.tools(self.caller.namespace, kernel.id, by_kernel=by_kernel)
+            request = dataclasses.replace(request, client_tools=request.client_tools | served)
+        found = await app.runtime.offered(
+            bound or SessionKey(self.caller.namespace, new_id("session")),
+            request,
+            notes.append,
+            notebook_dir=app.notebooks.directory(place) if place and not place.startswith(KERNEL) else None,
+            notebook=notebook_of(app, kernel, place, by_user=self.caller.kernel is None),
+        )
+        gate = app.runtime.gate(body.request())
+        self.reply(
+            {
+                "tools": [_told(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in found],
+                "notes": notes,
+            }
+        )
+
+
+def _told(spec: ToolSpec, ruling: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "label": spec.label or spec.name,
+        "description": spec.description,
+        "kind": spec.kind,
+        "where": spec.where,
+        "source": spec.source,
+        **ruling,
+    }

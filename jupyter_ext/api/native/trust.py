@@ -1,0 +1,82 @@
+"""Folders whose skills and MCP servers turns may use. A notebook may ask; a person says yes in the browser."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import Forbidden, InvalidRequest
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.trusted_folders import TrustedFolder
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import TrustBody
+from jupyter_ext.api.openapi import server as told
+from jupyter_ext.api.openapi.operation import NOTEBOOK_NAMED, PLACE, operation
+from jupyter_ext.notebooks.bindings import KERNEL
+
+
+def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:
+    return {"path": str(folder.path), "since": folder.since, "files": sorted(folder.files)}
+
+
+class TrustHandler(AgentHandler):
+    @guarded("read")
+    @operation("Which folders are trusted.", told.Trust, query=PLACE, errors=(404,))
+    async def get(self) -> None:
+        """Whether the notebook's folder is trusted, and for a person all that are."""
+        folder, _ = await self._folder(required=False)
+        trust = self.app.runtime.trust
+        known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
+        here = await asyncio.to_thread(trust.trusts, folder)
+        told = str(folder) if folder else None
+        self.reply({"folder": told, "trusted": here, "folders": [folder_to_json(one) for one in known]})
+
+    @guarded("write")
+    @operation(
+        "Trust the folder of a notebook.",
+        told.Folder,
+        body=TrustBody,
+        query=PLACE,
+        also={202: told.Pending},
+        errors=(404,),
+        conditions=NOTEBOOK_NAMED,
+    )
+    async def post(self) -> None:
+        """The folder of the notebook that is named, or of the kernel that asks: that one waits for the person."""
+        self.parse(TrustBody)
+        folder, place = await self._folder()
+        assert folder is not None
+        kernel = self.caller.kernel
+        if kernel is not None:
+            key = SessionKey(kernel.namespace, "trust")
+            bind = self.app.binds.ask(kernel.id, key, place, folder=str(folder))
+            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
+            self.reply({"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}, 202)
+            return
+        self.reply(folder_to_json(await asyncio.to_thread(self.app.runtime.trust.add, folder)))
+
+    @guarded("write")
+    @operation(
+        "Trust a folder no more.",
+        told.TrustRemoved,
+        query=PLACE,
+        errors=(404,),
+        conditions=NOTEBOOK_NAMED,
+    )
+    async def delete(self) -> None:
+        """Taking it back needs nobody's yes."""
+        folder, _ = await self._folder()
+        assert folder is not None
+        self.reply({"folder": str(folder), "removed": await asyncio.to_thread(self.app.runtime.trust.remove, folder)})
+
+    async def _folder(self, *, required: bool = True) -> tuple[Path | None, str]:
+        """The directory of the notebook and its place. Raises InvalidRequest where there is none."""
+        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        notebook = "" if place is None or place.startswith(KERNEL) else place
+        if not notebook and required:
+            raise InvalidRequest("Name the notebook (path) or the kernel whose folder this is about.")
+        folder = self.app.notebooks.directory(notebook) if notebook else None
+        if folder is not None and not folder.is_relative_to(self.app.notebooks.root):
+            raise Forbidden("That folder is not of this server.")
+        return folder, notebook

@@ -1,0 +1,303 @@
+"""Turns: start, look at, follow, cancel; and the calls that clients run for them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any
+
+from agent_kernel.core.errors import Conflict, TurnNotFound
+from agent_kernel.core.events import TurnVersion
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.session import SessionKey, new_id
+from agent_kernel.sessions.store.private_store import is_private
+from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.sse import encoded
+from jupyter_ext.api.native.request_schemas import (
+    CLAIM_ACTIONS,
+    CancelBody,
+    ClaimActionBody,
+    ClaimBody,
+    FinishBody,
+    OutputBody,
+    RenewBody,
+    TurnBody,
+)
+from jupyter_ext.api.openapi import turns as told
+from jupyter_ext.api.openapi.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
+from jupyter_ext.notebooks.bindings import KERNEL, called
+from jupyter_ext.notebooks.notebook_access import notebook_of
+from jupyter_ext.turns.idempotency import HEADER, REPLAYED, Begun, key_of
+from jupyter_ext.turns.regenerate import asked_again
+from jupyter_ext.turns.stored_events import replay
+from jupyter_ext.turns.turn_inputs import attach
+from jupyter_ext.turns.turn_versions import fingerprint, fingerprints
+from jupyter_ext.turns.turn_window import window
+from jupyter_ext.turns.turns import Order
+
+LISTED = 20
+MAX_LISTED = 200
+SPEAKS = "Something is said: a prompt, or messages that end with the user's or with results of tools."
+
+
+def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
+    """``number`` of ``count`` on ``branch``; of a turn without other versions 1 of 1."""
+    return dataclasses.asdict(version or TurnVersion(branch, 1, 1, "", ""))
+
+
+class TurnsHandler(AgentHandler):
+    """``turns``, for the session of the caller's notebook."""
+
+    @guarded("execute")
+    @operation(
+        "Start a turn.",
+        told.Started,
+        status=202,
+        body=TurnBody,
+        query=(IDEMPOTENCY_KEY,),
+        also={200: told.Stored},
+        errors=(404, 409, 507),
+        conditions=SPEAKS,
+    )
+    async def post(self, session_id: str | None = None) -> None:
+        body, request = self.parse(TurnBody), self.request
+        if session_id is not None:
+            body = body.of_session(session_id)
+        key = key_of(self.caller, request.headers.get(HEADER), request.path, request.body)
+        if key is None:
+            begun = await self._begun(body, "")
+        else:
+            found = await self.app.idempotency.once(key, lambda turn: self._begun(body, turn))
+            begun = found[1] if found else None
+        if begun is None:
+            return
+        if begun.again:
+            self.set_header(REPLAYED, "true")
+        session = begun.turn.order.key
+        known = await self.app.runtime.store.info(session)
+        reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
+        self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
+
+    async def _begun(self, body: TurnBody, turn_id: str) -> Begun | None:
+        """A turn that has begun; None: a stored answer was shown instead."""
+        caller = self.caller
+        if body.rerun != "show":
+            self.app.turns.admit()  # before a session is made for it
+            await self.app.turns.allow(caller.namespace, caller.token.id if caller.token else "")
+        if body.model and self.app.access.may_choose(caller, body.model):
+            self.app.runtime.engines.get(body.model)  # before a session is made for it
+        if caller.kernel and self.app.jobs.runs_in(caller.kernel.id):
+            raise Conflict("Code of the agent runs in this kernel now; it can not begin a turn of its own.")
+        kernel = self.app.access.kernel(caller, body.kernel)
+        place = await self.app.notebooks.place(kernel.id) if kernel else None
+        key, created = await self._session(body, place)
+        await attach(self.app, caller, key, body.inputs)
+        engine = await self.app.access.engine(self.caller, key, body.model)
+        notebook = None if place is None or place.startswith(KERNEL) else place
+        request = body.request(kernel.epoch if kernel else "", engine)
+        if kernel:
+            served = self.app.serving.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
+            request = dataclasses.replace(request, client_tools=request.client_tools | served)
+        if body.replaces:
+            request = await asked_again(self.app.runtime.store, key, request, body.replaces)
+        if body.rerun == "show" and body.page in ("", "none") and await self._shown(key, request, body.alive, notebook):
+            return None
+        again = await self._why_again(key, request) if body.rerun == "show" and request.cell else None
+        order = Order(
+            key,
+            request,
+            kernel=kernel.id if kernel else "",
+            by=caller.by,
+            token=caller.token.id if caller.token else "",
+            notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
+            notebook=notebook_of(self.app, kernel, place or "", by_user=caller.kernel is None),
+            notice=self.app.sidecars.problem(caller.namespace, notebook),
+            metadata={"client_tools": sorted(body.client_tools)},
+            again=body.rerun != "append",
+            replaces=body.replaces or "",
+            id=turn_id,
+        )
+        turn = await self.app.turns.start(order, queue=body.queue)
+        return Begun(turn, {"created": created, "notebook": notebook, "asked_again": again})
+
+    async def _why_again(self, key: SessionKey, request: TurnRequest) -> dict[str, str] | None:
+        """Why the cell is asked again; None: it is asked for the first time."""
+        model = self.app.runtime.engines.get(request.model).info().model
+        asked, parts = fingerprint(request, model), fingerprints(request, model)
+        why = await self.app.versions.why_again(key, request.cell, asked, parts)
+        return {"reason": why[0], "turn": why[1]} if why else None
+
+    async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
+        """Answers with the stored turn, if it holds; no model is asked."""
+        runtime, versions = self.app.runtime, self.app.versions
+        asked = fingerprint(request, runtime.engines.get(request.model).info().model)
+        turn = await versions.stored(key, request.cell, asked, alive)
+        session = await runtime.store.info(key)
+        if turn is None or session is None:
+            return False
+        reply = {"turn": turn.id, "session": key.id, "title": session.title, "created": False, "notebook": notebook}
+        version = version_to_json(await versions.told(turn), session.branch)
+        reply |= {"private": is_private(key.id), "stored": True}
+        self.reply({**reply, "answered": turn.closed, "version": version})
+        return True
+
+    async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
+        """The one that was named, that of the place, or a new one."""
+        store, caller, runtime = self.app.runtime.store, self.caller, self.app.runtime
+        begins = runtime.afterwards.title(runtime.ledger.redactor.text(body.request("", "").said))
+        if body.session is None and place is not None:
+            key, created = await self.app.notebooks.session(caller.namespace, place, begins)
+            if caller.kernel:
+                caller.kernel.sessions.add(key.id)
+            return key, created
+        key = SessionKey(caller.namespace, body.session or new_id("session"))
+        if created := await self.app.access.claim_id(caller, key.id):
+            await store.create(key, called(place or KERNEL, begins))
+        elif body.session:
+            await store.forget(key)
+        return key, created
+
+
+class SessionTurnsHandler(TurnsHandler):
+    """``sessions/{id}/turns``."""
+
+    @guarded("read")
+    @operation(
+        "List the turns of a session, with their events.",
+        told.Turns,
+        query=(limit(LISTED, MAX_LISTED), Parameter("before", "The turn before which they lie.")),
+        errors=(404,),
+    )
+    async def get(self, session_id: str) -> None:
+        """``limit`` of them, before the turn ``before``."""
+        session = await self.app.access.session(self.caller, session_id)
+        limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        line = self.app.turns.line(session.key)
+        before = self.get_argument("before", "")
+        self.reply(await window(self.app.runtime.store, session.key, limit, before, line=line))
+
+
+class TurnHandler(AgentHandler):
+    @guarded("read")
+    @operation("How a turn is doing.", told.State, query=(SESSION,), errors=(404,))
+    async def get(self, turn_id: str) -> None:
+        try:
+            turn = await self.app.access.turn(self.caller, turn_id)
+        except TurnNotFound:
+            await self._stored(turn_id)
+            return
+        end = turn.log.finished
+        self.reply(
+            {
+                "turn": turn.id,
+                "session": turn.order.key.id,
+                "state": turn.state,
+                "reason": end.reason if end else "",
+                "usage": dict(end.usage) if end else {},
+                "events": turn.log.head,
+                "running": turn.running,
+            }
+        )
+
+    async def _stored(self, turn_id: str) -> None:
+        turn = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        self.reply(
+            {
+                "turn": turn.id,
+                "session": turn.key.id,
+                "state": turn.state,
+                "reason": turn.reason,
+                "usage": dict(turn.usage),
+                "events": 0,
+                "running": turn.state == "open",
+            }
+        )
+
+
+class TurnEventsHandler(AgentHandler):
+    @guarded("read")
+    @operation(
+        "Follow a turn.",
+        streams=TURN_EVENTS,
+        query=(
+            Parameter("after", "Only events after this number; wins over Last-Event-ID.", Count),
+            Parameter("stored", "1: what is kept of the turn, with its media, not the log."),
+            SESSION,
+            Parameter("Last-Event-ID", "Where an earlier reader stopped.", place="header"),
+        ),
+        errors=(404,),
+    )
+    async def get(self, turn_id: str) -> None:
+        """``stored``: what is kept of it with its pictures, not the log."""
+        after, kept = self._after(), self.get_argument("stored", "") == "1"
+        with contextlib.suppress(TurnNotFound):
+            if not kept:
+                live = await self.app.access.turn(self.caller, turn_id)
+                await self.stream(encoded(live.log.follow(after)))
+                return
+        stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        self.set_header("X-Agent-Stored", "1")  # the numbers of these events are not those of the log
+        await self.stream(encoded(replay(self.app.runtime.store, stored, after, media=kept)))
+
+    def _after(self) -> int:
+        """The query wins: a browser repeats Last-Event-ID of an earlier connection by itself."""
+        last = self.request.headers.get("Last-Event-ID", "")
+        from_header = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else 0
+        return self.number("after", from_header) or 0
+
+
+class TurnCancelHandler(AgentHandler):
+    @guarded("execute")
+    @operation("Stop a turn.", told.Ended, body=CancelBody, query=(SESSION,), errors=(404,))
+    async def post(self, turn_id: str) -> None:
+        body = self.parse(CancelBody)
+        try:
+            turn = await self.app.access.turn(self.caller, turn_id)
+        except TurnNotFound:
+            stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+            self.reply({"state": stored.state})
+            return
+        self.reply({"state": await self.app.turns.cancel(turn, body.reason)})
+
+
+class ClaimsHandler(AgentHandler):
+    @guarded("execute")
+    @operation(
+        "Claim a call that a client is to run, or decline it.",
+        told.Claimed | told.Declined,
+        body=ClaimBody,
+        errors=(404, 409),
+    )
+    async def post(self, turn_id: str) -> None:
+        body = self.parse(ClaimBody)
+        turn = self.app.access.own_turn(self.caller, turn_id)
+        offers = self.app.runtime.offers
+        if body.declined:
+            offers.decline(turn.id, body.call, body.client, body.declined)
+            self.reply({"declined": True})
+            return
+        token, call = offers.claim(turn.id, body.call, body.client)
+        claim = {"token": token, "lease_s": LEASE_S, "renew_s": RENEW_S}
+        self.reply({**claim, "name": call.name, "arguments": dict(call.arguments)})
+
+
+class ClaimHandler(AgentHandler):
+    @guarded("execute")
+    @operation(
+        "Renew a claim, send output, or hand the result over.",
+        told.Nothing,
+        body=RenewBody | OutputBody | FinishBody,
+        errors=(404, 409),
+    )
+    async def post(self, turn_id: str, call: str) -> None:
+        body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
+        turn = self.app.access.own_turn(self.caller, turn_id)
+        offers = self.app.runtime.offers
+        if isinstance(body, FinishBody):
+            offers.finish(turn.id, call, body.token, body.output())
+        elif isinstance(body, OutputBody):
+            offers.output(turn.id, call, body.token, body.stream, body.text)
+        else:
+            offers.renew(turn.id, call, body.token, body.where, body.state)
+        self.reply({})

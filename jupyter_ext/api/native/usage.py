@@ -1,0 +1,15 @@
+"""What the caller may still ask of this server."""
+
+from __future__ import annotations
+
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.openapi import usage as told
+from jupyter_ext.api.openapi.operation import operation
+
+
+class LimitsHandler(AgentHandler):
+    @guarded("read")
+    @operation("The limits of the caller, and how much of them is used.", told.Used)
+    async def get(self) -> None:
+        token = self.caller.token
+        self.reply(await self.app.user_limits.state(self.caller.namespace, token.id if token else ""))

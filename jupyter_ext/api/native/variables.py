@@ -1,0 +1,111 @@
+"""Variables of a session's sandbox: listed, copied out, and made again when they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import Forbidden
+from agent_kernel.core.session import SessionKey
+from agent_kernel.tools.code.python import SANDBOXED
+from agent_kernel.tools.code.rebuild_variables import Piece, Rebuilt, pieces, rebuild
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.native.request_schemas import Body
+from jupyter_ext.api.openapi import turns as told
+from jupyter_ext.api.openapi.operation import Raw, operation
+from jupyter_ext.notebooks.bindings import KERNEL
+from jupyter_ext.turns.turns import busy
+
+NAMED = "The name is one that a variable of Python can have."
+
+
+class RebuildBody(Body):
+    """``dry_run``: only says what would run."""
+
+    dry_run: bool = False
+
+
+def piece_to_json(piece: Piece) -> dict[str, Any]:
+    return {
+        "turn": piece.turn,
+        "call": piece.call,
+        "code": piece.code,
+        "seconds": piece.seconds,
+        "effects": [dataclasses.asdict(effect) for effect in piece.effects],
+    }
+
+
+class VariablesHandler(AgentHandler):
+    @guarded("read")
+    @operation("List the variables of a session's sandbox.", told.Variables, errors=(404,))
+    async def get(self, session_id: str) -> None:
+        """Names, types and shapes; ``lost`` says why there are none any more."""
+        key = (await self.app.access.session(self.caller, session_id)).key
+        sandbox = self.app.runtime.sandbox
+        found = await sandbox.variables(key)
+        listed = [{"name": one.name, "type": one.type, "shape": list(one.shape)} for one in found]
+        self.reply({"variables": listed, "lost": sandbox.lost(key)})
+
+
+class VariableHandler(AgentHandler):
+    @guarded("read")
+    @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503), conditions=NAMED)
+    async def get(self, session_id: str, name: str) -> None:
+        """A copy as bytes: ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` say what they are. The
+        sandbox's code made them: read them as data only."""
+        key = (await self.app.access.session(self.caller, session_id)).key
+        taken = await self.app.runtime.sandbox.take(key, name)
+        self.set_header("X-Variable-Encoding", taken.encoding)
+        self.set_header("X-Variable-Type", "".join(letter for letter in taken.type if "!" <= letter <= "~"))
+        self.set_header("Content-Disposition", "attachment")
+        self.finish(taken.data, set_content_type="application/octet-stream")
+
+
+class RebuildHandler(AgentHandler):
+    _running: asyncio.Task[Rebuilt] | None = None
+
+    @guarded("execute")
+    @operation("Make variables again that are gone.", told.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
+    async def post(self, session_id: str) -> None:
+        """The code of the present branch that ran well in the sandbox, run again; with ``dry_run`` only shown, with
+        what it does beside computing. Answers when it has ended; leaving stops it."""
+        body = self.parse(RebuildBody)
+        key = (await self.app.access.session(self.caller, session_id)).key
+        runtime = self.app.runtime
+        found = await pieces(runtime.store, key)
+        shown = {"session": key.id, "pieces": [piece_to_json(piece) for piece in found]}
+        if body.dry_run:
+            self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
+            return
+        if running := self.app.turns.of_session(key):
+            raise busy(running.id)
+        self._check_permission()
+        timeout_s = runtime.settings.run_timeout_s
+        work = rebuild(runtime.sandbox, key, found, timeout_s=timeout_s, read=await self._read(key))
+        self._running = asyncio.create_task(work, name=f"rebuilding {key.id}")
+        await asyncio.wait([self._running])
+        if not self._running.cancelled():
+            self.reply({**shown, **dataclasses.asdict(self._running.result())})
+
+    def on_connection_close(self) -> None:
+        """Who leaves stops it."""
+        super().on_connection_close()
+        if self._running is not None:
+            self._running.cancel()
+
+    def _check_permission(self) -> None:
+        """A person who asks for it has said yes; code in a kernel has not."""
+        permission = self.app.runtime.policy.ruling(SANDBOXED).permission
+        if permission == "deny" or (permission == "ask" and self.caller.kernel is not None):
+            raise Forbidden("The policy of this server does not let this run.", hint="A person may, in the browser.")
+
+    async def _read(self, key: SessionKey) -> list[Path]:
+        """What turns from the session's notebook let its code read, so that the next one finds the same process."""
+        kernel = self.caller.kernel
+        place = await self.app.notebooks.place(kernel.id) if kernel else None
+        paths = [place] if place else await self.app.notebooks.paths(key)
+        notebook = next((path for path in paths if not path.startswith(KERNEL)), None)
+        directory = self.app.notebooks.directory(notebook) if notebook else None
+        return [directory] if directory else []

@@ -1,0 +1,260 @@
+"""The OpenAPI 3.1 document: of the routes, the verbs of their handlers, and what is said beside each."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from agent_kernel.core.session import MAX_ID
+from jupyter_ext.api.http.allowed_methods import GUARD, guarded_verbs
+from jupyter_ext.api.openapi.examples import examples
+from jupyter_ext.api.openapi.limits import LIMITS, told
+from jupyter_ext.api.openapi.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
+from jupyter_ext.api.openapi.schemas import Schemas
+
+GROUP = re.compile(r"\((?:\[[^\]]*\][+*]?(?:\{\d+\})?|\.\+)\)")
+NAME = {"type": "string", "minLength": 1}
+ID = {**NAME, "maxLength": MAX_ID, "pattern": ID_PATTERN}
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+ALWAYS = (400, 401, 403, 429, 503)
+"""What every route may answer: a request that can not be read, a caller who may not, and a server that is busy."""
+OF_BODIES = (413, 415)
+SECURITY: Mapping[str, Mapping[str, str]] = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of the server: of Jupyter, or one that `agent-kernel token new` made.",
+    },
+    "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same token."},
+    "kernel": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Agent-Kernel-Token",
+        "description": "The credential that a notebook's kernel was started with; for the notebook's own sessions.",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One method at one path, as its handler has it. ``names`` are those of the path's groups."""
+
+    path: str
+    groups: tuple[str, ...]
+    method: str
+    handler: type[Any]
+    run: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.run).parameters)[1 : len(self.groups) + 1]
+
+    @property
+    def template(self) -> str:
+        names = iter(self.names)
+        return GROUP.sub(lambda _: f"{{{next(names)}}}", self.path)
+
+    @property
+    def id(self) -> str:
+        """The ``operationId``."""
+        return f"{self.method}_{re.sub(r'[^a-z0-9]+', '_', self.template.lower()).strip('_')}"
+
+    @property
+    def tag(self) -> str:
+        return self.path.split("/")[1].partition(".")[0]
+
+    @property
+    def told(self) -> Operation | None:
+        return operation_of(self.run)
+
+
+def verbs(routes: Sequence[tuple[str, type[Any]]], prefix: str) -> Iterator[Verb]:
+    """Every verb of every route, in their order."""
+    for route, handler in routes:
+        path = route.removeprefix(prefix)
+        for method in guarded_verbs(handler):
+            yield Verb(path, tuple(GROUP.findall(path)), method, handler, getattr(handler, method))
+
+
+def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str, url: str) -> dict[str, Any]:
+    """``url`` is where the routes are, with ``prefix``. Takes a second, for what dialects import. Raises LookupError
+    for a verb that says nothing of itself."""
+    made = Document(Schemas())
+    found = list(verbs(routes, prefix))
+    for verb in found:
+        made.gather(verb)
+    made.schemas.close()
+    for verb in found:
+        made.add(verb)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "agent-kernel",
+            "version": version,
+            "summary": "Agents, sessions, files and permissions of a Jupyter server.",
+            "description": told(),
+        },
+        "servers": [{"url": url}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(verb.tag for verb in found)],
+        "paths": made.paths,
+        "components": {"schemas": made.schemas.definitions, "securitySchemes": dict(SECURITY)},
+        "x-limits": dict(LIMITS),
+    }
+
+
+@dataclass(slots=True)
+class Document:
+    """First all types are gathered, so that each gets one name; then paths refer to them."""
+
+    schemas: Schemas
+    paths: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def gather(self, verb: Verb) -> None:
+        told = _told(verb)
+        if told.body is not None and not isinstance(told.body, Raw):
+            self.schemas.want(told.body, sent=True)
+        for reply in (told.reply, *told.also.values(), *told.streams):
+            if reply is not None and not isinstance(reply, Raw):
+                self.schemas.want(resolved(reply))
+        for parameter in told.query:
+            self.schemas.want(parameter.kind, sent=True)
+        self.schemas.want(verb.handler.error_shape)
+
+    def add(self, verb: Verb) -> None:
+        told = _told(verb)
+        action, kernels = getattr(verb.run, GUARD)
+        entry: dict[str, Any] = {
+            "operationId": verb.id,
+            "summary": told.says,
+            "tags": [verb.tag],
+            "parameters": [*self._of_path(verb), *map(self._parameter, told.query)],
+            "responses": self._responses(verb, told),
+            "security": [{name: []} for name in SECURITY if kernels or name != "kernel"],
+            "x-action": action,
+        }
+        if words := inspect.getdoc(verb.run):
+            entry["description"] = re.sub(r"``([^`]*)``", r"`\1`", words)
+        if told.conditions:
+            entry["x-conditions"] = told.conditions
+        if told.body is not None:
+            entry["requestBody"] = self._body(told.body)
+        example = examples().get(verb.id, {})
+        _show(entry, example)
+        entry["x-codeSamples"] = [{"lang": "Shell", "source": _command(verb, entry, example)}]
+        self.paths.setdefault(verb.template, {})[verb.method] = entry
+
+    def _of_path(self, verb: Verb) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "in": "path", "required": True, "schema": _of_group(group)}
+            for name, group in zip(verb.names, verb.groups, strict=True)
+        ]
+
+    def _parameter(self, parameter: Parameter) -> dict[str, Any]:
+        return {
+            "name": parameter.name,
+            "in": parameter.place,
+            "description": parameter.says,
+            "required": parameter.required,
+            "schema": self.schemas.of(parameter.kind, sent=True),
+        }
+
+    def _body(self, body: Any) -> dict[str, Any]:
+        if isinstance(body, Raw):
+            return {"required": bool(body.schema.get("required")), "content": _content(body)}
+        schema = self.schemas.of(body, sent=True)
+        return {"required": not self.schemas.accepts_nothing(body), "content": {JSON: {"schema": schema}}}
+
+    def _responses(self, verb: Verb, told: Operation) -> dict[str, Any]:
+        replies = {told.status: told.reply, **told.also}
+        responses = {str(status): self._response(status, reply) for status, reply in replies.items()}
+        if told.streams:
+            kinds = [self.schemas.of(resolved(kind)) for kind in told.streams]
+            schema = _event(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+            responses[str(told.status)].setdefault("content", {})[EVENT_STREAM] = {"schema": schema}
+        beyond = OF_BODIES if told.body is not None else ()
+        refusal = self.schemas.of(verb.handler.error_shape)
+        for status in sorted({*ALWAYS, *beyond, *told.errors}):
+            responses[str(status)] = {"description": _phrase(status), "content": {JSON: {"schema": refusal}}}
+        return responses
+
+    def _response(self, status: int, reply: Any) -> dict[str, Any]:
+        described = {"description": _phrase(status)}
+        if reply is None:
+            return described
+        if isinstance(reply, Raw):
+            return {**described, "content": _content(reply)}
+        return {**described, "content": {JSON: {"schema": self.schemas.of(resolved(reply))}}}
+
+
+def resolved(reply: Any) -> Any:
+    """A type, or the one that ``package.module:Name`` names: imported here and nowhere before. Those of OpenAI's and
+    Anthropic's packages are an object of any kind where these are not installed: what is answered is the same."""
+    if not isinstance(reply, str):
+        return reply
+    module, _, name = reply.partition(":")
+    try:
+        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except ModuleNotFoundError:
+        return dict[str, Any]
+
+
+def _told(verb: Verb) -> Operation:
+    told = verb.told
+    if told is None:
+        raise LookupError(f"{verb.method.upper()} {verb.template} says nothing of itself: give it an operation(...).")
+    return told
+
+
+def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
+    """Put an example into the body and the answer of an operation."""
+    body = entry.get("requestBody", {}).get("content", {})
+    if example.get("request") is not None and body:
+        kind = next(iter(body))
+        text = body[kind].get("schema", {}).get("type") == "string"
+        sent = json.dumps(example["request"]) if text else example["request"]
+        body[kind] = {**body[kind], "example": sent}
+    replies = entry["responses"].get(str(example.get("status")), {}).get("content", {})
+    if example.get("reply") is not None and replies:
+        kind = JSON if JSON in replies else next(iter(replies))
+        reply = example["reply"]
+        replies[kind] = {**replies[kind], "example": {"data": json.dumps(reply)} if kind == EVENT_STREAM else reply}
+
+
+def _event(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of one server-sent event, whose ``data`` is JSON; written as OpenAPI 3.2 describes streams."""
+    text = {"type": "string"}
+    told = {**text, "contentMediaType": JSON, "contentSchema": data}
+    return {"type": "object", "properties": {"event": text, "id": text, "data": told}, "required": ["data"]}
+
+
+def _command(verb: Verb, entry: Mapping[str, Any], example: Mapping[str, Any]) -> str:
+    """The request as a line for a shell; ``$URL`` is where the routes are."""
+    parts = ["curl", '-H "Authorization: Bearer $TOKEN"']
+    if verb.method != "get":
+        parts.append(f"-X {verb.method.upper()}")
+    if example.get("request") is not None and JSON in entry.get("requestBody", {}).get("content", {}):
+        parts.append(f"--json {shlex.quote(json.dumps(example['request'], ensure_ascii=False))}")
+    return " ".join([*parts, f'"$URL{verb.template.replace("{", "$").replace("}", "")}"'])
+
+
+def _content(raw: Raw) -> dict[str, Any]:
+    return {media: {"schema": dict(raw.schema)} if raw.schema else {} for media in raw.media}
+
+
+def _of_group(group: str) -> dict[str, Any]:
+    if group in ("([^/]+)", "(.+)"):
+        return dict(ID if group == "([^/]+)" else NAME)
+    return {"type": "string", "pattern": f"^{group[1:-1]}$"}
+
+
+def _phrase(status: int) -> str:
+    return HTTPStatus(status).phrase

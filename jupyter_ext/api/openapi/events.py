@@ -1,0 +1,61 @@
+"""Server-sent events, as types: of each stream, what the JSON of one ``data`` line may be."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypeAliasType, TypedDict
+
+from agent_kernel.core.events import TYPES
+
+
+class AgentToolCallProgress(TypedDict):
+    """A call of a server's tool begins or is over. ``data`` depends on its ``tool_type``."""
+
+    type: Literal["agentic_tool_call_progress"]
+    round: int
+    tool_name: str
+    phase: Literal["calling", "complete"]
+    data: dict[str, Any]
+    call_id: str
+
+
+class AgentToolApprovalRequired(TypedDict):
+    """A question that is answered at ``agent/approvals/{approval_id}``."""
+
+    type: Literal["agentic_tool_approval_required"]
+    approval_id: str
+    session_id: str
+    round: int
+    tool: dict[str, Any]
+    arguments: dict[str, Any]
+    code: str
+    unseen: list[str]
+    call_id: str
+    shown: str
+
+
+class PullEvent(TypedDict):
+    """A step of a download, by its ``stage``; the last one is ``done`` or ``failed``."""
+
+    stage: str
+    done: NotRequired[int | None]
+    total: NotRequired[int | None]
+    message: NotRequired[str]
+    path: NotRequired[str | None]
+    error: NotRequired[dict[str, Any]]
+
+
+def _turn_event(kind: str, body: type[Any]) -> Any:
+    """The envelope of one event of a turn, named after its body."""
+    fields = {"seq": int, "turn": str, "session": str, "round": int, "time": float}
+    made: Any = TypedDict
+    return made(f"{body.__name__}Event", {**fields, "type": Literal[kind], "data": body})
+
+
+_KINDS: Any = reduce(or_, (_turn_event(kind, body) for kind, body in TYPES.items()))
+TurnEvent = TypeAliasType("TurnEvent", Annotated[_KINDS, Field(discriminator="type")])
+"""One event of a turn, as ``agent_kernel.core.events`` has it."""

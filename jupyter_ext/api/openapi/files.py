@@ -1,0 +1,193 @@
+"""What routes of files, containers and skills answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from jupyter_ext.api.openapi.operation import Raw
+
+
+class Source(TypedDict):
+    tool: str
+    round: int
+    turn: int | str
+
+
+class Facts(TypedDict):
+    """``code`` and ``message``: the file could not be made, and stands for what was asked. ``truncated`` is there only
+    when it is true: the body was too large to keep."""
+
+    id: str
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    mime_type: str
+    source: Source
+    session: str
+    format: NotRequired[str]
+    preview: NotRequired[str]
+    truncated: NotRequired[Literal[True]]
+    code: NotRequired[str]
+    message: NotRequired[str]
+
+
+class File(Facts):
+    object: Literal["file"]
+    status: Literal["processed", "error"]
+    status_details: str | None
+    expires_at: int | None
+
+
+class ContainerFile(Facts):
+    object: Literal["container.file"]
+    container_id: str
+    path: str
+
+
+class Page(TypedDict):
+    object: Literal["list"]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Files(Page):
+    data: list[File]
+
+
+class ContainerFiles(Page):
+    data: list[ContainerFile]
+
+
+class AnthropicFile(TypedDict):
+    """As Anthropic's clients read it: with the header anthropic-version."""
+
+    id: str
+    type: Literal["file"]
+    filename: str
+    mime_type: str
+    size_bytes: int
+    created_at: str
+    downloadable: bool
+
+
+class AnthropicFiles(TypedDict):
+    data: list[AnthropicFile]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+    next_page: str | None
+
+
+class AnthropicFileDeleted(TypedDict):
+    id: str
+    type: Literal["file_deleted"]
+
+
+class FileDeleted(TypedDict):
+    id: str
+    object: Literal["file"]
+    deleted: Literal[True]
+
+
+class Skill(TypedDict):
+    """As OpenAI's clients read it."""
+
+    id: str
+    object: Literal["skill"]
+    created_at: int
+    name: str
+    description: str
+    latest_version: str
+    default_version: str
+
+
+class SkillSource(TypedDict):
+    type: Literal["custom"]
+
+
+class CustomSkill(TypedDict):
+    """As Anthropic's clients read it: with the header anthropic-version or anthropic-beta, or with ``source``."""
+
+    id: str
+    type: Literal["skill"]
+    display_title: str
+    display_name: str
+    source: Literal["custom"] | SkillSource
+    latest_version: str
+    latest_version_id: str
+    created_at: str
+    updated_at: str
+
+
+class Skills(TypedDict):
+    object: Literal["list"]
+    data: list[Skill]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class CustomSkills(TypedDict):
+    data: list[CustomSkill]
+    has_more: bool
+    next_page: None
+
+
+class SkillVersion(TypedDict):
+    id: str
+    object: Literal["skill.version"]
+    skill_id: str
+    version: str
+    created_at: int
+    name: str
+    description: str
+    files: list[str]
+
+
+class CustomSkillVersion(TypedDict):
+    id: str
+    type: Literal["skill_version"]
+    skill_id: str
+    version: str
+    name: str
+    description: str
+    directory: str
+    created_at: str
+
+
+class SkillVersions(TypedDict):
+    object: Literal["list"]
+    data: list[SkillVersion]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class CustomSkillVersions(TypedDict):
+    data: list[CustomSkillVersion]
+    has_more: bool
+    next_page: None
+
+
+class SkillDeleted(TypedDict):
+    id: str
+    object: Literal["skill.deleted"]
+    deleted: Literal[True]
+
+
+class CustomSkillDeleted(TypedDict):
+    id: str
+    type: Literal["skill_deleted"]
+
+
+def form(required: tuple[str, ...], **fields: Any) -> Raw:
+    """``multipart/form-data`` with these fields."""
+    schema = {"type": "object", "properties": fields, "required": list(required)}
+    return Raw(("multipart/form-data",), schema)
+
+
+BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}

@@ -1,0 +1,55 @@
+"""``openapi.json`` and the page of it: what this server promises over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from typing import Any
+
+from agent_kernel import __version__
+from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.lazy_handlers import loaded
+from jupyter_ext.api.openapi.document import document
+from jupyter_ext.api.openapi.html_page import STYLE_HASH, page
+from jupyter_ext.api.openapi.operation import Raw, operation
+
+PREFIX = "/agent/v1"
+
+
+class OpenApiHandler(AgentHandler):
+    @guarded("read")
+    @operation("This document.", dict[str, Any])
+    async def get(self) -> None:
+        self.finish(await asyncio.to_thread(_written, self.base_url))
+
+    @staticmethod
+    @functools.cache
+    def document(base_url: str) -> dict[str, Any]:
+        """Made once, at the first request: blocking, for all that is imported then."""
+        return document(
+            loaded("jupyter_ext.api.routes:routes")(), PREFIX, __version__, f"{base_url.rstrip('/')}{PREFIX}"
+        )
+
+
+class DocsHandler(AgentHandler):
+    """A page without scripts."""
+
+    @property
+    def content_security_policy(self) -> str:
+        return f"{super().content_security_policy}; style-src '{STYLE_HASH}'"
+
+    @guarded("read")
+    @operation("This document as a page.", Raw(("text/html",)))
+    async def get(self) -> None:
+        self.finish(await asyncio.to_thread(_shown, self.base_url), set_content_type="text/html; charset=utf-8")
+
+
+@functools.cache
+def _written(base_url: str) -> bytes:
+    return json.dumps(OpenApiHandler.document(base_url), ensure_ascii=False).encode()
+
+
+@functools.cache
+def _shown(base_url: str) -> str:
+    return page(OpenApiHandler.document(base_url))

@@ -1,0 +1,127 @@
+"""What a verb of a handler promises: said beside it, read by ``document``; it changes nothing of what the verb does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar, cast
+
+from pydantic import Field
+
+from agent_kernel.core.session import MAX_ID
+
+V = TypeVar("V", bound=Callable[..., Awaitable[None]])
+MARK = "__operation__"
+ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
+"""What ``valid_id`` takes, beside its length."""
+SessionId = Annotated[str, Field(max_length=MAX_ID, json_schema_extra={"pattern": f"^$|{ID_PATTERN}"})]
+"""Of a query: empty is as good as none."""
+Count = Annotated[int, Field(ge=0, lt=10**15)]
+"""What ``AgentHandler.number`` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """``kind`` is a type that pydantic makes a schema of. ``place``: query or header."""
+
+    name: str
+    says: str
+    kind: Any = str
+    required: bool = False
+    place: str = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A body or an answer that is not JSON of a model: bytes of one of these media types. ``schema`` instead of plain
+    bytes, such as the fields of a form."""
+
+    media: tuple[str, ...]
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """``reply`` is a type, the ``package.module:Name`` of one that is imported for the document alone, a ``Raw``, or
+    None for no body. ``streams`` are the kinds of server-sent events that the reply may be instead, each given as a
+    reply is: the JSON of one ``data`` line. ``also`` are replies with other
+    statuses below 400, ``errors`` the statuses of refusals beside those that every route may answer. ``conditions``:
+    what a request has to fulfil beyond its schemas, else it is 400."""
+
+    says: str
+    reply: Any = None
+    status: int = 200
+    body: Any = None
+    query: tuple[Parameter, ...] = ()
+    also: Mapping[int, Any] = field(default_factory=dict)
+    errors: tuple[int, ...] = ()
+    streams: tuple[Any, ...] = ()
+    conditions: str = ""
+
+
+def operation(
+    says: str,
+    reply: Any = None,
+    *,
+    status: int = 200,
+    body: Any = None,
+    query: tuple[Parameter, ...] = (),
+    also: Mapping[int, Any] | None = None,
+    errors: tuple[int, ...] = (),
+    streams: tuple[Any, ...] = (),
+    conditions: str = "",
+) -> Callable[[V], V]:
+    """Below ``guarded``, whose wrapper carries the mark on."""
+    told = Operation(says, reply, status, body, query, also or {}, errors, streams, conditions)
+
+    def mark(method: V) -> V:
+        setattr(method, MARK, told)
+        return method
+
+    return mark
+
+
+def operation_of(method: Any) -> Operation | None:
+    return cast("Operation | None", getattr(method, MARK, None))
+
+
+NOTEBOOK_NAMED = "kernel or path names a notebook, unless a kernel asks."
+FITS = (
+    "What is said fits together: roles and their fields, calls and their results, tools and the choice of them; what a "
+    "field holds beyond its type, such as base64, is what it says."
+)
+
+
+def takes_json(method: Any) -> bool:
+    """Whether the body of this verb is JSON of a model."""
+    told = operation_of(method)
+    return told is not None and told.body is not None and not isinstance(told.body, Raw)
+
+
+BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
+ANY_BYTES = Raw(("application/octet-stream", "*/*"), BYTES)
+TURN_EVENTS = ("jupyter_ext.api.openapi.events:TurnEvent",)
+KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
+FOLDER = r"[^/\x00\\]*[^/\x00\\.][^/\x00\\]*/"
+NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": rf"^\s*(({FOLDER})*[^/\x00\\]*\.ipynb\s*)?$"})]
+PATH = Parameter("path", "The notebook that is meant, by its path below the server's root.", NOTEBOOK)
+PLACE = (KERNEL, PATH)
+SESSION = Parameter("session", "The session in which to look; without it all of the caller's.", SessionId)
+BRANCH = Parameter("branch", "Another branch than the current one.")
+IF_MATCH = Parameter(
+    "If-Match",
+    "The ETag of the session as it was seen, or *; 409 when it has changed since.",
+    Annotated[str, Field(json_schema_extra={"pattern": r'^(\*|(W/)?"?[0-9]{1,15}"?)$'})],
+    place="header",
+)
+IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key",
+    "The same request under the same key begins nothing, for 24 hours: it is answered by the turn that it began the "
+    "first time. 409 for another request.",
+    Annotated[str, Field(json_schema_extra={"pattern": r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"})],
+    place="header",
+)
+
+
+def limit(default: int, most: int) -> Parameter:
+    return Parameter("limit", f"How many at most; {default} if it is not said or 0, never more than {most}.", Count)

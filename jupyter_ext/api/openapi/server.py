@@ -1,0 +1,248 @@
+"""What routes of models, notebooks, trust and the server itself answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias
+
+from typing_extensions import TypedDict
+
+from agent_kernel.sessions.export.import_export import Preview
+from jupyter_ext.api.openapi.sessions import Bound, Session
+
+
+class Engine(TypedDict):
+    """``context_length`` 0: unknown. ``host`` is where conversations go when the engine is not local."""
+
+    model: str
+    local: bool
+    host: str
+    context_length: int
+    vision: bool
+    state: str
+    details: dict[str, Any]
+
+
+class CurrentEngine(Engine):
+    """``problem`` says why it can not be used."""
+
+    name: str
+    problem: str
+
+
+class NamedEngine(TypedDict):
+    name: str
+    model: str
+    local: bool
+    host: str
+    refused: bool
+
+
+class ModelSource(TypedDict):
+    kind: str
+    label: str
+    publisher: str
+    vouched: bool
+    why: str
+    sha256: str
+    download_bytes: int
+
+
+class Model(TypedDict):
+    """``state``: ready, missing, or why it is broken."""
+
+    name: str
+    title: str
+    licence: str
+    licence_from: NotRequired[str]
+    publisher: str
+    source: str
+    download_bytes: NotRequired[int]
+    disk_bytes: NotRequired[int]
+    sources: NotRequired[list[ModelSource]]
+    description: NotRequired[str]
+    state: str
+    path: str | None
+
+
+class ListedModel(TypedDict):
+    """As OpenAI's clients list it, with mistral.rs's names and ours; of what is unknown before it is asked: null."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    title: str
+    status: str
+    local: bool
+    host: str
+    context_length: int | None
+    capabilities: dict[str, bool | None]
+    tools_available: bool
+    mcp_tools_count: int
+    mcp_servers_connected: int
+
+
+class AnthropicModel(TypedDict):
+    """For requests with the header ``anthropic-version``."""
+
+    id: str
+    type: Literal["model"]
+    display_name: str
+    created_at: str
+    lifecycle: Literal["active"]
+    max_input_tokens: int | None
+
+
+class AnthropicModels(TypedDict):
+    data: list[AnthropicModel]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class WholeModel(ListedModel, Model):
+    """One of the catalog that requests may name."""
+
+
+AnyModel: TypeAlias = WholeModel | Model | ListedModel | AnthropicModel
+
+
+class McpServerState(TypedDict):
+    """``tools`` counts those that are offered, ``left_out`` says of the others why not."""
+
+    name: str
+    state: Literal["starting", "connected", "failed"]
+    tools: int
+    left_out: list[str]
+    problem: str
+
+
+class Models(TypedDict):
+    """``data`` is what requests may name; ``models`` are the catalog, here or not."""
+
+    object: Literal["list"]
+    data: list[ListedModel]
+    models: list[Model]
+    engines: list[NamedEngine]
+    engine: Engine
+    current: CurrentEngine
+    mcp_servers: list[McpServerState]
+
+
+AnyModels: TypeAlias = Models | AnthropicModels
+
+
+class EngineChosen(TypedDict):
+    session: str
+    engine: Engine
+
+
+class Pending(TypedDict):
+    """A kernel asked for something that a person has to say yes to, at ``url``."""
+
+    pending: str
+    url: str
+    expires_s: float
+
+
+class EnginePending(Pending):
+    engine: Engine
+
+
+class Unloaded(TypedDict):
+    engine: Engine
+    freed_bytes: int
+
+
+class Store(TypedDict):
+    kind: str
+    state: str
+
+
+class Health(TypedDict):
+    status: Literal["ok", "degraded"]
+    version: str
+    engine: Engine
+    sandbox: dict[str, dict[str, Any]]
+    store: Store
+    mcp_servers: list[McpServerState]
+
+
+class Server(TypedDict):
+    version: str
+    url: str
+
+
+class Binding(TypedDict):
+    session: Session | None
+    notebook: str | None
+    kernel: str | None
+    namespace: str
+    server: Server
+    model: CurrentEngine
+    notes: list[str]
+    open: bool
+    environment: dict[str, str]
+
+
+class Unbound(TypedDict):
+    unbound: str | None
+    session: str | None
+
+
+class BindState(TypedDict):
+    status: str
+
+
+class Arrival(TypedDict):
+    sha256: str
+    refused: str
+    created: NotRequired[float]
+    updated: NotRequired[float]
+    models: NotRequired[list[str]]
+    format: NotRequired[str]
+    id: NotRequired[str]
+    title: NotRequired[str]
+    branches: NotRequired[int]
+    turns: NotRequired[int]
+    messages: NotRequired[int]
+    media: NotRequired[int]
+    media_bytes: NotRequired[int]
+    begins: NotRequired[str]
+    left_out: NotRequired[dict[str, int]]
+    files: NotRequired[int]
+
+
+class Beside(TypedDict):
+    name: str
+    kind: str
+    told: str
+    problem: str
+    saved: float | None
+    size: int
+    arrival: Arrival | None
+
+
+class Arrived(Bound):
+    preview: Preview
+
+
+class Folder(TypedDict):
+    path: str
+    since: float
+    files: list[str]
+
+
+class Trust(TypedDict):
+    folder: str | None
+    trusted: bool
+    folders: list[Folder]
+
+
+class TrustRemoved(TypedDict):
+    folder: str
+    removed: bool
+
+
+class Granted(TypedDict):
+    granted: Literal[True]

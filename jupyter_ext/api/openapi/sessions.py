@@ -1,0 +1,271 @@
+"""What routes of sessions and branches answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from agent_kernel.core.events import TurnState
+from agent_kernel.core.permission_grant import Grant
+from agent_kernel.core.session import Branch, Snippet
+from agent_kernel.sessions.export.import_export import Preview
+from agent_kernel.sessions.undo import Undone
+
+
+class Brief(TypedDict):
+    """What everybody of the namespace may see of a session. Times are seconds since the epoch. ``turns`` counts
+    those of all branches, ``head`` is the seq of the newest item; what was taken back does not count."""
+
+    id: str
+    title: str
+    tags: list[str]
+    created: float
+    updated: float
+    accessed: float
+    turns: int
+    head: int
+    revision: int
+    branch: str
+    private: bool
+
+
+class Listed(Brief):
+    """``notebooks`` are told to a person only."""
+
+    bound: bool
+    notebooks: NotRequired[list[str]]
+
+
+class Sessions(TypedDict):
+    sessions: list[Listed]
+
+
+class Session(Brief):
+    """``imported`` describes the document that the session was imported from: ``id`` and ``revision`` that it had
+    there, ``sha256`` of the document. Null: the session began here. No request changes it; a fork has it too."""
+
+    metadata: dict[str, Any]
+    context: Any
+    imported: dict[str, Any] | None
+
+
+class Bound(Session):
+    bound: bool
+
+
+class Shown(Session):
+    notebooks: list[str]
+
+
+class WithHistory(Shown):
+    """The last four are mistral.rs's serialized session of the current branch, which PUT takes. Values of messages are
+    wrapped as mistral.rs wraps them: ``Left`` for a text, ``Right`` for a list."""
+
+    messages: list[dict[str, Any]]
+    images: list[str]
+    videos: list[dict[str, Any]]
+    files: list[dict[str, Any]]
+
+
+class Replaced(Shown):
+    """``created``: there was none with this id before, so it could not be replaced."""
+
+
+class Deleted(TypedDict):
+    """``deleted`` false: there was none, which is as good."""
+
+    id: str
+    deleted: bool
+
+
+class Forked(Bound):
+    source: str
+
+
+class Imported(Bound):
+    preview: Preview
+
+
+class Previewed(TypedDict):
+    preview: Preview
+
+
+class StoredMessage(TypedDict):
+    """``content`` is text, or parts where there are media. Keys without a value are left out."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[dict[str, Any]]
+    tool_calls: NotRequired[list[dict[str, Any]]]
+    reasoning_content: NotRequired[str]
+    tool_call_id: NotRequired[str]
+    name: NotRequired[str]
+    status: NotRequired[str]
+    hidden: NotRequired[bool]
+    extra: NotRequired[dict[str, Any]]
+
+
+class Item(TypedDict):
+    seq: int
+    turn: str
+    time: float
+    message: StoredMessage
+
+
+class StoredTurn(TypedDict):
+    id: str
+    ordinal: int
+    state: TurnState
+    reason: str
+    cell: str
+    epoch: str
+    where: str
+    model: str
+    opened: float
+    closed: float | None
+    since: int
+    usage: dict[str, float]
+    record: dict[str, Any]
+
+
+class Items(TypedDict):
+    items: list[Item]
+    turns: list[StoredTurn]
+
+
+class Branches(TypedDict):
+    branches: list[Branch]
+    revision: int
+
+
+class BranchDropped(TypedDict):
+    name: str
+    deleted: Literal[True]
+
+
+class TakenBack(TypedDict):
+    undone: Undone | None
+    session: Session
+
+
+class Summary(TypedDict):
+    """``last`` is the seq of the newest item that it stands for."""
+
+    id: int
+    last: int
+    text: str
+    model: str
+    reason: str
+    time: float
+    usage: dict[str, float]
+
+
+class Summaries(TypedDict):
+    summaries: list[Summary]
+
+
+class OneSummary(TypedDict):
+    summary: Summary | None
+
+
+class Cost(TypedDict):
+    turns: int
+    summaries: int
+    prompt_tokens: int
+    completion_tokens: int
+    reused_tokens: int
+    seconds: float
+    estimated: bool
+
+
+class ToolUse(TypedDict):
+    count: int
+    seconds: float
+    outcomes: dict[str, int]
+
+
+class Context(TypedDict):
+    """``window`` 0: unknown."""
+
+    tokens: int
+    window: int
+
+
+class Usage(TypedDict):
+    total: Cost
+    states: dict[str, int]
+    models: dict[str, Cost]
+    days: dict[str, Cost]
+    branches: dict[str, Cost]
+    tools: dict[str, ToolUse]
+    context: Context
+
+
+class Hit(TypedDict):
+    session: Brief
+    score: float
+    notebooks: list[str]
+    snippets: list[Snippet]
+
+
+class Found(TypedDict):
+    """``searched``: all sessions of the namespace, or only the caller's own."""
+
+    hits: list[Hit]
+    searched: Literal["all", "own"]
+    seconds: float
+
+
+class Ruling(TypedDict):
+    permission: Literal["auto", "ask", "deny"]
+    because: str
+    firm: bool
+
+
+class Policy(TypedDict):
+    """``policy`` by kind of call and by name of tool."""
+
+    policy: dict[str, Ruling]
+    approval_timeout_s: float
+
+
+class Permissions(Policy):
+    session: str
+    grants: list[Grant]
+
+
+class Revoked(TypedDict):
+    revoked: int
+
+
+class Cleared(TypedDict):
+    """``results`` of tools that were taken out, of so many ``cells``."""
+
+    cells: int
+    results: int
+
+
+class EndedTurn(TypedDict):
+    turn: str
+    cell: str
+    state: TurnState
+    reason: str
+    closed: float | None
+    prompt: str
+
+
+class Lost(TypedDict):
+    sandbox: str
+    pieces: int
+    kernel: str
+
+
+class Meanwhile(TypedDict):
+    session: str
+    since: float
+    turns: list[EndedTurn]
+    more: bool
+    running: list[str]
+    approvals: list[dict[str, Any]]
+    lost: Lost
+    problems: list[str]

@@ -1,0 +1,252 @@
+"""What routes of turns, calls and approvals answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from agent_kernel.core.events import TurnState, TurnVersion
+from agent_kernel.core.permission_grant import Decision, Outcome, Remember
+from agent_kernel.tools.code.rebuild_variables import Piece
+
+
+class Event(TypedDict):
+    """``seq`` counts within its turn from 1; ``round`` is the request to the model that it belongs to."""
+
+    seq: int
+    turn: str
+    session: str
+    round: int
+    time: float
+    type: str
+    data: dict[str, Any]
+
+
+class InputFile(TypedDict):
+    id: str
+    name: str
+    mime: str
+    size: int
+
+
+class Medium(TypedDict):
+    """``data`` is base64, and there only for media that the store does not have yet."""
+
+    mime: str
+    hash: str
+    size: int
+    data: NotRequired[str]
+
+
+class ShownTurn(TypedDict):
+    turn: str
+    session: str
+    state: str
+    running: bool
+    prompt: str
+    cell: str
+    context: list[str]
+    inputs: list[InputFile]
+    media: list[Medium]
+    model: str
+    where: str
+    usage: dict[str, float]
+    record: dict[str, Any]
+    created: float
+    closed: float | None
+    events: list[Event]
+
+
+class Turns(TypedDict):
+    """``older``: there are more before them. ``waiting``: turns that were asked for and have not begun, in the order
+    in which they run; they are not stored yet."""
+
+    turns: list[ShownTurn]
+    older: bool
+    waiting: list[ShownTurn]
+
+
+class AskedAgain(TypedDict):
+    """Why the stored answer ``turn`` of a cell does not stand, in words; or ``variables``: they are not what its code
+    left in the kernel, which knows them."""
+
+    reason: str
+    turn: str
+
+
+class Started(TypedDict):
+    """``asked_again`` comes with ``rerun`` "show", for a cell that was asked before."""
+
+    turn: str
+    session: str
+    title: str
+    created: bool
+    notebook: str | None
+    private: bool
+    stored: Literal[False]
+    asked_again: NotRequired[AskedAgain | None]
+
+
+class Stored(TypedDict):
+    """The answer that is kept still holds: no model was asked."""
+
+    turn: str
+    session: str
+    title: str
+    created: Literal[False]
+    notebook: str | None
+    private: bool
+    stored: Literal[True]
+    answered: float | None
+    version: TurnVersion
+
+
+class State(TypedDict):
+    turn: str
+    session: str
+    state: str
+    reason: str
+    usage: dict[str, float]
+    events: int
+    running: bool
+
+
+class Ended(TypedDict):
+    state: TurnState
+
+
+class Outputs(TypedDict):
+    """As in a notebook's file."""
+
+    turn: str
+    session: str
+    outputs: list[dict[str, Any]]
+
+
+class OneVersion(TypedDict):
+    version: int
+    turn: str
+    branch: str
+    state: TurnState
+    model: str
+    opened: float
+    closed: float | None
+    current: bool
+
+
+class Versions(TypedDict):
+    session: str
+    versions: list[OneVersion]
+
+
+class Claimed(TypedDict):
+    """The call is this client's to run, for ``lease_s`` seconds from now; it renews it every ``renew_s``."""
+
+    token: str
+    lease_s: float
+    renew_s: float
+    name: str
+    arguments: dict[str, Any]
+
+
+class Declined(TypedDict):
+    declined: Literal[True]
+
+
+class Nothing(TypedDict):
+    """An empty object."""
+
+
+class WaitingApproval(TypedDict):
+    approval: str
+    call: str
+    name: str
+    kind: str
+    target: str
+    code: str
+    arguments: dict[str, Any]
+    source: str
+    label: str
+    shown: str
+    remember: list[str]
+    until: float | None
+    again: str
+    unseen: list[str]
+    session: str
+    turn: str
+    asked: float
+
+
+class Approvals(TypedDict):
+    approvals: list[WaitingApproval]
+
+
+class Question(TypedDict):
+    id: str
+    session: str
+    turn: str
+    call: str
+    kind: str
+    tool: str
+    shown: str
+    outcome: Outcome
+    remember: Remember
+    message: str
+    asked: float
+    answered: float | None
+
+
+class Resolved(TypedDict):
+    status: Literal["resolved"]
+    decision: Decision
+    remember: Remember
+    message: str
+
+
+class Variable(TypedDict):
+    name: str
+    type: str
+    shape: list[int]
+
+
+class Variables(TypedDict):
+    variables: list[Variable]
+    lost: str
+
+
+class KernelVariable(TypedDict):
+    name: str
+    summary: str
+
+
+class KernelVariables(TypedDict):
+    variables: list[KernelVariable]
+    problem: str
+
+
+class RebuiltSession(TypedDict):
+    """``status`` shown: a dry run."""
+
+    session: str
+    pieces: list[Piece]
+    ran: int
+    status: str
+    error: str
+
+
+class OfferedTool(TypedDict):
+    name: str
+    label: str
+    description: str
+    kind: str
+    where: str
+    source: str
+    permission: Literal["auto", "ask", "deny"]
+    because: str
+    firm: bool
+
+
+class Tools(TypedDict):
+    tools: list[OfferedTool]
+    notes: list[str]

@@ -1,0 +1,216 @@
+"""responses: the events of a turn to the stream of a response, and to its resource."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from agent_kernel.core.events import (
+    AnswerLogprobs,
+    ApprovalRequired,
+    CallFinished,
+    CallOutput,
+    CallReturned,
+    CallStarted,
+    ContextBuilt,
+    Event,
+    FileProduced,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+)
+from jupyter_ext.api.chat_completions.codec import token_logprob
+from jupyter_ext.api.dialects import tool_call_log
+from jupyter_ext.api.dialects.tool_call_log import CallLog
+from jupyter_ext.api.http.sse import encode
+from jupyter_ext.api.responses.output import (
+    LOGPROBS,
+    RUNS,
+    AnswerText,
+    Body,
+    Output,
+    Ran,
+    Said,
+    ShellRun,
+    Thought,
+    handed,
+)
+from jupyter_ext.api.responses.resource import Facts, fault_of, usage_of
+
+DONE = b"data: [DONE]\n\n"
+"""OpenAI's own stream ends without it; its clients stop there, those of others wait for it."""
+CANCELLED = "The server that ran this response stopped before its end."
+
+
+class ResponsesCodec:
+    """Every event of the stream has the next number, from 0 on, also those that only clients of mistral.rs know: the
+    progress of calls, that a person is asked, that a file was produced. The terminal event comes
+    with ``TurnFinished``, whatever that says."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._output = Output(facts.stem, facts.session, frozenset(facts.include))
+        self._number = 0
+        self._answer: AnswerText | None = None
+        self._thought: Thought | None = None
+        self._runs: dict[str, Ran] = {}
+        self._files: list[Mapping[str, Any]] = []
+        self._log = CallLog()
+        self._resource = facts.resource("queued" if facts.background else "in_progress")
+
+    @property
+    def resource(self) -> Mapping[str, Any]:
+        """As it stands: with the items that are whole while it runs."""
+        if self._resource["status"] == "in_progress":
+            whole = [item for item in self._output.items if item["status"] not in ("in_progress", "interpreting")]
+            return self.facts.resource("in_progress", whole)
+        return self._resource
+
+    def whole(self) -> Mapping[str, Any]:
+        return self.resource
+
+    def begin(self) -> Iterable[bytes]:
+        """One that runs in the background waits until its turn begins."""
+        then = "response.queued" if self.facts.background else "response.in_progress"
+        return [self._event(kind, {"response": self._resource}) for kind in ("response.created", then)]
+
+    def feed(self, event: Event) -> Iterator[bytes]:
+        for kind, body in self._told(event):
+            yield self._event(kind, body)
+        if isinstance(event.body, TurnFinished):
+            yield DONE
+
+    def _event(self, kind: str, body: Body) -> bytes:
+        number, self._number = self._number, self._number + 1
+        return encode({"type": kind, "sequence_number": number, **body}, kind)
+
+    def _told(self, event: Event) -> Iterator[Said]:
+        body = event.body
+        match body:
+            case TextDelta(text):
+                yield from self._text(text)
+            case ReasoningDelta(text):
+                yield from self._reasoning(text)
+            case TurnStarted():
+                yield from self._started()
+            case ContextBuilt():
+                yield from self._written("completed")
+            case AnswerLogprobs(tokens):
+                self._logprobs(tokens)
+            case CallReturned():
+                yield from self._written("completed")
+                yield from handed(self._output, body, self.facts.namespaces)
+            case TurnFinished():
+                yield from self._end(body)
+            case _:
+                yield from self._told_of_tools(event)
+
+    def _told_of_tools(self, event: Event) -> Iterator[Said]:
+        body = event.body
+        match body:
+            case CallStarted():
+                yield from self._written("completed", between=True)
+                yield from self._run(event, body)
+            case CallOutput():
+                self._log.output(body)
+                yield from self._runs[body.call].heard(body) if body.call in self._runs else ()
+            case CallFinished():
+                yield from self._ran(event, body)
+            case FileProduced(_, file):
+                self._log.produced(file)
+                if not file.get("code"):
+                    self._files.append(file)
+                yield tool_call_log.FILE, {"file": dict(file)}
+            case ApprovalRequired():
+                yield tool_call_log.APPROVAL, tool_call_log.approval(event, body)
+            case Notice():
+                yield tool_call_log.NOTICE, self._log.noticed(body)
+
+    def _started(self) -> Iterator[Said]:
+        if self._resource["status"] == "queued":
+            self._resource = self.facts.resource("in_progress")
+            yield "response.in_progress", {"response": self._resource}
+
+    def _text(self, text: str) -> Iterator[Said]:
+        if self._answer is None:
+            yield from self._written("completed")
+            self._answer = AnswerText(self._output)
+            yield from self._answer.begin()
+        yield from self._answer.say(text)
+
+    def _reasoning(self, text: str) -> Iterator[Said]:
+        if self._thought is None:
+            yield from self._written("completed")
+            self._thought = Thought(self._output)
+            yield from self._thought.begin()
+        yield from self._thought.say(text)
+
+    def _run(self, event: Event, call: CallStarted) -> Iterator[Said]:
+        progress, kind = self._log.started(event, call), RUNS.get(call.name)
+        kind = None if kind is ShellRun and not self.facts.shell else kind
+        if kind is not None:
+            self._runs[call.call] = run = kind(self._output, call)
+            yield from run.begin()
+        if kind is not ShellRun:
+            yield tool_call_log.PROGRESS, progress
+
+    def _ran(self, event: Event, result: CallFinished) -> Iterator[Said]:
+        progress, run = self._log.finished(event, result), self._runs.pop(result.call, None)
+        if not isinstance(run, ShellRun):
+            yield tool_call_log.PROGRESS, progress
+        yield from run.end(result) if run is not None else ()
+
+    def _logprobs(self, tokens: Iterable[Mapping[str, Any]]) -> None:
+        if self._answer is None or LOGPROBS not in self.facts.include:
+            return
+        self._answer.tokens += [token_logprob(token) for token in tokens]
+
+    def _written(self, status: str, *, between: bool = False) -> Iterator[Said]:
+        """Ends the text that is being written. ``between``: calls that run here follow."""
+        thought, self._thought = self._thought, None
+        yield from thought.end(status) if thought is not None else ()
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        if between:
+            answer.said_between()
+        else:
+            answer.files, self._files = self._files, []
+        yield from answer.end(status)
+
+    def _end(self, end: TurnFinished) -> Iterator[Said]:
+        status = _status_of(end)
+        yield from self._written("completed" if status == "completed" else "incomplete")
+        for run in self._runs.values():
+            yield from run.end(None)
+        self._runs.clear()
+        if self._files and end.finish != "calls" and status in ("completed", "incomplete"):
+            self._answer = AnswerText(self._output)  # files that no text follows have to be cited somewhere
+            yield from self._answer.begin()
+            yield from self._written("completed")
+        fault = _fault(end) if status == "failed" else None
+        self._resource = self.facts.resource(
+            status,
+            self._output.items,
+            usage=usage_of(end.usage),
+            error=fault,
+            incomplete="max_output_tokens" if status == "incomplete" else "",
+            completed=time.time() if status == "completed" else None,
+        )
+        self._resource |= self._log.told
+        kind = status if status in ("completed", "failed") else "incomplete"
+        yield f"response.{kind}", {"response": self._resource}
+
+
+def _status_of(end: TurnFinished) -> str:
+    """A turn that was interrupted from outside has failed for who waits for it; one that somebody stopped has not."""
+    if end.state == "committed":
+        return "incomplete" if end.finish == "length" else "completed"
+    return "cancelled" if end.state == "cancelled" else "failed"
+
+
+def _fault(end: TurnFinished) -> Body:
+    return fault_of(end.error or {"message": end.reason or CANCELLED})

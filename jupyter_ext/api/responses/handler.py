@@ -1,0 +1,308 @@
+"""``responses``, as OpenAI's clients speak it: made, streamed, fetched again, followed from any event on, cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel
+
+from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy
+from agent_kernel.core.messages import Media
+from agent_kernel.core.session import SessionKey
+from agent_kernel.tools.web.net.fetch import FILE, Fetcher
+from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, seen
+from jupyter_ext.api.dialects.dialect_request import Asked, Given
+from jupyter_ext.api.dialects.handler import raise_failed
+from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
+from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.openapi.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
+from jupyter_ext.api.responses.continuation import Continued, carried, continued, owner_of
+from jupyter_ext.api.responses.input import listed, messages_of, served, with_files
+from jupyter_ext.api.responses.items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
+from jupyter_ext.api.responses.live_responses import LiveResponse
+from jupyter_ext.api.responses.request import ResponsesBody
+from jupyter_ext.api.responses.resource import Facts, response_id
+from jupyter_ext.api.responses.store import StoredResponse
+from jupyter_ext.turns.start_turn import Call
+from jupyter_ext.turns.turn_inputs import kept
+
+LISTED = 20
+MAX_LISTED = 100
+FILE_BYTES = FILE.bytes
+"""Of all files of a request that are fetched."""
+IMAGES = "message.input_image.image_url"
+FILE_NAME = "file"
+
+
+class Deleted(BaseModel):
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
+class ResponsesAgentHandler(OpenAIHandler):
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A detail ``code`` is one that OpenAI's clients look for."""
+        code = (error.get("details") or {}).get("code")
+        return super().error_body(status, {**error, "code": code} if code else error)
+
+    async def stored(self, id: str) -> StoredResponse:
+        """Raises NotFound, also for a response of somebody else."""
+        found = await self.app.responses.find(owner_of(self.caller), id)
+        if found is None:
+            raise NotFound(f"Response with id {id[:100]!r} not found.", details={"param": "response_id"})
+        return found
+
+
+class ResponsesHandler(ResponsesAgentHandler):
+    @guarded("execute")
+    @operation(
+        "An answer, kept to be fetched and continued, as OpenAI's clients ask for it.",
+        "openai.types.responses:Response",
+        body=ResponsesBody,
+        query=(IDEMPOTENCY_KEY,),
+        conditions=FITS,
+        errors=(404, 409, 422, 502, 507),
+        streams=("openai.types.responses:ResponseStreamEvent",),
+    )
+    async def post(self) -> None:
+        body = self.parse(ResponsesBody)
+        self.detached = bool(body.background)
+        goes_on = await continued(self.app, self.caller, body)
+        brought = await self._brought(goes_on.items)
+        asked = await self._asked(body, goes_on, brought)
+        call = await self._begun(body, goes_on, asked)
+        if call.again and body.kept:
+            stored = await self.app.responses.again(owner_of(self.caller), call.turn.id)
+            if stored is not None:
+                await self._told_again(stored, body, call)
+                return
+        live = await self._live(body, goes_on, brought, call)
+        if body.background and not body.stream:
+            self.reply(live.codec.resource)
+            return
+        try:
+            await self._told(live, streams=bool(body.stream))
+        except Exception:
+            await self.app.responses.drop(live.stored)  # its id was told to nobody
+            raise
+
+    async def _told_again(self, stored: StoredResponse, body: ResponsesBody, call: Call) -> None:
+        """The same response, or the same error, for the same request under its key."""
+        if body.stream:
+            await self._decided(call.turn)
+            await self.stream(self.app.responses.stream(stored))
+        elif body.background:
+            self.reply(await self.app.responses.resource(stored))
+        else:
+            ended = await self.app.responses.ended(stored)
+            raise_failed(call.turn.log.finished)
+            self.reply(ended)
+
+    async def _told(self, live: LiveResponse, *, streams: bool) -> None:
+        if streams:
+            await self._decided(live.turn)
+            await self.stream(live.follow())
+            return
+        await live.ended.wait()
+        raise_failed(live.turn.log.finished)
+        if not self._gone:
+            self.reply(live.codec.resource)
+
+    async def _asked(self, body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
+        try:
+            asked = await asyncio.to_thread(_read, body, goes_on, brought)
+        except ValueError as error:
+            raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
+        self.answerable(asked)
+        if goes_on.after and not body.kept:
+            return await self._elsewhere(asked, goes_on)
+        return asked
+
+    async def _elsewhere(self, asked: Asked, goes_on: Continued) -> Asked:
+        """In a session of its own that begins with what was said before."""
+        key = SessionKey(self.caller.namespace, goes_on.session)
+        messages = await carried(self.app, key, goes_on.after, asked.spoken or asked.request.messages)
+        request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
+        return dataclasses.replace(asked, request=request, session="", spoken=())
+
+    async def _begun(self, body: ResponsesBody, goes_on: Continued, asked: Asked) -> Call:
+        """Several may go on from one response at the same time, where nothing of the server's is shared by them."""
+        try:
+            return await self.begun(asked)
+        except SessionBusy:
+            if goes_on.after and asked.engaged == () and not body.session_id:
+                return await self.begun(await self._elsewhere(asked, goes_on))
+            if goes_on.named or not asked.session:
+                raise
+        return await self.begun(dataclasses.replace(asked, session=""))
+
+    async def _live(self, body: ResponsesBody, goes_on: Continued, brought: Brought, call: Call) -> LiveResponse:
+        redactor, id = self.app.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
+        facts = Facts(
+            id,
+            body.model,
+            call.session,
+            background=bool(body.background),
+            namespaces=body.namespaces,
+            include=body.wanted,
+            shell=body.shell,
+        )
+
+        def kept() -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+            items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.order.request.inputs)
+            return redactor.value(body.echo), redactor.value(items)
+
+        echo, items = await asyncio.to_thread(kept)
+        told = dataclasses.replace(facts, echo=echo)
+        stored = StoredResponse(owner_of(self.caller), call.turn.id, told, items)
+        return await self.app.responses.begin(stored, call.turn, kept=body.kept and not call.again)
+
+    async def _brought(self, items: Sequence[AnyItem]) -> Brought:
+        """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,
+        FileNotFound."""
+        parts = list(parts_of(items))
+        links = list(dict.fromkeys(part.link for part in parts if isinstance(part, InputImage) and part.link))
+        urls = {part.file_url: part for part in parts if isinstance(part, InputFile) and part.file_url}
+        if len(links) + len(urls) > MAX_LINKS:
+            raise InvalidRequest(f"At most {MAX_LINKS} pictures and files of a request are fetched.")
+        ids = list(dict.fromkeys(part.file_id for part in parts if isinstance(part, InputImage) and part.file_id))
+        if len(ids) > MAX_PICTURES:
+            raise InvalidRequest(f"input: a request has at most {MAX_PICTURES} pictures", details={"param": "input"})
+        pictures = await self.fetched(links)
+        left = MAX_MEDIA - sum(picture.size for picture in pictures.values())
+        for file_id in ids:
+            pictures[file_id] = await self._picture(file_id, left)
+            left -= pictures[file_id].size
+        return Brought(pictures, await self._files(urls))
+
+    async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, Given]:
+        """One after the other, so that all together stay within the bound."""
+        fetcher, left = Fetcher(self.app.runtime.guard, self.app.runtime.exits), FILE_BYTES
+        found: dict[str, Given] = {}
+        for url, part in parts.items():
+            got = await fetcher.get(url, dataclasses.replace(FILE, bytes=left), purpose="a file of the request")
+            left -= len(got.data)
+            name = part.filename or unquote(PurePosixPath(urlsplit(got.url).path).name) or FILE_NAME
+            found[url] = Given(name=name, mime=got.mime, data=got.data)
+        return found
+
+    async def _picture(self, file_id: str, left: int) -> Media:
+        """Of a file that was uploaded, or that a tool made; one of more than ``left`` bytes is not read."""
+        found = await kept(self.app, self.caller, file_id)
+        if found is None:
+            raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
+        if found.file.size > MAX_MEDIA:
+            raise InvalidRequest(f"A picture has at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
+        if found.file.size > left:
+            raise InvalidRequest(
+                f"A request has at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
+            )
+        data = await found.data()
+        try:
+            return seen(found.file.mime, data)
+        except ValueError as error:
+            raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
+
+
+def _read(body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
+    """With what tools of the server did, for a session that does not have it. Raises ValueError, Unprocessable."""
+    items, alone, names = goes_on.items, goes_on.named, goes_on.names
+    messages, files = messages_of(items, brought, alone=alone, names=names)
+    spoken = messages_of(items, brought, known=True, alone=alone, names=names)[0] if served(items) else messages
+    return body.asked(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
+
+
+class ResponseHandler(ResponsesAgentHandler):
+    @guarded("read")
+    @operation(
+        "A response as it stands, or its events.",
+        "openai.types.responses:Response",
+        query=(
+            Parameter("stream", "Its events instead.", bool),
+            Parameter("starting_after", "The number of the event behind which to begin.", Count),
+        ),
+        errors=(404,),
+        streams=("openai.types.responses:ResponseStreamEvent",),
+    )
+    async def get(self, id: str) -> None:
+        """``stream``: its events, behind number ``starting_after``."""
+        stored = await self.stored(id)
+        if self.get_argument("stream", "").lower() not in ("true", "1"):
+            self.reply(await self.app.responses.resource(stored))
+            return
+        after = self.number("starting_after")
+        await self.stream(self.app.responses.stream(stored, -1 if after is None else after))
+
+    @guarded("write")
+    @operation(
+        "Forget a response, and stop it. The conversation stays in its session, where that is in a list.",
+        Deleted,
+        errors=(404,),
+    )
+    async def delete(self, id: str) -> None:
+        await self.app.responses.delete(await self.stored(id))
+        self.reply({"id": id, "object": "response", "deleted": True})
+
+
+class ResponseCancelHandler(ResponsesAgentHandler):
+    @guarded("execute")
+    @operation(
+        "Stop a response; one that has ended stays as it is.", "openai.types.responses:Response", errors=(404, 409)
+    )
+    async def post(self, id: str) -> None:
+        self.reply(await self.app.responses.cancel(await self.stored(id)))
+
+
+class InputItemsHandler(ResponsesAgentHandler):
+    @guarded("read")
+    @operation(
+        "What a response was made from.",
+        "openai.types.responses:ResponseItemList",
+        query=(
+            limit(LISTED, MAX_LISTED),
+            Parameter("after", "The item behind which to begin."),
+            Parameter("order", "asc or desc.", Literal["asc", "desc"]),
+            Parameter("include", f"{IMAGES}: pictures with their bytes."),
+        ),
+        errors=(404,),
+    )
+    async def get(self, id: str) -> None:
+        """Newest first, unless ``order`` is asc; ``limit`` of them behind the item ``after``."""
+        stored = await self.stored(id)
+        most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
+        if order not in ("asc", "desc"):
+            raise InvalidRequest("order is asc or desc.", details={"param": "order"})
+        items = list(stored.input) if order == "asc" else list(reversed(stored.input))
+        ids = [item["id"] for item in items]
+        if after and after not in ids:
+            raise InvalidRequest("There is no item of that id.", details={"param": "after"})
+        start = ids.index(after) + 1 if after else 0
+        page = items[start : start + most]
+        include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
+        shown = [await self._shown(stored.key, item, images=IMAGES in include) for item in page]
+        first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+        more = start + most < len(items)
+        self.reply({"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": more})
+
+    async def _shown(self, key: SessionKey, item: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
+        """Pictures that came with the request are in the session; they are shown where they were asked for."""
+        name = "content" if "content" in item else "output"
+        if not isinstance(item.get(name), list):
+            return item
+        return {**item, name: [await self._part(key, part, images=images) for part in item[name]]}
+
+    async def _part(self, key: SessionKey, part: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
+        medium = part.get(MEDIUM)
+        if medium is None:
+            return part
+        data = await self.app.runtime.store.blob(key, medium["hash"]) if images else None
+        url = f"data:{medium['mime']};base64,{base64.b64encode(data).decode()}" if data else None
+        return {**{name: value for name, value in part.items() if name != MEDIUM}, "image_url": url}

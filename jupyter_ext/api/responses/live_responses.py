@@ -1,0 +1,241 @@
+"""Responses of this server: those in flight, each told once and followed by anybody from any number on, and those that
+are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.core.errors import Conflict, SessionBusy, StoreError, TurnNotFound
+from agent_kernel.core.events import Event, TurnFinished
+from agent_kernel.core.session import UNLISTED
+from jupyter_ext.api.responses.codec import DONE, ResponsesCodec
+from jupyter_ext.api.responses.resource import ENDED, response_id
+from jupyter_ext.api.responses.store import Owner, ResponseStore, StoredResponse
+from jupyter_ext.turns.stored_events import find_turn, replay
+from jupyter_ext.turns.turns import LiveTurn
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+log = logging.getLogger(__name__)
+STOPPED = "cancelled by the client"
+GONE = "The turn of this response is not in its session any more."
+ENDS_WITHIN_S = 10.0
+LAST = 2
+"""Frames: the terminal event, and that nothing follows."""
+SWEEP_S = 3600.0
+AGAIN_TRIES, AGAIN_PAUSE_S = 20, 0.1
+
+
+class LiveResponse:
+    """``frames`` are the events of its stream so far: the n-th has the number n."""
+
+    def __init__(self, stored: StoredResponse, turn: LiveTurn) -> None:
+        self.stored = stored
+        self.turn = turn
+        self.codec = ResponsesCodec(stored.facts)
+        self.frames: list[bytes] = list(self.codec.begin())
+        self.ended = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    async def follow(self, after: int = -1) -> AsyncIterator[bytes]:
+        """The events behind number ``after`` as they come; the terminal one comes in any case."""
+        at = after + 1
+        while True:
+            changed = self._changed
+            if self.ended.is_set():
+                at = min(at, len(self.frames) - LAST) if at == after + 1 else at
+            while at < len(self.frames):
+                yield self.frames[at]
+                at += 1
+            if self.ended.is_set():
+                return
+            if changed is self._changed:
+                await changed.wait()
+
+    async def run(self) -> None:
+        events: AsyncIterator[Event] = self.turn.log.follow(0)
+        async with aclosing(events):  # type: ignore[type-var]  # an async generator
+            async for event in events:
+                self.frames.extend(self.codec.feed(event))
+                if isinstance(event.body, TurnFinished):
+                    self.ended.set()
+                changed, self._changed = self._changed, asyncio.Event()
+                changed.set()
+
+
+class Responses:
+    """``path`` of the file that keeps them; None: in memory."""
+
+    def __init__(self, app: AgentKernel, path: Path | None) -> None:
+        self._app = app
+        self.store = ResponseStore(path)
+        self._live: dict[str, LiveResponse] = {}
+        self._swept = float("-inf")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool) -> LiveResponse:
+        """Of a turn that was just started. One that can not be kept is stopped. Raises StoreError."""
+        live = LiveResponse(stored, turn)
+        if kept:
+            try:
+                await self.store.add(stored)
+            except StoreError:
+                await self._app.turns.cancel(turn, "its response could not be kept")
+                raise
+            self._live[stored.id] = live
+        self._also(asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}"))
+        if time.monotonic() - self._swept > SWEEP_S:
+            self._swept = time.monotonic()
+            self._also(asyncio.create_task(self.sweep(), name="responses of sessions that are gone"))
+        return live
+
+    async def sweep(self) -> None:
+        """Those whose session is gone: deleted, or removed by a policy."""
+        try:
+            for key in await self.store.sessions():
+                if await self._app.runtime.store.info(key) is None:
+                    await self.store.forget(key)
+        except StoreError as error:
+            log.warning("responses of sessions that are gone could not be removed: %s", error)
+
+    async def find(self, owner: Owner, id: str) -> StoredResponse | None:
+        """What the owner may fetch and continue. With a session go its responses."""
+        found = await self.store.get(owner, id)
+        if found is not None and await self._app.runtime.store.info(found.key) is None:
+            await self.store.forget(found.key)
+            return None
+        return found
+
+    async def again(self, owner: Owner, turn: str) -> StoredResponse | None:
+        """The response of a turn that is asked for again, under the key of its request; it is there a moment after the
+        turn has begun, unless it is not to be kept."""
+        id = response_id(owner.namespace, turn)
+        for _ in range(AGAIN_TRIES):
+            if (found := await self.store.get(owner, id)) is not None:
+                return found
+            await asyncio.sleep(AGAIN_PAUSE_S)
+        return None
+
+    async def ended(self, stored: StoredResponse) -> Mapping[str, Any]:
+        """The resource once its turn has ended."""
+        if (live := self._live.get(stored.id)) is not None:
+            await live.ended.wait()
+            return live.codec.resource
+        stored = await self._newest(stored)
+        return stored.body if stored.body is not None else (await self._made_again(stored, wait=True))[0].resource
+
+    async def resource(self, stored: StoredResponse) -> Mapping[str, Any]:
+        """As it stands now. One whose server was killed is made from what its turn has left."""
+        if (live := self._live.get(stored.id)) is not None:
+            return live.codec.resource
+        stored = await self._newest(stored)
+        if stored.body is not None:
+            return stored.body
+        codec, _ = await self._made_again(stored, wait=False)
+        return codec.resource
+
+    async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncIterator[bytes]:
+        """The events behind number ``after``; the terminal one comes in any case."""
+        if (live := self._live.get(stored.id)) is not None:
+            frames = live.follow(after)
+            async with aclosing(frames):  # type: ignore[type-var]  # an async generator
+                async for frame in frames:
+                    yield frame
+            return
+        told = await self.store.frames(stored.owner, stored.id)
+        if not told:
+            _, told = await self._made_again(await self._newest(stored), wait=True)
+        for frame in told[min(after + 1, max(0, len(told) - LAST)) :]:
+            yield frame
+
+    async def cancel(self, stored: StoredResponse) -> Mapping[str, Any]:
+        """Stops its turn and waits for its end; one that has ended stays as it is. Raises Conflict."""
+        live = self._live.get(stored.id)
+        if live is not None:
+            await self._app.turns.cancel(live.turn, STOPPED)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDS_WITHIN_S):
+                    await live.ended.wait()
+        found = await self.resource(stored)
+        if found["status"] not in ENDED:
+            why = "It is being stopped." if live is not None else "Another server runs it; it can be cancelled there."
+            raise Conflict(f"This response has not ended. {why}")
+        return found
+
+    async def delete(self, stored: StoredResponse) -> None:
+        """What still runs is stopped. The session stays, but for one that is in no list: it goes with its last
+        response."""
+        await self.drop(stored)
+        key = stored.key
+        if not key.id.startswith(UNLISTED) or await self.store.any_of(key):
+            return
+        with contextlib.suppress(SessionBusy):  # by a turn whose response is not kept yet, or is none
+            await self._app.private.forget(key)
+
+    async def drop(self, stored: StoredResponse) -> None:
+        """The response alone; what still runs is stopped."""
+        live = self._live.pop(stored.id, None)
+        if live is not None:
+            await self._app.turns.cancel(live.turn, STOPPED)
+        await self.store.delete(stored.owner, stored.id)
+
+    async def aclose(self) -> None:
+        """After all turns have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.store.aclose()
+
+    def _also(self, task: asyncio.Task[None]) -> None:
+        """Is awaited when the server stops."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, live: LiveResponse, *, kept: bool) -> None:
+        await live.run()
+        if not kept:
+            return
+        try:
+            await self.store.finish(live.stored, live.codec.resource, live.frames)
+        except StoreError as error:  # it is made from its turn when it is asked for
+            log.warning("response %s could not be kept: %s", live.stored.id, error)
+        self._live.pop(live.stored.id, None)
+
+    async def _newest(self, stored: StoredResponse) -> StoredResponse:
+        """It may have ended since it was read, and be in flight no more."""
+        if stored.body is not None:
+            return stored
+        return await self.store.get(stored.owner, stored.id) or stored
+
+    async def _made_again(self, stored: StoredResponse, *, wait: bool) -> tuple[ResponsesCodec, list[bytes]]:
+        """From the items of its turn. ``wait``: until another server that runs it has ended it."""
+        codec = ResponsesCodec(stored.facts)
+        frames = list(codec.begin())
+        store = self._app.runtime.store
+        try:
+            turn = await find_turn(store, stored.owner.namespace, stored.turn, stored.facts.session)
+        except TurnNotFound:
+            error = {"code": "turn_not_found", "message": GONE}
+            frames += codec.feed(Event(1, stored.turn, stored.facts.session, 0, 0.0, _failed(error)))
+            return codec, frames
+        if turn.state == "open" and not wait:
+            return codec, frames
+        async for event in replay(store, turn, 0, media=True):
+            frames += codec.feed(event)
+        if stored.body is None:
+            await self.store.finish(stored, codec.resource, frames, again=True)
+        return codec, frames
+
+
+def _failed(error: Mapping[str, Any]) -> TurnFinished:
+    return TurnFinished("failed", str(error["message"]), 0, {}, error)
+
+
+__all__ = ["DONE", "LiveResponse", "Responses"]

@@ -1,0 +1,319 @@
+"""The output items of a response, and the events that tell of each from its beginning to its end. Pure.
+
+An event is its name and what it says; whoever writes the stream numbers it. Ids of items begin with that of their
+response, so that an item that a client sends again names the response that it is of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from agent_kernel.core.events import CallFinished, CallOutput, CallReturned, CallStarted
+from jupyter_ext.api.dialects.tool_call_log import arguments_text
+
+Body: TypeAlias = dict[str, Any]
+Said: TypeAlias = tuple[str, Body]
+NOT_RUN = 126
+"""The exit code of a shell call that did not run; a shell gives it for a command that may not be executed."""
+SOURCES = "web_search_call.action.sources"
+OUTPUTS = "code_interpreter_call.outputs"
+LOGPROBS = "message.output_text.logprobs"
+"""What a client may ask for beside (``include``)."""
+
+
+class Output:
+    """The items of one response, in order. ``stem`` is the part of its id that is its own, ``container`` its
+    session."""
+
+    def __init__(self, stem: str, container: str, include: frozenset[str] = frozenset()) -> None:
+        self.items: list[Body] = []
+        self.container = container
+        self.include = include
+        self._stem = stem
+
+    def open(self, prefix: str, item: Mapping[str, Any]) -> int:
+        """Its index; it has an id from now on."""
+        self.items.append({"id": f"{prefix}_{self._stem}_{len(self.items)}", **item})
+        return len(self.items) - 1
+
+    def added(self, index: int) -> Said:
+        return "response.output_item.added", {"output_index": index, "item": dict(self.items[index])}
+
+    def done(self, index: int, **last: Any) -> Said:
+        self.items[index] = {**self.items[index], **last}
+        return "response.output_item.done", {"output_index": index, "item": dict(self.items[index])}
+
+    def place(self, index: int) -> Body:
+        return {"item_id": self.items[index]["id"], "output_index": index}
+
+
+class AnswerText:
+    """A message with one text. ``files`` are those that it may cite, as ``File.to_json`` gives them."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._text: list[str] = []
+        self.files: list[Mapping[str, Any]] = []
+        self.tokens: list[Body] = []
+        self._index = output.open(
+            "msg", {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
+        )
+        self._place = {**output.place(self._index), "content_index": 0}
+
+    def begin(self) -> Iterator[Said]:
+        yield self._output.added(self._index)
+        yield "response.content_part.added", {**self._place, "part": self._part([])}
+
+    def say(self, text: str) -> Iterator[Said]:
+        self._text.append(text)
+        yield "response.output_text.delta", {**self._place, "delta": text, "logprobs": []}
+
+    def end(self, status: str) -> Iterator[Said]:
+        """With the log probabilities and the files that came meanwhile."""
+        text = "".join(self._text)
+        cited = [_citation(file, text, self._output.container) for file in self.files]
+        for number, annotation in enumerate(cited):
+            yield (
+                "response.output_text.annotation.added",
+                {**self._place, "annotation_index": number, "annotation": annotation},
+            )
+        part = self._part(cited)
+        plain = [{key: token[key] for key in ("token", "logprob")} | {"top_logprobs": []} for token in self.tokens]
+        yield "response.output_text.done", {**self._place, "text": text, "logprobs": plain}
+        yield "response.content_part.done", {**self._place, "part": part}
+        yield self._output.done(self._index, status=status, content=[part])
+
+    def said_between(self) -> None:
+        """More work followed it: it was no answer yet."""
+        self._output.items[self._index]["phase"] = "commentary"
+
+    def _part(self, annotations: list[Body]) -> Body:
+        text = "".join(self._text)
+        return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": list(self.tokens)}
+
+
+class Thought:
+    """A reasoning item with its text as it is; nothing is summarised."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._text: list[str] = []
+        self._index = output.open("rs", {"type": "reasoning", "summary": [], "content": [], "status": "in_progress"})
+        self._place = {**output.place(self._index), "content_index": 0}
+
+    def begin(self) -> Iterator[Said]:
+        yield self._output.added(self._index)
+        yield "response.content_part.added", {**self._place, "part": {"type": "reasoning_text", "text": ""}}
+
+    def say(self, text: str) -> Iterator[Said]:
+        self._text.append(text)
+        yield "response.reasoning_text.delta", {**self._place, "delta": text}
+
+    def end(self, status: str) -> Iterator[Said]:
+        part = {"type": "reasoning_text", "text": "".join(self._text)}
+        yield "response.reasoning_text.done", {**self._place, "text": part["text"]}
+        yield "response.content_part.done", {**self._place, "part": part}
+        yield self._output.done(self._index, status=status, content=[part])
+
+
+class Ran(Protocol):
+    """A call that runs here. ``end`` without a result: the turn ended first."""
+
+    def begin(self) -> Iterator[Said]: ...
+
+    def heard(self, said: CallOutput) -> Iterator[Said]: ...
+
+    def end(self, result: CallFinished | None) -> Iterator[Said]: ...
+
+
+class CodeRun:
+    def __init__(self, output: Output, call: CallStarted) -> None:
+        self._output = output
+        self._code = str(call.arguments.get("code", ""))
+        item = {"type": "code_interpreter_call", "code": "", "container_id": output.container, "outputs": None}
+        self._index = output.open("ci", {**item, "status": "in_progress"})
+
+    def begin(self) -> Iterator[Said]:
+        place = self._output.place(self._index)
+        yield self._output.added(self._index)
+        yield "response.code_interpreter_call.in_progress", place
+        yield "response.code_interpreter_call_code.delta", {**place, "delta": self._code}
+        yield "response.code_interpreter_call_code.done", {**place, "code": self._code}
+        yield "response.code_interpreter_call.interpreting", place
+
+    def heard(self, said: CallOutput) -> Iterator[Said]:
+        """There is no event for it."""
+        yield from ()
+
+    def end(self, result: CallFinished | None) -> Iterator[Said]:
+        if _ran(result):
+            yield "response.code_interpreter_call.completed", self._output.place(self._index)
+        outputs = _printed(result) if OUTPUTS in self._output.include and result is not None else None
+        yield self._output.done(self._index, code=self._code, outputs=outputs, status=_status(result, "failed"))
+
+
+class ShellRun:
+    """A pair of items: the call, and what it printed. All its commands are lines of one script."""
+
+    def __init__(self, output: Output, call: CallStarted) -> None:
+        self._output = output
+        given = call.arguments
+        commands = given.get("commands")
+        self._commands = [str(command) for command in commands] if isinstance(commands, list | tuple) else []
+        self._action = {
+            "commands": self._commands,
+            "max_output_length": given.get("max_output_length"),
+            "timeout_ms": given.get("timeout_ms"),
+        }
+        self._call = call.call
+        environment = {"type": "container_reference", "container_id": output.container}
+        item = {"type": "shell_call", "call_id": call.call, "action": {**self._action, "commands": []}}
+        self._index = output.open("sc", {**item, "environment": environment, "status": "in_progress"})
+        self._told: int | None = None
+
+    def begin(self) -> Iterator[Said]:
+        yield self._output.added(self._index)
+        for number, command in enumerate(self._commands):
+            place = {"output_index": self._index, "command_index": number}
+            yield "response.shell_call_command.added", {**place, "command": ""}
+            yield "response.shell_call_command.delta", {**place, "delta": command}
+            yield "response.shell_call_command.done", {**place, "command": command}
+        yield self._output.done(self._index, action=self._action, status="completed")
+
+    def heard(self, said: CallOutput) -> Iterator[Said]:
+        yield from self._opened()
+        stream = "stderr" if said.stream == "stderr" else "stdout"
+        yield "response.shell_call_output_content.delta", {**self._at, "delta": {stream: said.text}}
+
+    def end(self, result: CallFinished | None) -> Iterator[Said]:
+        yield from self._opened()
+        printed = [_exit_of(result)]
+        yield "response.shell_call_output_content.done", {**self._at, "output": printed}
+        assert self._told is not None
+        yield self._output.done(self._told, output=printed, status="completed" if _ran(result) else "incomplete")
+
+    def _opened(self) -> Iterator[Said]:
+        if self._told is None:
+            item = {"type": "shell_call_output", "call_id": self._call, "output": []}
+            length = {"max_output_length": self._action["max_output_length"], "status": "in_progress"}
+            self._told = self._output.open("sco", item | length)
+            yield self._output.added(self._told)
+
+    @property
+    def _at(self) -> Body:
+        assert self._told is not None
+        return {**self._output.place(self._told), "command_index": 0}
+
+
+class WebRun:
+    """A search, or one page that is opened."""
+
+    def __init__(self, output: Output, call: CallStarted) -> None:
+        self._output = output
+        self._query = str(call.arguments.get("query", ""))
+        self._url = None if call.name == "web_search" else str(call.arguments.get("url", ""))
+        self._index = output.open(
+            "ws", {"type": "web_search_call", "status": "in_progress", "action": self._action(None)}
+        )
+
+    def begin(self) -> Iterator[Said]:
+        yield self._output.added(self._index)
+        yield "response.web_search_call.in_progress", self._output.place(self._index)
+        yield "response.web_search_call.searching", self._output.place(self._index)
+
+    def heard(self, said: CallOutput) -> Iterator[Said]:
+        yield from ()
+
+    def end(self, result: CallFinished | None) -> Iterator[Said]:
+        if _ran(result):
+            yield "response.web_search_call.completed", self._output.place(self._index)
+        yield self._output.done(self._index, action=self._action(result), status=_status(result, "failed"))
+
+    def _action(self, result: CallFinished | None) -> Body:
+        if self._url is not None:
+            return {"type": "open_page", "url": self._url}
+        action: Body = {"type": "search", "query": self._query, "queries": [self._query]}
+        if SOURCES in self._output.include and result is not None:
+            action["sources"] = [{"type": "url", "url": url} for url in found_at(result)]
+        return action
+
+
+RUNS: Mapping[str, type[CodeRun] | type[ShellRun] | type[WebRun]] = {
+    "python": CodeRun,
+    "shell": ShellRun,
+    "web_search": WebRun,
+    "fetch_page": WebRun,
+}
+"""By the name of the tool; others have no item of their own."""
+
+
+def handed(output: Output, call: CallReturned, namespaces: Mapping[str, Sequence[str]]) -> Iterator[Said]:
+    """A call that the caller runs, whole. ``namespaces``: by the name of a function, that of its namespace and its own
+    there."""
+    arguments = arguments_text(call.arguments)
+    name = call.name
+    item: Body = {"type": "function_call", "call_id": call.call, "name": name, "arguments": "", "status": "in_progress"}
+    if call.name in namespaces:
+        namespace, name = namespaces[call.name]
+        item |= {"namespace": namespace, "name": name}
+    index = output.open("fc", item)
+    place = output.place(index)
+    yield output.added(index)
+    yield "response.function_call_arguments.delta", {**place, "delta": arguments}
+    yield "response.function_call_arguments.done", {**place, "arguments": arguments, "name": name}
+    yield output.done(index, arguments=arguments, status="completed")
+
+
+def found_at(result: CallFinished) -> list[str]:
+    """The addresses that a search found; where its text was cut, the domains."""
+    try:
+        found = json.loads(result.text)["output"]
+        return [str(one["url"]) for one in found]
+    except (ValueError, KeyError, TypeError):
+        return [f"https://{domain}/" for domain in result.details.get("sources", ())]
+
+
+def _citation(file: Mapping[str, Any], text: str, container: str) -> Body:
+    """Where the text names the file; at its beginning where it does not."""
+    name = str(file["name"])
+    start = max(0, text.find(name))
+    end = start + len(name) if text.startswith(name, start) else 0
+    ids = {"container_id": container, "file_id": file["id"], "filename": name}
+    return {"type": "container_file_citation", **ids, "start_index": start if end else 0, "end_index": end}
+
+
+def _ran(result: CallFinished | None) -> bool:
+    """Whether the tool ran to an end, be it an error: not a call that was denied or that the turn's end cut off."""
+    return result is not None and result.status != "denied"
+
+
+def _status(result: CallFinished | None, failed: str) -> str:
+    if result is None:
+        return "incomplete"
+    return "completed" if result.status == "success" else failed
+
+
+def _printed(result: CallFinished) -> list[Body]:
+    """What it printed, and its pictures where their bytes came along."""
+    printed: list[Body] = [{"type": "logs", "logs": result.text}] if result.text else []
+    for medium in result.media:
+        if medium.get("data") and str(medium["mime"]).startswith("image/"):
+            printed.append({"type": "image", "url": f"data:{medium['mime']};base64,{medium['data']}"})
+    return printed
+
+
+def _exit_of(result: CallFinished | None) -> Body:
+    """One script has one exit. A call that did not run says why on stderr."""
+    if result is None:
+        return {"stdout": "", "stderr": "The turn ended first.", "outcome": {"type": "exit", "exit_code": NOT_RUN}}
+    details = result.details
+    if details.get("timed_out") or result.status == "timeout":
+        outcome: Body = {"type": "timeout"}
+    else:
+        code = details.get("exit_code")
+        outcome = {"type": "exit", "exit_code": code if isinstance(code, int) else NOT_RUN}
+    ran = "stdout" in details
+    said = {"stdout": str(details["stdout"]), "stderr": str(details.get("stderr", ""))} if ran else {}
+    return {"stdout": "", "stderr": "" if ran else result.text, "outcome": outcome} | said

@@ -1,0 +1,286 @@
+"""The body of a request for a response. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
+
+from agent_kernel.core.messages import Message, system
+from agent_kernel.core.protocols import OutputFormat, Sampling
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.settings import Permission
+from jupyter_ext.api.dialects.content import MAX_MESSAGES, MAX_TEXT
+from jupyter_ext.api.dialects.dialect_request import AGENT, Asked, Given
+from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, makeable
+from jupyter_ext.api.dialects.functions import (
+    MAX_TOOLS,
+    WORDS,
+    Chosen,
+    FewValues,
+    JsonSchemaFormat,
+    ObjectFormat,
+    TextFormat,
+    Words,
+    choice_of,
+    chosen,
+)
+from jupyter_ext.api.responses.items import AnyItem, Item, MessageItem
+from jupyter_ext.api.responses.output import LOGPROBS
+from jupyter_ext.api.responses.tools import Offered, Tool, offered
+
+Body: TypeAlias = dict[str, Any]
+MAX_METADATA = 16
+MAX_TOKENS = 2**31 - 1
+
+
+class Reference(Words):
+    id: Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class SchemaFormat(JsonSchemaFormat):
+    type: Literal["json_schema"]
+
+
+class TextConfig(Words):
+    format: Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+    @property
+    def output(self) -> OutputFormat | None:
+        return self.format.output if self.format else None
+
+    @property
+    def echo(self) -> Body:
+        form = self.format.model_dump(by_alias=True, exclude_none=True) if self.format else {"type": "text"}
+        return {"format": form} | ({"verbosity": self.verbosity} if self.verbosity else {})
+
+
+class Reasoning(Words):
+    """``effort`` is for the engine, ``summary`` is told again: thoughts are shown whole."""
+
+    effort: Effort | None = None
+    summary: Annotated[str, Field(max_length=20)] | None = None
+
+
+def _choosable(said: Any) -> Any:
+    choice_of(_flat(said) or "auto")
+    return said
+
+
+ToolChoiceBody = Annotated[
+    Any,
+    AfterValidator(_choosable),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                WORDS,
+                {"type": "null"},
+                {"type": "object", "properties": {"type": {"enum": ["function", "allowed_tools"]}}},
+            ]
+        }
+    ),
+]
+Label = Annotated[str, Field(max_length=512)]
+Input = Annotated[
+    Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Tag("text")]
+    | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
+    Discriminator(lambda said: "items" if isinstance(said, list) else "text"),
+]
+
+
+class ResponsesBody(Decoding):
+    """``session_id``, ``max_tool_rounds``, ``files`` and ``agent_permission`` are beside OpenAI's. What is said of
+    prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) changes nothing here."""
+
+    model: Annotated[str, Field(max_length=2_000)] = ""
+    input: Input
+    instructions: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    previous_response_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    conversation: Annotated[str, Field(min_length=1, max_length=512)] | Reference | None = None
+    session_id: Annotated[str, Field(max_length=512)] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=MAX_METADATA)] | None = None
+    include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    max_tool_calls: int | None = None
+    max_tool_rounds: Rounds | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    parallel_tool_calls: bool | None = None
+    tools: Annotated[Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
+    tool_choice: ToolChoiceBody = None
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    files: Annotated[list[WantedFile], Field(max_length=100)] | None = None
+    agent_permission: Permission | None = None
+    code_execution_permission: Permission | None = None
+    prompt_cache_key: Label | None = None
+    safety_identifier: Label | None = None
+    user: Label | None = None
+    _offered: Offered = PrivateAttr()
+    _chosen: Chosen = PrivateAttr()
+
+    @model_validator(mode="after")
+    def consistent(self) -> ResponsesBody:
+        if self.max_tool_calls is not None:
+            raise ValueError("max_tool_calls is not counted here: max_tool_rounds bounds the rounds of calls")
+        if self.background and self.store is False:
+            raise ValueError("a response in the background is fetched later, so it has to be stored")
+        named = {name for name in (self.named, self.session_id or "") if name}
+        if len(named) > 1:
+            raise ValueError("conversation and session_id name two sessions")
+        if self.previous_response_id and self.conversation is not None:
+            raise ValueError("previous_response_id and conversation are two ways to say what this continues: use one")
+        self._form()
+        self._offered = offered(self.tools or [])
+        self._chosen = self._choice()
+        return self
+
+    @property
+    def items(self) -> list[AnyItem]:
+        if isinstance(self.input, str):
+            return [MessageItem(role="user", content=self.input)]
+        return list(self.input)
+
+    @property
+    def named(self) -> str:
+        """The session that ``conversation`` names."""
+        return self.conversation.id if isinstance(self.conversation, Reference) else self.conversation or ""
+
+    @property
+    def kept(self) -> bool:
+        return self.store is not False
+
+    @property
+    def permission(self) -> Permission:
+        return self.agent_permission or self.code_execution_permission or "auto"
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """``include``, with what another field turns on."""
+        return tuple(dict.fromkeys([*(self.include or ()), *([LOGPROBS] if self.top_logprobs else ())]))
+
+    @property
+    def namespaces(self) -> Mapping[str, tuple[str, str]]:
+        return self._offered.namespaces
+
+    @property
+    def shell(self) -> bool:
+        return "shell" in self._offered.groups
+
+    def asked(
+        self,
+        messages: Sequence[Message],
+        files: tuple[Given, ...],
+        *,
+        session: str = "",
+        after: str = "",
+        spoken: Sequence[Message] = (),
+    ) -> Asked:
+        """``session`` is the one that it goes on in, behind the turn ``after`` where one is named; ``spoken`` are the
+        messages without what tools of the server did. Where only some tools are allowed, there are no others of the
+        server. Raises Unprocessable."""
+        told = [system(self.instructions)] if self.instructions else []
+        offered, choice = self._offered, self._chosen
+        groups = [group for kind, group in offered.groups.items() if choice.hosted is None or kind in choice.hosted]
+        groups += ["files"] if files else []
+        request = TurnRequest(
+            messages=(*told, *messages),
+            after=after,
+            permission=self.permission,
+            sampling=self._sampling,
+            max_tool_rounds=self.max_tool_rounds,
+            tool_choice=choice.choice,
+            parallel_calls=self.parallel_tool_calls is not False,
+            output=self._form(),
+            outputs=tuple(file.wanted for file in self.files or ()),
+            functions=choice.of(offered.functions),
+            skills=offered.skills,
+            web=offered.web,
+        )
+        repeats = tuple(spoken) != tuple(messages)
+        asked = Asked(
+            self.model,
+            request,
+            tuple(dict.fromkeys(groups)),
+            session,
+            files,
+            streams=bool(self.stream),
+            kept=self.kept,
+            route="responses",
+            spoken=(*told, *spoken) if repeats else (),
+            only=choice.allowed is not None,
+        )
+        return makeable(asked)
+
+    @property
+    def _sampling(self) -> Sampling:
+        return Sampling(
+            self.temperature,
+            self.top_p,
+            max_tokens=self.max_output_tokens,
+            logprobs=LOGPROBS in self.wanted,
+            top_logprobs=self.top_logprobs or 0,
+            reasoning_effort=self.reasoning.effort if self.reasoning else None,
+            **self.penalties,
+        )
+
+    def _form(self) -> OutputFormat | None:
+        return self.form(self.text.output if self.text else None)
+
+    @property
+    def echo(self) -> Body:
+        """What the resource repeats."""
+        return {
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "max_tool_calls": None,
+            "metadata": self.metadata or {},
+            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "previous_response_id": self.previous_response_id,
+            "conversation": {"id": self.named} if self.named else None,
+            "prompt_cache_key": self.prompt_cache_key,
+            "reasoning": self.reasoning.model_dump() if self.reasoning else {"effort": None, "summary": None},
+            "safety_identifier": self.safety_identifier,
+            "service_tier": "default",
+            "store": self.kept,
+            "temperature": self.temperature,
+            "text": (self.text or TextConfig()).echo,
+            "tool_choice": _flat(self.tool_choice) or "auto",
+            "tools": [tool.echo for tool in self.tools or ()],
+            "top_logprobs": self.top_logprobs or 0,
+            "top_p": self.top_p,
+            "truncation": self.truncation or "disabled",
+            "user": self.user,
+        }
+
+    def _choice(self) -> Chosen:
+        names = {spec.name for spec in self._offered.functions}
+        more = self.model.startswith(AGENT) or bool(self.max_tool_rounds)
+        return chosen(choice_of(_flat(self.tool_choice) or "auto"), names, self._offered.groups, more=more)
+
+
+def _flat(said: Any) -> Any:
+    """A choice with its function as this dialect names it, whichever way it came: ``ns.name`` for one of a
+    namespace."""
+    if not isinstance(said, dict):
+        return said
+    if said.get("type") == "allowed_tools":
+        inner = said.get("allowed_tools")
+        body = inner if isinstance(inner, dict) else said
+        tools = body.get("tools")
+        if isinstance(tools, list):
+            tools = [_flat(one) if isinstance(one, dict) and one.get("type") == "function" else one for one in tools]
+        return {"type": "allowed_tools", "mode": body.get("mode", "auto"), "tools": tools}
+    if said.get("type") != "function":
+        return said
+    inner = said.get("function")
+    named = inner if isinstance(inner, dict) else said
+    name, namespace = named.get("name"), said.get("namespace")
+    return {"type": "function", "name": f"{namespace}.{name}" if isinstance(namespace, str) and namespace else name}

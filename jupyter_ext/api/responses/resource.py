@@ -1,0 +1,123 @@
+"""A response as it is fetched: what was asked, how it stands, what came of it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.sessions.store.private_store import is_private
+
+PREFIX = "resp_"
+STEM = re.compile(r"[0-9a-f]{48}")
+ENDED = frozenset({"completed", "failed", "incomplete", "cancelled"})
+"""Of the states; the others are queued and in_progress."""
+PROMPT_ERRORS = frozenset({"invalid_request", "context_overflow", "file_not_found", "file_too_large", "turn_not_found"})
+"""Codes of errors that the words of the request have caused."""
+
+
+def response_id(namespace: str, turn: str) -> str:
+    """Of the one response of a turn. It is no secret: only who asked for the response may use it."""
+    return PREFIX + hashlib.sha256(f"{namespace}\n{turn}".encode()).hexdigest()[:48]
+
+
+def stem_of(item: str) -> str:
+    """The id of the response that an item with this id is of; empty for a foreign id."""
+    stem = item.partition("_")[2].rpartition("_")[0]
+    return PREFIX + stem if STEM.fullmatch(stem) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is fixed when a response begins. ``model`` is the name as the client said it; ``echo`` are the fields of the
+    request that a resource repeats. ``background``: it was answered at once. ``namespaces``: by the name of a function
+    here, the namespace and the name in which the client declared it. ``include``: what was asked for beside.
+    ``shell``: it declared that tool; clients that did not take a call of it for one of their own."""
+
+    id: str
+    model: str
+    session: str
+    created: float = field(default_factory=time.time)
+    echo: Mapping[str, Any] = field(default_factory=dict)
+    background: bool = False
+    namespaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    include: Sequence[str] = ()
+    shell: bool = False
+
+    @property
+    def stem(self) -> str:
+        return self.id.removeprefix(PREFIX)
+
+    @property
+    def private(self) -> bool:
+        """Nothing of it goes to the disk."""
+        return is_private(self.session)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Facts:
+        known = {item.name for item in dataclasses.fields(cls)}
+        facts = {key: value for key, value in body.items() if key in known}
+        return cls(**{**facts, "include": tuple(facts.get("include", ()))})
+
+    def resource(
+        self,
+        status: str,
+        output: Sequence[Mapping[str, Any]] = (),
+        *,
+        usage: Mapping[str, Any] | None = None,
+        error: Mapping[str, Any] | None = None,
+        incomplete: str = "",
+        completed: float | None = None,
+    ) -> dict[str, Any]:
+        """``incomplete`` is why an answer was cut."""
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": int(self.created),
+            "status": status,
+            "background": self.background,
+            "completed_at": None if completed is None else int(completed),
+            "error": error,
+            "incomplete_details": {"reason": incomplete} if incomplete else None,
+            "model": self.model,
+            **self.echo,
+            "output": list(output),
+            "output_text": output_text(output),
+            "usage": usage,
+            "session_id": self.session,
+        }
+
+
+def output_text(output: Sequence[Mapping[str, Any]]) -> str:
+    parts = (part for item in output if item["type"] == "message" for part in item["content"])
+    return "".join(part["text"] for part in parts if part["type"] == "output_text")
+
+
+def usage_of(usage: Mapping[str, float]) -> dict[str, Any] | None:
+    """In OpenAI's words; what was thought is not counted apart. None where nothing was counted."""
+    if not usage:
+        return None
+    given, made = int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {"cached_tokens": int(usage.get("reused_tokens", 0)), "cache_write_tokens": 0},
+        "output_tokens": made,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": given + made,
+    }
+
+
+def fault_of(error: Mapping[str, Any]) -> dict[str, Any]:
+    """``{code, message, hint}`` of ours as the error of a resource: its codes are OpenAI's, ``type`` is ours."""
+    ours = str(error.get("code", EngineError("").code))
+    message = f"{error.get('message', '')} {error.get('hint', '')}".strip()
+    code = "invalid_prompt" if ours in PROMPT_ERRORS else "server_error"
+    return {"code": code, "message": message, "type": ours}

@@ -1,0 +1,240 @@
+"""Responses that can be fetched again: in a small file beside the sessions, or in memory. It holds what was asked and
+what came of it; the conversation itself is in the session."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.tables.rows import changed_rows
+from jupyter_ext.api.responses.resource import Facts
+
+T = TypeVar("T")
+KEEP_S = 30 * 24 * 3600.0
+"""As long as OpenAI keeps them."""
+MOST = 5_000
+MOST_BYTES = 512 << 20
+"""Of one namespace; the oldest go."""
+FRAMES_BYTES = 4 << 20
+"""Of one stream, packed; of a longer one only the resource is kept."""
+STEPS = (
+    """
+    CREATE TABLE responses (
+        id TEXT PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        session TEXT NOT NULL,
+        turn TEXT NOT NULL,
+        created REAL NOT NULL,
+        bytes INTEGER NOT NULL,
+        facts TEXT NOT NULL,
+        input TEXT NOT NULL,
+        body TEXT,
+        frames BLOB
+    );
+    CREATE INDEX responses_by_age ON responses (namespace, created, bytes);
+    CREATE INDEX responses_by_session ON responses (namespace, session);
+    """,
+)
+COLUMNS = "id, namespace, subject, session, turn, facts, input, body"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose responses: nobody else fetches, continues, or hears of them."""
+
+    namespace: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """``input`` are the items that it was made from, with ids. ``body`` is the resource once it has ended."""
+
+    owner: Owner
+    turn: str
+    facts: Facts
+    input: Sequence[Mapping[str, Any]]
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.facts.id
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.owner.namespace, self.facts.session)
+
+    def items(self, ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Of those that it was made from, or that it said; by their ids, which it need not have."""
+        said = self.body["output"] if self.body else ()
+        known = {item.get("id"): item for item in (*said, *self.input)}
+        return {id: known[id] for id in ids if id in known}
+
+
+class ResponseStore:
+    """``path`` None: in memory. Those of private sessions are there in any case. Raises StoreError, StoreFull."""
+
+    def __init__(self, path: Path | None, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._memory = _database(None)
+        self._kept = _database(path) if path is not None else self._memory
+        self._most = most
+        self._most_bytes = most_bytes
+
+    async def add(self, response: StoredResponse) -> None:
+        """Older ones go where there are too many."""
+        await self._of(response).write(partial(_add, response=response, most=self._most, most_bytes=self._most_bytes))
+
+    async def finish(
+        self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
+    ) -> None:
+        """Nothing happens to one that was deleted meanwhile, nor, where it is made ``again`` from its turn, to one that
+        has ended as it was told."""
+        await self._of(response).write(partial(_finish, id=response.id, body=body, frames=frames, again=again))
+
+    async def get(self, owner: Owner, id: str) -> StoredResponse | None:
+        return await self._first(partial(_get, owner=owner, id=id))
+
+    async def frames(self, owner: Owner, id: str) -> list[bytes]:
+        """The events of its stream; none where they were too many."""
+        return await self._first(partial(_frames, owner=owner, id=id)) or []
+
+    async def delete(self, owner: Owner, id: str) -> bool:
+        work = partial(_delete, owner=owner, id=id)
+        return any([await database.write(work, frees=True) for database in self._databases])
+
+    async def any_of(self, key: SessionKey) -> bool:
+        """Whether any response of the session is kept."""
+        return any([await database.read(partial(_any_of, key=key)) for database in self._databases])
+
+    async def sessions(self) -> list[SessionKey]:
+        """Those that any response here belongs to."""
+        found = [key for database in self._databases for key in await database.read(_sessions)]
+        return [SessionKey(namespace, session) for namespace, session in found]
+
+    async def forget(self, key: SessionKey) -> None:
+        """All that belong to the session, which is gone."""
+        for database in self._databases:
+            await database.write(partial(_forget, key=key), frees=True)
+
+    async def aclose(self) -> None:
+        for database in self._databases:
+            await database.aclose()
+
+    @property
+    def _databases(self) -> list[Database]:
+        return [self._kept] if self._kept is self._memory else [self._kept, self._memory]
+
+    def _of(self, response: StoredResponse) -> Database:
+        return self._memory if response.facts.private else self._kept
+
+    async def _first(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
+        for database in self._databases:
+            if (found := await database.read(work)) is not None:
+                return found
+        return None
+
+
+def _database(path: Path | None) -> Database:
+    return Database(path, STEPS, prepare=_prepare, name=str(path or "The store of responses in memory"))
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """What was deleted can not be read in the file either."""
+    connection.execute("PRAGMA secure_delete = ON")
+
+
+def _add(connection: sqlite3.Connection, response: StoredResponse, most: int, most_bytes: int) -> None:
+    facts, given = _json(response.facts.to_json()), _json(list(response.input))
+    owner, key = response.owner, response.key
+    connection.execute(
+        f"INSERT OR IGNORE INTO responses ({COLUMNS}, created, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(response.id, owner.namespace, owner.subject, key.id, response.turn, facts, given),
+            *(_json(response.body) if response.body else None, response.facts.created, len(facts) + len(given)),
+        ),
+    )
+    _evict(connection, owner.namespace, most, most_bytes)
+
+
+def _evict(connection: sqlite3.Connection, namespace: str, most: int, most_bytes: int) -> None:
+    connection.execute("DELETE FROM responses WHERE namespace = ? AND created < ?", (namespace, time.time() - KEEP_S))
+    total = "SELECT count(*), coalesce(sum(bytes), 0) FROM responses WHERE namespace = ?"
+    count, size = connection.execute(total, (namespace,)).fetchone()
+    if count <= most and size <= most_bytes:
+        return
+    oldest = "SELECT rowid, bytes FROM responses WHERE namespace = ? ORDER BY created, rowid"
+    gone: list[tuple[int]] = []
+    for row, weight in connection.execute(oldest, (namespace,)):
+        if count - len(gone) <= most and size <= most_bytes:
+            break
+        gone.append((row,))
+        size -= weight
+    connection.executemany("DELETE FROM responses WHERE rowid = ?", gone)
+
+
+def _finish(
+    connection: sqlite3.Connection, id: str, body: Mapping[str, Any], frames: Sequence[bytes], again: bool
+) -> None:
+    said = _json(body)
+    packed = zlib.compress(b"".join(frames), 1) if frames else b""
+    kept = packed if 0 < len(packed) <= FRAMES_BYTES else None
+    connection.execute(
+        "UPDATE responses SET body = ?, frames = ?, bytes = length(facts) + length(input) + ?"
+        " WHERE id = ? AND NOT (? AND body IS NOT NULL)",
+        (said, kept, len(said) + len(kept or b""), id, again),
+    )
+
+
+def _get(connection: sqlite3.Connection, owner: Owner, id: str) -> StoredResponse | None:
+    row = _row(connection, COLUMNS, owner, id)
+    if row is None:
+        return None
+    facts, given, body = row[5:]
+    ended = None if body is None else json.loads(body)
+    return StoredResponse(owner, row[4], Facts.from_json(json.loads(facts)), json.loads(given), ended)
+
+
+def _frames(connection: sqlite3.Connection, owner: Owner, id: str) -> list[bytes] | None:
+    row = _row(connection, "frames", owner, id)
+    if row is None:
+        return None
+    return [frame + b"\n\n" for frame in zlib.decompress(row[0]).split(b"\n\n") if frame] if row[0] else []
+
+
+def _row(connection: sqlite3.Connection, columns: str, owner: Owner, id: str) -> Any:
+    found = f"SELECT {columns} FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
+    return connection.execute(found, (id, owner.namespace, owner.subject)).fetchone()
+
+
+def _delete(connection: sqlite3.Connection, owner: Owner, id: str) -> bool:
+    gone = "DELETE FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
+    connection.execute(gone, (id, owner.namespace, owner.subject))
+    return changed_rows(connection) > 0
+
+
+def _any_of(connection: sqlite3.Connection, key: SessionKey) -> bool:
+    found = "SELECT 1 FROM responses WHERE namespace = ? AND session = ? LIMIT 1"
+    return connection.execute(found, (key.namespace, key.id)).fetchone() is not None
+
+
+def _sessions(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return list(connection.execute("SELECT DISTINCT namespace, session FROM responses"))
+
+
+def _forget(connection: sqlite3.Connection, key: SessionKey) -> None:
+    connection.execute("DELETE FROM responses WHERE namespace = ? AND session = ?", (key.namespace, key.id))
+
+
+def _json(value: Any) -> str:
+    """What has no UTF-8 (half of a pair of surrogates) is escaped."""
+    return json.dumps(value, ensure_ascii=True)

@@ -1,0 +1,197 @@
+"""The extension in a Jupyter server that serves nothing else: no notebooks, no kernels, no files, no terminals.
+
+What is on: ``agent/v1``, the same routes again where clients look for them (``handlers.MOUNTS``), and the login page
+with its images, for the pages that want a person. Of Jupyter it is the login, the settings and the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.serverapp import ServerApp
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from traitlets.config import Config
+
+from agent_kernel.core.errors import InvalidRequest, ServerStopping
+from jupyter_ext.api import routes
+from jupyter_ext.api.http.unknown_route import UnknownHandler
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+ANSWERED_S = 2.0
+"""For answers that are under way when all turns have ended."""
+FORCED = 130
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class HeadlessServer(ServerApp):
+    """``sockets`` are bound before it is made. ``check`` raises what keeps the server from starting. ``told`` hears,
+    once, that requests are answered, ``waits`` how many turns run when it is asked to stop; they get ``drain_s``
+    seconds to end by themselves."""
+
+    default_services = ()  # type: ignore[assignment]  # fewer than all of them
+    _cookie_secret_file = ""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        *,
+        check: Callable[[AgentKernel], None],
+        told: Callable[[AgentKernel], None],
+        waits: Callable[[int], None],
+        drain_s: float,
+        token: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._token = token
+        self._sockets = list(sockets)
+        self._check = check
+        self._told = told
+        self._waits = waits
+        self._drain_s = drain_s
+        self._asked = 0
+        self._hurry = asyncio.Event()
+        self._ending: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+
+    def run(self) -> int:
+        """Until a signal ends it: the exit status. Raises AgentKernelError, where the extension can not start."""
+        self.initialize(argv=[], find_extensions=False)
+        self.start_ioloop()
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # it ends anyway, and has saved everything
+        if self._failure is not None:
+            raise self._failure
+        return 0
+
+    @property
+    def agent(self) -> AgentKernel:
+        app: AgentKernel = self.web_app.settings["agent_kernel"]
+        return app
+
+    def migrate_config(self) -> None:
+        """Writes into a home directory, which there may be none of."""
+
+    def init_server_extensions(self) -> None:
+        """Whatever the person's own Jupyter loads."""
+        self.jpserver_extensions = {"jupyter_ext": True}
+        super().init_server_extensions()
+
+    def init_configurables(self) -> None:
+        """The token is in no configuration: that is logged where everything is."""
+        super().init_configurables()
+        self.identity_provider.token = self._token
+
+    def init_webapp(self) -> None:
+        self.cookie_secret = secrets.token_bytes(32)
+        super().init_webapp()
+
+    def load_server_extensions(self) -> None:
+        """What is neither ours nor needed to log in is not there, in our words."""
+        super().load_server_extensions()
+        login = [pattern for pattern, *_ in self.identity_provider.get_handlers()]
+        base = self.base_url.rstrip("/")
+        others = "|".join([*login, "/static/.*"])
+        nothing = (rf"(?!{base}(?:{others})$).*", UnknownHandler, {"route": "unknown"})
+        web_app: Any = self.web_app
+        web_app.add_handlers(".*$", [*routes.mounted(self.base_url), nothing])
+
+    def init_httpserver(self) -> None:
+        """On the sockets that are bound already."""
+        self._http_server = HTTPServer(
+            self.web_app,
+            ssl_options=self.ssl_options,
+            xheaders=self.trust_xheaders,
+            max_body_size=self.max_body_size,
+            max_buffer_size=self.max_buffer_size,
+        )
+
+    def init_signal(self) -> None:
+        for number in SIGNALS:
+            signal.signal(number, self._signalled)
+
+    async def _post_start(self) -> None:
+        """Requests are taken when all is there to answer them."""
+        try:
+            extensions: Any = self.extension_manager
+            self._check(self.agent)
+            await extensions.start_all_extensions()
+        except BaseException as error:  # noqa: BLE001  told by who runs this
+            self._failure = error
+            self._ending = asyncio.ensure_future(self._stop())
+            return
+        self.http_server.add_sockets(self._sockets)
+        self._told(self.agent)
+
+    def _signalled(self, number: int, frame: object) -> None:
+        """The first ends it, the second does not wait for turns, the third for nothing."""
+        self._asked += 1
+        if self._asked > 2:
+            os._exit(FORCED)
+        self.io_loop.add_callback_from_signal(self._asked_to_stop)
+
+    def _asked_to_stop(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        else:
+            self._hurry.set()
+
+    async def _end(self) -> None:
+        """No more connections, no more turns; those that run end, or are stopped, and are saved; what they have said
+        goes out before the connections are closed."""
+        try:
+            turns = self.agent.turns
+            self.http_server.stop()
+            turns.refuse(ServerStopping("This server is stopping.", hint="Ask again in a moment."))
+            if turns.running and self._drain_s > 0:
+                self._waits(len(turns.running))
+                ended = asyncio.ensure_future(turns.ended())
+                hurry = asyncio.ensure_future(self._hurry.wait())
+                await asyncio.wait([ended, hurry], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
+                ended.cancel()
+                hurry.cancel()
+            await turns.aclose()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ANSWERED_S):
+                    await self.agent.requests.done()
+        finally:
+            await self._stop()
+
+    def write_server_info_file(self) -> None:
+        """Who looks for Jupyter servers looks for notebooks and kernels."""
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """Raises InvalidRequest."""
+    where = f"{host or 'every address'}, port {port}"
+    try:
+        return bind_sockets(port, host or None)
+    except OSError as error:
+        raise InvalidRequest(
+            f"This server can not listen at {where}: {error.strerror or error}.",
+            hint="Give another --port, or --host, or stop what listens there.",
+        ) from error
+
+
+def serve(
+    sockets: Sequence[socket.socket],
+    config: Mapping[str, Mapping[str, Any]],
+    token: str,
+    *,
+    check: Callable[[AgentKernel], None],
+    told: Callable[[AgentKernel], None],
+    waits: Callable[[int], None],
+    drain_s: float,
+) -> int:
+    parts: dict[str, Any] = {"check": check, "told": told, "waits": waits, "drain_s": drain_s, "token": token}
+    return HeadlessServer(sockets, **parts, config=Config(config)).run()

@@ -1,0 +1,52 @@
+"""The token of a request: where it may stand, and taking out a lasting one. A token in an address does not count,
+because proxies, browsers and logs write addresses down."""
+
+from __future__ import annotations
+
+import re
+
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
+
+from agent_kernel.core.api_tokens import is_token
+from agent_kernel.core.errors import Unauthenticated
+
+_SCHEME = re.compile(r"(?:token|bearer)\s+(\S+)\s*", re.IGNORECASE)
+
+
+HEADER = "Send it in a header: Authorization: Bearer TOKEN."
+QUERY = "token"
+"""The parameter of an address in which Jupyter's identity providers accept a token."""
+
+
+def drop_from_address(request: HTTPServerRequest) -> bool:
+    """Remove a token from the query of ``request``, so that no identity provider sees it. True if there was one."""
+    request.arguments.pop(QUERY, None)
+    return request.query_arguments.pop(QUERY, None) is not None
+
+
+def in_header(headers: HTTPHeaders) -> bool:
+    """Whether ``Authorization`` carries a token, valid or not."""
+    return bool(_SCHEME.fullmatch(headers.get("Authorization", "").strip()))
+
+
+def unauthenticated(headers: HTTPHeaders, *, in_address: bool = False) -> Unauthenticated:
+    """Why the request of an unknown caller is refused, in words that fit the credential that was sent."""
+    if in_header(headers):
+        return Unauthenticated("This server does not know the token of this request.")
+    if in_address:
+        return Unauthenticated("A token in the address of a request does not count.", hint=HEADER)
+    return Unauthenticated("Log in, or send a token of this server.", hint=HEADER)
+
+
+def taken(headers: HTTPHeaders) -> str:
+    """The text of the token, out of ``Authorization`` or else ``x-api-key``; empty where none is. It is taken out of
+    the headers: an identity provider that asks a hub about what it finds there is not to send it on."""
+    name = "Authorization" if "Authorization" in headers else "x-api-key"
+    given = headers.get(name, "").strip()
+    scheme = _SCHEME.fullmatch(given)
+    text = scheme[1] if scheme else given if name == "x-api-key" else ""
+    if not is_token(text):
+        return ""
+    headers.pop("Authorization", None)
+    headers.pop("x-api-key", None)
+    return text

@@ -1,0 +1,64 @@
+"""Who makes a request: a Jupyter user, one kernel with its own credential, or a program with a lasting token; and whose
+sessions they see."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jupyter_server.auth.identity import User
+
+from agent_kernel.core.api_tokens import Token
+
+if TYPE_CHECKING:
+    from jupyter_ext.notebooks.kernels import Kernel
+
+LOCAL = "local"
+ANONYMOUS_USERNAME = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Exactly one of ``user``, ``kernel`` and ``token`` is set."""
+
+    namespace: str
+    user: User | None = None
+    kernel: Kernel | None = None
+    token: Token | None = None
+
+    @property
+    def confined(self) -> bool:
+        """A program with a part of what its user may: no notebooks, no kernels, no questions of others' turns."""
+        return self.token is not None and not self.token.everything
+
+    @property
+    def by(self) -> str:
+        """Stands in a turn for who began it; empty: a person, or a program with all that a person may."""
+        if self.kernel is not None:
+            return self.kernel.id
+        return f"token {self.token.id}" if self.token is not None and self.confined else ""
+
+
+def subject(caller: Caller) -> str:
+    """Whose credential it is, within the namespace: a kernel's, a program's by the name of its tokens, of which one
+    follows another, or the user's own."""
+    if caller.token is not None:
+        return f"token {caller.token.name}"
+    return f"kernel {caller.kernel.id}" if caller.kernel else "user"
+
+
+def namespace_of(configured: str, user: User | None, env: Mapping[str, str] = os.environ) -> str:
+    """The setting, else the name of a user whom the identity provider knows, else JUPYTERHUB_USER, else ``local``."""
+    if configured:
+        return configured
+    if user is not None and not is_anonymous(user):
+        return user.username
+    return env.get("JUPYTERHUB_USER") or LOCAL
+
+
+def is_anonymous(user: User) -> bool:
+    """jupyter_server gives whoever comes with a token or a password a random name that changes with each login."""
+    return bool(ANONYMOUS_USERNAME.fullmatch(user.username)) and (user.name or "").startswith("Anonymous ")

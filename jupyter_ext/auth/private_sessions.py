@@ -1,0 +1,68 @@
+"""Private sessions of this server and what they have beside the store: all of it goes with them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from agent_kernel.core.errors import AgentKernelError, SessionBusy
+from agent_kernel.core.protocols import Sandbox
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.store.private_store import is_private
+from jupyter_ext.notebooks.kernels import Kernel
+
+log = logging.getLogger(__name__)
+TRIES = 50
+PAUSE_S = 0.2
+"""A turn of a kernel that is gone is being stopped: it takes a moment until its session can be deleted."""
+
+
+class PrivateSessions:
+    """One lives until a person ends it, its last notebook's kernel is shut down, or the server stops."""
+
+    def __init__(self, store: SessionStore, sandbox: Sandbox) -> None:
+        self._store = store
+        self._sandbox = sandbox
+        self._known: set[SessionKey] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, key: SessionKey) -> None:
+        """Any session that is made; only private ones count."""
+        if is_private(key.id):
+            self._known.add(key)
+
+    async def forget(self, key: SessionKey) -> bool:
+        """With its work directory. Raises SessionBusy while a turn runs."""
+        existed = await self._store.delete(key)
+        await self._sandbox.close(key, remove=True)
+        self._known.discard(key)
+        return existed
+
+    def kernel_gone(self, kernel: Kernel) -> None:
+        for id in filter(is_private, kernel.sessions):
+            task = asyncio.create_task(self._forget(SessionKey(kernel.namespace, id)), name=f"forgetting {id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def aclose(self) -> None:
+        """Sessions themselves go with the store, which is in memory."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for key in self._known:
+            await self._sandbox.close(key, remove=True)
+
+    async def _forget(self, key: SessionKey) -> None:
+        for _ in range(TRIES):
+            try:
+                await self.forget(key)
+                return
+            except SessionBusy:
+                await asyncio.sleep(PAUSE_S)
+            except AgentKernelError as error:
+                log.warning("a private session could not be forgotten: %s", error)
+                return
+        log.warning("a private session is still running a turn; it is forgotten when the server stops")

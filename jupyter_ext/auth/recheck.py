@@ -1,0 +1,66 @@
+"""The page behind a request: whether its origin may call, and whether a connection that it opened would still be let
+in, because its cookies and tokens may not count any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.httputil import HTTPConnection, HTTPServerRequest
+from tornado.web import HTTPError
+
+from agent_kernel.core.errors import Forbidden
+from jupyter_ext.auth import bearer
+
+PROOF = "Send it as X-XSRFToken, or send a token: Authorization: Bearer TOKEN."
+
+
+class _NoConnection(HTTPConnection):
+    """Nothing is answered."""
+
+    context = None
+
+    def set_close_callback(self, callback: Callable[[], None] | None) -> None:
+        """It is never open."""
+
+
+def page_may_call(handler: JupyterHandler) -> bool:
+    """False for a page of another origin that neither ``allow_origin`` nor ``allow_origin_pat`` of the server names.
+    Jupyter itself lets any page in that has a token; here a token that leaked is of no use to other sites. Programs
+    send no origin."""
+    origin, host = handler.get_origin(), handler.request.headers.get("Host", "").lower()
+    if origin is None or handler.allow_origin == "*" or (host and urlsplit(origin.lower()).netloc == host):
+        return True
+    if handler.allow_origin:
+        return origin == handler.allow_origin
+    return bool(handler.allow_origin_pat and re.fullmatch(handler.allow_origin_pat, origin))
+
+
+def check_page(handler: JupyterHandler, refusal: Exception | None) -> None:
+    """Refuse a page that may not call, or whose login lacks its XSRF token. ``refusal`` is why Jupyter does not let a
+    known user in. Raises Forbidden, Unauthenticated, and any other ``refusal``."""
+    if not page_may_call(handler):
+        raise Forbidden(
+            "Pages of other origins may not call this server.",
+            hint="An operator allows one with c.ServerApp.allow_origin.",
+        )
+    if isinstance(refusal, HTTPError) and refusal.status_code == 403:
+        if bearer.in_header(handler.request.headers):
+            raise bearer.unauthenticated(handler.request.headers)
+        raise Forbidden("A request of a logged-in page needs the server's XSRF token.", hint=PROOF)
+    if refusal is not None:
+        raise refusal
+
+
+def seen_again(handler: JupyterHandler) -> JupyterHandler:
+    """A handler of the same request, as if it came now, for whoever asks who the user is. It keeps what it is told to
+    answer, such as cookies, to itself."""
+    first = handler.request
+    request = HTTPServerRequest(
+        first.method, first.uri, headers=first.headers.copy(), host=first.host, connection=_NoConnection()
+    )
+    bearer.drop_from_address(request)
+    request.remote_ip, request.protocol = first.remote_ip, first.protocol
+    return JupyterHandler(handler.application, request)

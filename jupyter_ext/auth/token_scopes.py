@@ -1,0 +1,111 @@
+"""Which scope of a lasting token (``agent_kernel.core.api_tokens``) opens which route. All of it is here.
+
+A row is a route below ``agent/v1``, or a verb and a route, which goes before; its value the scopes of which one is
+enough. ANY: every token that counts. PERSON: no token, whatever its scopes. What has no row takes ``all``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from agent_kernel.core.api_tokens import SCOPES
+
+ANY = frozenset(SCOPES)
+PERSON: frozenset[str] = frozenset()
+ALL = frozenset({"all"})
+TURNS = frozenset({"turns"})
+SESSIONS = frozenset({"sessions"})
+FILES = frozenset({"files"})
+SKILLS = frozenset({"skills"})
+METRICS = frozenset({"metrics"})
+OWN = TURNS | SESSIONS
+"""Conversations: with ``turns`` alone a token has none but its own."""
+READS = TURNS | FILES
+"""Files: what an answer brought can be read by who asked."""
+
+ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "chat/completions": TURNS,
+        "responses": TURNS,
+        "responses/{id}": TURNS,
+        "responses/{id}/cancel": TURNS,
+        "responses/{id}/input_items": TURNS,
+        "messages": TURNS,
+        "messages/count_tokens": TURNS,
+        "turns": TURNS,
+        "turns/{id}": OWN,
+        "turns/{id}/events": OWN,
+        "turns/{id}/outputs": OWN,
+        "turns/{id}/cancel": TURNS,
+        "turns/{id}/versions": OWN,
+        "turns/{id}/claims": TURNS,
+        "turns/{id}/claims/{id}": TURNS,
+        "agent/permissions": OWN,
+        "agent/approvals": TURNS,
+        "agent/approvals/{id}": TURNS,
+        "tools": TURNS,
+        "usage": ANY,
+        "socket": OWN,
+        "search": SESSIONS,
+        "search/access": SESSIONS,
+        "sessions": SESSIONS,
+        "sessions/import": SESSIONS,
+        "sessions/{id}": OWN,
+        "PATCH sessions/{id}": SESSIONS,
+        "sessions/{id}/export": OWN,
+        "sessions/{id}/items": OWN,
+        "sessions/{id}/turns": OWN,
+        "POST sessions/{id}/turns": TURNS,
+        "sessions/{id}/usage": OWN,
+        "sessions/{id}/blobs/{id}": OWN,
+        "GET sessions/{id}/permissions": OWN,
+        "sessions/{id}/permissions": ALL,  # taking back a no makes something freer
+        "sessions/{id}/clear-outputs": SESSIONS,
+        "sessions/{id}/meanwhile": SESSIONS,
+        "sessions/{id}/clear": SESSIONS,
+        "sessions/{id}/compact": SESSIONS,
+        "sessions/{id}/branches": SESSIONS,
+        "sessions/{id}/branches/{id}": SESSIONS,
+        "sessions/{id}/branch": SESSIONS,
+        "sessions/{id}/fork": SESSIONS,
+        "sessions/{id}/undo": SESSIONS,
+        "sessions/{id}/variables": ALL,
+        "sessions/{id}/variables/{id}": ALL,
+        "sessions/{id}/rebuild": ALL,  # runs code
+        "files": FILES,
+        "files/{id}": READS,
+        "DELETE files/{id}": FILES,
+        "files/{id}/content": READS,
+        "containers/{id}/files": READS,
+        "containers/{id}/files/{id}": READS,
+        "containers/{id}/files/{id}/content": READS,
+        "skills": SKILLS,
+        "skills/{id}": SKILLS,
+        "skills/{id}/versions": SKILLS,
+        "binding": ALL,
+        "beside": ALL,
+        "binding/variables": ALL,
+        "binds/{id}": PERSON,
+        "binds/{id}/confirm": PERSON,
+        "mcp": ALL,  # reads notebooks
+        "trust": PERSON,
+        "GET trust": ALL,
+        "models": ANY,
+        "models/{id}": TURNS,
+        "models/{id}/pull": ALL,
+        "engine": ALL,
+        "engine/unload": ALL,
+        "health": ANY,
+        "metrics": METRICS,
+        "openapi.json": ANY,
+        "docs": ANY,
+        "unknown": ANY,
+    }
+)
+
+
+def scopes_of(verb: str, route: str) -> frozenset[str]:
+    """Those of which one is enough; empty: no token may."""
+    verb = "GET" if verb == "HEAD" else verb
+    return ROUTE_SCOPES.get(f"{verb} {route}", ROUTE_SCOPES.get(route, ALL))

@@ -1,0 +1,116 @@
+"""What a server is doing now, as metrics: looked at when somebody asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.engines.local.catalog.catalog import catalog
+from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.system_memory import resident
+from agent_kernel.engines.model_slot import Seated
+from agent_kernel.sandbox.host.pool import LinuxSandbox
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+COUNT_EVERY_S = 30.0
+"""The store counts its rows, which takes as long as there are many."""
+OWN = "own"
+STATES = ("unloaded", "loading", "ready", "failed")
+PREFIX = "agent_kernel_"
+
+
+class Gauges(Collector):
+    """``look`` before ``collect``: what has to be waited for."""
+
+    def __init__(self, app: AgentKernel) -> None:
+        self._app = app
+        self._stored: Mapping[str, Any] = {}
+        self._counted = float("-inf")
+        self._layers: Mapping[str, Mapping[str, Any]] = {}
+        self._names = {"", *app.runtime.settings.engines, *catalog()}
+        """Of engines that have one here; a person may have given a conversation to any URL."""
+
+    async def look(self) -> None:
+        runtime, now = self._app.runtime, time.monotonic()
+        self._layers = await runtime.sandbox.report()
+        if now - self._counted < COUNT_EVERY_S:
+            return
+        store: Any = runtime.store
+        try:
+            self._stored = await store.stats() if hasattr(store, "stats") else {}  # not every store can tell
+        except AgentKernelError:
+            self._stored = {}
+        self._counted = now
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing is looked at when this is registered: the server is not made yet."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield from self._turns()
+        yield from self._store()
+        yield from self._engines()
+        if isinstance(sandbox := self._app.runtime.sandbox, LinuxSandbox):
+            yield _one("sandbox_processes", "Sessions whose python is there in the sandbox.", sandbox.processes)
+        yield _by("sandbox_layer", "1 where this layer of the sandbox is in force.", "layer", self._in_force())
+
+    def _turns(self) -> Iterator[GaugeMetricFamily]:
+        app = self._app
+        running = app.turns.running
+        waiting = sum(not turn.my_place.is_set() for turn in running)
+        yield _one("turns_running", "Turns that began and did not end.", len(running) - waiting)
+        yield _one("turns_waiting", "Turns that wait for another one of their session.", waiting)
+        yield _one("engine_waiting", "Model calls that wait for a place at an engine.", app.user_limits.waiting)
+        yield _one("approvals_waiting", "Questions that no person has answered.", len(app.runtime.approvals.waiting))
+        yield _one("http_requests_open", "Requests that are being answered, streams too.", len(app.requests))
+        yield _one("streams_open", "Answers that are being streamed.", app.requests.streams)
+        yield _one("pages_open", "Pages that are connected.", len(app.pages))
+        yield _one("pulls_running", "Models that are being downloaded.", app.pulls.running)
+
+    def _store(self) -> Iterator[GaugeMetricFamily]:
+        private = "Sessions in memory: of calls that named none, and those that people want so."
+        yield _one("private_sessions", private, len(self._app.private))
+        for name, told in (
+            ("sessions", "Sessions that are stored."),
+            ("namespaces", "Whose sessions these are, how many."),
+            ("bytes", "Text of sessions, in bytes."),
+            ("media_bytes", "Media of sessions, in bytes."),
+        ):
+            if name in self._stored:
+                yield _one(f"stored_{name}", told, self._stored[name])
+
+    def _engines(self) -> Iterator[GaugeMetricFamily]:
+        state = GaugeMetricFamily(f"{PREFIX}engine_state", "1 of the state that it is in.", labels=("engine", "state"))
+        memory = GaugeMetricFamily(f"{PREFIX}engine_memory_bytes", "Of its worker process.", labels=("engine",))
+        for name, engine in self._app.runtime.engines.used.items():
+            if name not in self._names:
+                continue
+            now = engine.info().state
+            for known in STATES:
+                state.add_metric((name or OWN, known), float(known == now))
+            local = engine.engine if isinstance(engine, Seated) else engine
+            if isinstance(local, LocalEngine) and local.worker_pid:
+                memory.add_metric((name or OWN,), resident(local.worker_pid))
+        yield state
+        yield memory
+
+    def _in_force(self) -> Mapping[str, float]:
+        return {name: float(bool(layer.get("active"))) for name, layer in self._layers.items()}
+
+
+def _one(name: str, told: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, told, value=value)
+
+
+def _by(name: str, told: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(PREFIX + name, told, labels=(label,))
+    for key, value in values.items():
+        family.add_metric((key,), value)
+    return family

@@ -1,0 +1,66 @@
+"""The requests that are being answered. A server that stops waits for them; metrics count them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jupyter_ext.api.http.handler import AgentHandler
+
+
+def _nobody(handler: AgentHandler, seconds: float, left: bool) -> None: ...
+
+
+@dataclass(slots=True)
+class Requests:
+    """Belongs to one event loop. ``heard`` is told of each that ended: how long it took, and whether its client left
+    before the answer did."""
+
+    heard: Callable[[AgentHandler, float, bool], None] = _nobody
+    streams: int = 0
+    """Answers that are being streamed."""
+    _open: dict[AgentHandler, float] = field(default_factory=dict)
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
+
+    def began(self, handler: AgentHandler) -> None:
+        self._open[handler] = time.monotonic()
+
+    def ended(self, handler: AgentHandler) -> None:
+        self._closed(handler, left=False)
+
+    def left(self, handler: AgentHandler) -> None:
+        self._closed(handler, left=True)
+
+    async def done(self) -> None:
+        """When none is open."""
+        while self._open:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+
+    def _closed(self, handler: AgentHandler, *, left: bool) -> None:
+        began = self._open.pop(handler, None)
+        if began is None:
+            return
+        self.heard(handler, time.monotonic() - began, left)
+        if not self._open:
+            for future in self._waiting:
+                if not future.done():
+                    future.set_result(None)
+            self._waiting.clear()

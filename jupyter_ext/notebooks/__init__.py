@@ -1,0 +1,1 @@
+"""Notebooks and kernels: bindings, jobs in kernels, sidecar files."""

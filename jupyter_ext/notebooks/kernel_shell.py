@@ -1,0 +1,190 @@
+"""This server's own client of one kernel's main shell: asks whether it is idle, executes, evaluates.
+
+It has a session of its own: two clients with one ZMQ identity take each other's messages away without an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_client.session import Session
+
+from agent_kernel.core.errors import AgentKernelError
+
+log = logging.getLogger(__name__)
+IDLE_WITHIN_S = 1.0
+CONNECT_WITHIN_S = 20.0
+"""A kernel that has just been started answers after a few seconds."""
+LAST_WORDS_S = 1.0
+"""After its reply an execution has said all that it says, or it got lost on a crowded channel."""
+
+Message = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Execution:
+    """``take`` gets each message it publishes. ``reply`` is the content of its answer; ``began``: the shell runs it."""
+
+    take: Callable[[Message], None]
+    reply: asyncio.Future[Mapping[str, Any]]
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class KernelShell:
+    """``manager`` is the kernel's. ``runs`` is the first line of what somebody else executes, as far as it was seen;
+    ``answered``: it has been idle since this client is connected; ``reborn``: it was restarted just now."""
+
+    def __init__(self, manager: Any, *, reborn: bool = False) -> None:
+        self._manager = manager
+        self._reborn = reborn
+        self._client: Any = None
+        self._readers: list[asyncio.Task[None]] = []
+        self._executions: dict[str, Execution] = {}
+        self.runs = ""
+        self.answered = False
+
+    async def is_idle(self) -> bool:
+        """Whether the main shell answers now; connects first."""
+        if self._client is None:
+            self._connect()
+        started = asyncio.get_running_loop().time()
+        while not await self._answers(IDLE_WITHIN_S):
+            waited = asyncio.get_running_loop().time() - started
+            if waited >= (CONNECT_WITHIN_S if self._may_be_starting else IDLE_WITHIN_S):
+                return False
+        self.answered = True
+        return True
+
+    def execute(self, code: str, take: Callable[[Message], None]) -> Execution:
+        """As a cell without a number: no history, no input, and an error of it leaves what is queued alone."""
+        content = {
+            "code": code,
+            "silent": False,
+            "store_history": False,
+            "user_expressions": {},
+            "allow_stdin": False,
+            "stop_on_error": False,
+        }
+        return self._send("execute_request", content, take)
+
+    async def evaluate(self, expression: str, within_s: float) -> str:
+        """The text that an expression comes to; nothing is published. Raises TimeoutError, AgentKernelError."""
+        content = {
+            "code": "",
+            "silent": True,
+            "store_history": False,
+            "user_expressions": {"told": expression},
+            "allow_stdin": False,
+            "stop_on_error": False,
+        }
+        reply = await asyncio.wait_for(self._send("execute_request", content, _nothing).reply, within_s)
+        told = reply.get("user_expressions", {}).get("told", {})
+        if told.get("status") != "ok":
+            raise AgentKernelError(f"{told.get('ename', 'Error')}: {told.get('evalue', 'the kernel did not answer')}")
+        try:
+            return str(ast.literal_eval(told["data"]["text/plain"]))
+        except (ValueError, SyntaxError, KeyError) as error:
+            raise AgentKernelError("The kernel shows text in a way of its own; it can not be read.") from error
+
+    def close(self) -> None:
+        """What was waited for is not coming any more."""
+        for reader in self._readers:
+            reader.cancel()
+        self._readers = []
+        for execution in self._executions.values():
+            if not execution.reply.done():
+                execution.reply.cancel()
+        self._executions.clear()
+        if self._client is not None:
+            self._client.stop_channels()
+            self._client = None
+
+    @property
+    def _may_be_starting(self) -> bool:
+        """It has not answered yet, and Jupyter has not heard that it executes something. Of a kernel that was just
+        restarted Jupyter may only know what its last life did."""
+        return not self.answered and (self._reborn or getattr(self._manager, "execution_state", "") != "busy")
+
+    def _connect(self) -> None:
+        session = self._manager.session
+        own = Session(key=session.key, signature_scheme=session.signature_scheme)
+        self._client = self._manager.client(session=own)
+        self._client.start_channels(stdin=False, hb=False)
+        self._readers = [
+            asyncio.create_task(self._read(self._client.get_iopub_msg, self._published), name="iopub of a kernel"),
+            asyncio.create_task(self._read(self._client.get_shell_msg, self._replied), name="shell of a kernel"),
+        ]
+
+    async def _answers(self, within_s: float) -> bool:
+        # Until the subscription has come through, what the kernel publishes is missed.
+        probe = self._send("kernel_info_request", {}, _nothing)
+        try:
+            async with asyncio.timeout(within_s):
+                await probe.reply
+                await probe.idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _send(self, kind: str, content: Mapping[str, Any], take: Callable[[Message], None]) -> Execution:
+        message = self._client.session.msg(kind, dict(content))
+        execution = Execution(take, asyncio.get_running_loop().create_future())
+        name = str(message["header"]["msg_id"])
+        self._executions[name] = execution
+        execution.reply.add_done_callback(lambda _: self._forget_later(name))
+        self._client.shell_channel.send(message)
+        return execution
+
+    def _forget_later(self, name: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closing
+            asyncio.get_running_loop().call_later(2 * LAST_WORDS_S, self._executions.pop, name, None)
+
+    async def _read(self, receive: Callable[..., Any], take: Callable[[Message], None]) -> None:
+        while True:
+            try:
+                message = await receive(timeout=None)
+            except (ValueError, TypeError, KeyError) as error:  # a message that is not signed or has no form
+                log.warning("a message of a kernel can not be read: %s", error)
+                continue
+            take(message)
+
+    def _published(self, message: Message) -> None:
+        kind, content = message["msg_type"], message["content"]
+        if kind == "status" and content["execution_state"] == "starting":
+            self._lives_anew()
+        execution = self._executions.get(str(message["parent_header"].get("msg_id")))
+        if execution is None:
+            if kind == "execute_input":
+                self.runs = str(content.get("code", "")).strip().partition("\n")[0][:200]
+            elif kind == "status" and message["parent_header"].get("msg_type") == "execute_request":
+                self.runs = self.runs if content["execution_state"] == "busy" else ""
+            return
+        if kind == "execute_input":
+            execution.began.set()
+        elif kind == "status":
+            if content["execution_state"] == "idle":
+                execution.idle.set()
+        else:
+            execution.take(message)
+
+    def _lives_anew(self) -> None:
+        """The kernel is another process now; what the last one ran has no answer."""
+        for execution in self._executions.values():
+            if execution.began.is_set() and not execution.reply.done():
+                execution.reply.cancel()
+
+    def _replied(self, message: Message) -> None:
+        execution = self._executions.get(str(message["parent_header"].get("msg_id")))
+        if execution is not None and not execution.reply.done():
+            execution.reply.set_result(message["content"])
+
+
+def _nothing(message: Message) -> None:
+    pass

@@ -1,0 +1,214 @@
+"""The notebook of a turn as this server reaches it: the file through the contents manager, the kernel by jobs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError
+
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
+from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.notebook.draft.request import draft_request
+from agent_kernel.notebook.kernel import inspection, variables
+from agent_kernel.notebook.kernel.changed_names import in_place
+from agent_kernel.tools.notebook.notebook_access import Document
+from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
+from jupyter_ext.notebooks.kernel_jobs import Jobs
+from jupyter_ext.notebooks.kernels import Kernel
+
+if TYPE_CHECKING:
+    from jupyter_ext.app import AgentKernel
+
+MAX_NOTEBOOK_BYTES = 50 << 20
+LOOK_WITHIN_S = 15.0
+ANSWER = """
+def _answer(what, arguments):
+    from IPython import get_ipython
+    shell = get_ipython()
+    ran = getattr(shell.magics_manager.registry.get("AgentMagics"), "executions", None)
+    if what == "variables":
+        return variables(shell, str(arguments.get("name", "")))
+    if what == "last_error":
+        return last_error(shell, ran)
+    return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
+"""
+"""The kernel's end of an inspection; its own AgentMagics knows more than the shell, where it has them."""
+
+
+UNFIT = """
+def _unfit():
+    from IPython import get_ipython
+    magics = get_ipython().magics_manager.registry.get("AgentMagics")
+    unfit = getattr(magics, "unfit_for_drafts", None)
+    return unfit() if unfit else "the kernel does not have the magic of this version of agent-kernel"
+"""
+MOST_VARIABLES = 2_000
+SIZES = f"""
+def _sizes():
+    import json
+    from IPython import get_ipython
+    shell = get_ipython()
+    return json.dumps({{
+        name: [id(value), str(value.shape) if type(value).__name__ in ("DataFrame", "Series", "ndarray")
+               else len(value) if type(value) in (list, dict, set) else 0]
+        for name, value in list(shell.user_ns.items())[-{MOST_VARIABLES}:]
+        if not name.startswith("_") and name not in shell.user_ns_hidden and type(value).__name__ != "module"
+    }})
+"""
+"""The newest of the person's variables; a value is asked for nothing but its size."""
+
+
+class LiveKernel:
+    """Runs a turn's calls in one kernel, by their names."""
+
+    def __init__(self, jobs: Jobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        name, arguments = context.call.name, context.call.arguments
+        if name in ("python", "run_cell"):
+            return await self._run(str(arguments["code"]), context)
+        if name in ("variables", "last_error", "executions"):
+            try:
+                return await self._jobs.evaluate(self._kernel, looking(name, arguments), LOOK_WITHIN_S)
+            except AgentKernelError as error:
+                return ToolOutput(str(error), "error")
+        return ToolOutput(f"This server runs no {name} in a kernel.", "error")
+
+    async def _run(self, code: str, context: ToolContext) -> ToolOutput:
+        """With the names of the variables that it made or changed, where the kernel tells."""
+        before = await self._variables()
+        if before is not None and before.status == "error":
+            return before  # it is busy, or gone: asked again, it would say so again
+        output = await self._jobs.run(self._kernel, code, context)
+        changed = _changed(before, await self._variables(), code) if before else []
+        return replace(output, details={**output.details, "variables": changed}) if changed else output
+
+    async def _variables(self) -> ToolOutput | None:
+        try:
+            return await self._jobs.evaluate(self._kernel, apart(SIZES, "_sizes"), LOOK_WITHIN_S)
+        except AgentKernelError:
+            return None
+
+
+class DraftKernel:
+    """Runs a turn's code in a draft of one kernel, by the magic of that kernel."""
+
+    def __init__(self, jobs: Jobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        code = str(context.call.arguments["code"])
+        return await self._jobs.run(self._kernel, draft_request(context.turn, code), context, title=code)
+
+    async def unfit(self) -> str:
+        try:
+            told = await self._jobs.evaluate(self._kernel, apart(UNFIT, "_unfit"), LOOK_WITHIN_S)
+        except AgentKernelError as error:
+            return error.message
+        return told.text if told.status == "success" else ""
+
+
+class StartedJobs:
+    """What the agent started in one kernel."""
+
+    def __init__(self, jobs: Jobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        return await self._jobs.look(self._kernel, context)
+
+
+class AttachedNotebook:
+    """``path`` is empty for a kernel without a notebook. ``runs``: the server itself may run code in the kernel for
+    this turn: a person asked for it, not the kernel's own credential, and the kernel runs IPython."""
+
+    def __init__(self, path: str, kernel: str, jobs: Jobs, contents: Any, notebooks: Notebooks, *, runs: bool) -> None:
+        self._path = path
+        self._contents = contents
+        self._notebooks = notebooks
+        self.kernel = LiveKernel(jobs, kernel) if runs else None
+        self.drafts = DraftKernel(jobs, kernel) if runs else None
+        self.jobs = StartedJobs(jobs, kernel) if runs else None
+
+    @property
+    def path(self) -> str:
+        """As it is called now: a rename during the turn is followed."""
+        return self._notebooks.present_path(self._path) if self._path else ""
+
+    async def document(self) -> Document:
+        path = self.path
+        try:
+            model = await ensure_async(self._contents.get(path, content=False))
+            if (model.get("size") or 0) > MAX_NOTEBOOK_BYTES:
+                raise InvalidRequest(f"{path} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB.")
+            model = await ensure_async(self._contents.get(path, content=True, type="notebook"))
+        except HTTPError as error:
+            raise NotFound(f"{path} can not be read: {error.log_message or error.reason or error}.") from error
+        saved = model.get("last_modified")
+        return Document(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
+
+
+def notebook_of(app: AgentKernel, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
+    """The notebook of a turn; None for a turn without a kernel. Only what a person asks for may make the server run
+    code in a kernel: a kernel's own turns run theirs there."""
+    if kernel is None:
+        return None
+    assert app.serverapp is not None
+    path = "" if place.startswith(KERNEL) else place
+    runs = by_user and app.kernels.runs_ipykernel(kernel.id)
+    return AttachedNotebook(path, kernel.id, app.jobs, app.serverapp.contents_manager, app.notebooks, runs=runs)
+
+
+def _changed(before: ToolOutput, after: ToolOutput | None, code: str) -> list[str]:
+    """Names that are new, bound anew, of another size, or changed in place as far as the code tells."""
+    if before.status != "success" or after is None or after.status != "success":
+        return []
+    try:
+        was, is_now = json.loads(before.text), json.loads(after.text)
+    except ValueError:  # code of the person may have taken the words out of our mouth
+        return []
+    touched = in_place(code)
+    return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
+
+
+def looking(what: str, arguments: Mapping[str, Any]) -> str:
+    """An expression that comes to what is asked, in a kernel that may have nothing of ours."""
+    return apart(_source(), "_answer", what, dict(arguments))
+
+
+def apart(source: str, function: str, *arguments: object) -> str:
+    """An expression that comes to what a function of the source returns. It meets none of the person's names, who may
+    have an ``id`` of their own, and leaves none."""
+    name = {"__name__": "agent_kernel_inspection"}
+    return (
+        f"(lambda names: (__import__('builtins').exec({source!r}, names), "
+        f"names[{function!r}](*{arguments!r}))[1])({name!r})"
+    )
+
+
+@cache
+def _source() -> str:
+    """The modules that look, as one, without what they import of each other."""
+    return "\n".join(["from __future__ import annotations", *map(_portable, (variables, inspection)), ANSWER])
+
+
+def _portable(module: ModuleType) -> str:
+    lines = inspect.getsource(module).splitlines()
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("__future__", "agent_kernel"):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return "\n".join(lines)

@@ -1,0 +1,169 @@
+"""A notebook meets the conversation that lies beside it: moved here, copied here, or from somewhere else.
+
+The id in a sidecar is a hint, never a right: a session is taken up only when the document holds what the store holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import Session, SessionKey, new_id
+from agent_kernel.sessions.export.import_export import MAX_BYTES, copy_session
+from agent_kernel.sessions.export.transcript import Transcript, parse
+from agent_kernel.sessions.store.private_store import is_private
+from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
+from jupyter_ext.notebooks.sidecar import Sidecars, origin_of
+
+log = logging.getLogger(__name__)
+Kind: TypeAlias = Literal["nothing", "own", "moved", "copied", "ahead", "foreign", "unreadable"]
+ARRIVING: tuple[Kind, ...] = ("foreign", "ahead")
+"""What may be brought in."""
+REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What lies there. ``own``: the notebook's session, or what it was imported from. ``moved`` and ``copied``: a
+    session of the store whose notebook is gone, or is another one. ``ahead``: such a session, further than the store
+    knows. ``foreign``: one that the store does not have."""
+
+    kind: Kind
+    transcript: Transcript | None = None
+    sha256: str = ""
+
+
+class Reunion:
+    def __init__(self, store: SessionStore, notebooks: Notebooks, sidecars: Sidecars) -> None:
+        self._store = store
+        self._notebooks = notebooks
+        self._sidecars = sidecars
+        self._seen: dict[str, tuple[tuple[int, int, int], Transcript | None, str]] = {}
+
+    async def arriving(self, namespace: str, place: str) -> SessionKey | None:
+        """The session of a notebook that has none yet: that of its sidecar where the store knows both, else None.
+        Never fails: a notebook begins a new session rather than none."""
+        try:
+            found = await self.look(namespace, place)
+            if found.kind not in ("moved", "copied") or found.transcript is None:
+                return None
+            key = SessionKey(namespace, found.transcript.session.key.id)
+            if found.kind == "copied":
+                key = await self._copied(key, place)
+            await self._notebooks.bind(key, place)
+        except AgentKernelError as error:
+            log.warning("what lies beside %s was not taken up: %s", place, error)
+            return None
+        return key
+
+    async def copied(self, namespace: str, source: str, path: str) -> None:
+        """A copy of a notebook goes on with a copy of its conversation."""
+        key = await self._notebooks.bound(namespace, source) if is_notebook(path) else None
+        if key is None or is_private(key.id) or await self._notebooks.bound(namespace, path):
+            return
+        try:
+            await self._notebooks.bind(await self._copied(key, path), path)
+        except AgentKernelError as error:
+            log.warning("the conversation of %s was not copied: %s", source, error)
+
+    async def document(self, place: str) -> tuple[bytes, dict[str, bytes]] | None:
+        """What lies beside a notebook, with its media, to be imported. Raises InvalidRequest for what is no document
+        of ours or is too large."""
+        file = self._sidecars.file(place) if is_notebook(place) else None
+        if file is None:
+            return None
+        try:
+            body = await asyncio.to_thread(file.read, MAX_BYTES)
+            if body is None:
+                return None
+            read = await asyncio.to_thread(parse, body)
+            return body, await asyncio.to_thread(file.files, read.absent, MAX_BYTES)
+        except OSError as error:
+            raise InvalidRequest(f"{file.main.name} can not be read: {error.strerror or error}.") from error
+
+    async def look(self, namespace: str, place: str) -> Beside:
+        file = self._sidecars.file(place) if is_notebook(place) else None
+        if file is None:
+            return Beside("nothing")
+        found, digest = await asyncio.to_thread(self._read, place, file.main)
+        if not digest:
+            return Beside("nothing")
+        if found is None:
+            return Beside("unreadable", sha256=digest)
+        bound = await self._notebooks.bound(namespace, place)
+        key = SessionKey(namespace, found.session.key.id)
+        kept = await self._store.info(key)
+        return Beside(await self._kind(bound, kept, found, digest, place), found, digest)
+
+    async def _kind(
+        self, bound: SessionKey | None, kept: Session | None, found: Transcript, digest: str, place: str
+    ) -> Kind:
+        mine = await self._store.info(bound) if bound else None
+        if mine and origin_of(mine) == digest:
+            return "own"
+        if kept is not None and kept.key == bound and found.session.revision <= kept.revision:
+            return "own"
+        if kept is None or is_private(kept.key.id) or not await self._holds(kept.key, found):
+            return "foreign"
+        if found.session.revision > kept.revision:
+            return "ahead"
+        if bound:
+            return "nothing"
+        root = Path(self._notebooks.root)
+        others = [path for path in await self._notebooks.paths(kept.key) if path != place]
+        there = await asyncio.to_thread(lambda: any((root / path).is_file() for path in others))
+        return "copied" if there else "moved"
+
+    async def _holds(self, key: SessionKey, found: Transcript) -> bool:
+        """The document says nothing of that session but what the store says, and something: who has the document has
+        read it."""
+        whole = await self._store.whole(key)
+        if whole is None or not found.items:
+            return False
+        known = {item.seq: item for item in whole.items}
+        common = [item for item in found.items if item.seq <= whole.session.head]
+        return bool(common) and all(known.get(item.seq) == item for item in common)
+
+    async def _copied(self, key: SessionKey, path: str) -> SessionKey:
+        target = SessionKey(key.namespace, new_id("session"))
+        await copy_session(self._store, key, target, title=Path(path).stem)
+        return target
+
+    def _read(self, place: str, path: Path) -> tuple[Transcript | None, str]:
+        """(what it says, its hash); without a hash nothing lies there. Read again only when the file has changed."""
+        try:
+            facts = path.stat()
+        except OSError:
+            return None, ""
+        stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        cached = self._seen.get(place)
+        if cached is None or cached[0] != stamp:
+            cached = (stamp, *self._sidecars.parsed(path))
+            self._seen[place] = cached
+            while len(self._seen) > REMEMBERED:
+                self._seen.pop(next(iter(self._seen)))
+        return cached[1], cached[2]
+
+
+def note_of(found: Beside, name: str) -> str:
+    """One line to the person about it, if there is something to do or to know."""
+    session = found.transcript.session if found.transcript else None
+    told = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
+    match found.kind:
+        case "foreign":
+            return f"{name} holds a conversation that is not in this store ({told}). Import the file to bring it in."
+        case "ahead":
+            return f"{name} holds more of this conversation than this store ({told}). Import the file to bring it in."
+        case "unreadable":
+            return f"{name} is no conversation that this version can read; it is left as it is."
+        case "moved":
+            return f"The next cell goes on with the conversation that came along ({told})."
+        case "copied":
+            return f"The next cell goes on with a copy of the conversation that came along ({told})."
+        case _:
+            return ""

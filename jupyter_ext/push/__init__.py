@@ -1,0 +1,1 @@
+"""What the server sends to open pages over the socket."""

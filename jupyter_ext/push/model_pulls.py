@@ -1,0 +1,159 @@
+"""Model downloads that were asked for over HTTP: one process per model, followed by any number of readers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_kernel.core.errors import PullFailed
+from agent_kernel.core.settings import Settings
+
+KEPT_ERRORS = 4096
+LINE_LIMIT = 1 << 20
+FINAL = frozenset({"done", "failed"})
+
+
+@dataclass(slots=True, eq=False)
+class Pull:
+    """``last`` is the newest line of each stage, in order: what a reader that comes late is told."""
+
+    name: str
+    last: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    ended: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        stage = str(line.get("stage"))
+        self.last.pop(stage, None)
+        self.last[stage] = line
+        self.ended = self.ended or stage in FINAL
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    async def follow(self) -> AsyncIterator[Mapping[str, Any]]:
+        """Progress as it comes, to the line with stage ``done`` or ``failed``; a slow reader misses some of it."""
+        told: dict[str, Mapping[str, Any]] = {}
+        while True:
+            changed = self.changed
+            for stage, line in list(self.last.items()):
+                if told.get(stage) is not line:
+                    told[stage] = line
+                    yield line
+            if self.ended and changed is self.changed:
+                return
+            if changed is self.changed:
+                await changed.wait()
+
+
+class Pulls:
+    """A reader that leaves ends nothing; ``aclose`` ends the downloads, which go on where they were next time."""
+
+    def __init__(self, settings: Settings, command: tuple[str, ...] = (sys.executable, "-m", "agent_kernel")) -> None:
+        self._settings = settings
+        self._command = command
+        self._pulls: dict[str, Pull] = {}
+
+    def start(self, name: str) -> Pull:
+        """The running download of this model, or a new one. ``name`` is one of the catalog, or an id of a hub: it
+        becomes an argument of a command."""
+        pull = self._pulls.get(name)
+        if pull is None or pull.ended:
+            pull = self._pulls[name] = Pull(name)
+            pull.task = asyncio.create_task(self._run(pull), name=f"pull of {name}")
+        return pull
+
+    @property
+    def running(self) -> int:
+        return sum(not pull.ended for pull in self._pulls.values())
+
+    async def aclose(self) -> None:
+        tasks = [pull.task for pull in self._pulls.values() if pull.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, pull: Pull) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            *("model", "pull", pull.name, "--yes", "--json"),
+            env={**os.environ, **self._environment()},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_LIMIT,
+        )
+        end, errors = "was stopped", ""
+        try:
+            _, errors = await asyncio.gather(_read_lines(process.stdout, pull), _read_tail(process.stderr))
+            end = f"ended with exit code {await process.wait()}"
+        finally:
+            await _end(process)
+            if not pull.ended:
+                pull.tell(_failed(f"The download of {pull.name} {end}.", errors))
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "AGENT_KERNEL_CACHE_DIR": str(self._settings.cache_dir),
+            "AGENT_KERNEL_DATA_DIR": str(self._settings.data_dir),
+            "AGENT_KERNEL_SOURCES": self._settings.sources,
+            "AGENT_KERNEL_LOCAL_ONLY": str(self._settings.local_only).lower(),
+        }
+
+
+async def _read_lines(stream: asyncio.StreamReader | None, pull: Pull) -> None:
+    assert stream is not None
+    async for raw in stream:
+        try:
+            line = json.loads(raw)
+        except ValueError:
+            continue  # a library that prints is no progress
+        if told := _told(line):
+            pull.tell(told)
+
+
+def _told(line: Any) -> dict[str, Any] | None:
+    """A line of ``agent-kernel model pull --json`` as clients get it."""
+    match line:
+        case {"type": "progress", "stage": str(stage), **rest} if stage not in FINAL:
+            return {
+                "stage": stage,
+                "done": rest.get("done"),
+                "total": rest.get("total"),
+                "message": rest.get("note", ""),
+            }
+        case {"type": "done", **rest}:
+            return {"stage": "done", "path": rest.get("path")}
+        case {"type": "error", **error}:
+            return {"stage": "failed", "error": error}
+    return None
+
+
+async def _read_tail(stream: asyncio.StreamReader | None) -> str:
+    assert stream is not None
+    tail = b""
+    while piece := await stream.read(4096):
+        tail = (tail + piece)[-KEPT_ERRORS:]
+    return tail.decode(errors="replace").strip()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), 5)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _failed(message: str, errors: str) -> dict[str, Any]:
+    error = PullFailed(message, hint="Ask again: it goes on where it was.", details={"output": errors})
+    return {"stage": "failed", "error": error.to_json()}

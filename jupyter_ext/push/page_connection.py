@@ -1,0 +1,116 @@
+"""One open page: the turns it follows, the sessions and kernels it watches, the calls it can run. All of it ends with
+the page; no turn does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TypeAlias
+
+from agent_kernel.core.errors import AgentKernelError, QuotaExceeded
+from agent_kernel.core.events import Event
+from jupyter_ext.push.outbox import Outbox, PageGone
+
+MAX_HELD = 200
+"""Turns followed, targets watched and kernels served by one page, together."""
+
+GOING_AWAY = 1001
+"""The close code of a server that stops."""
+
+log = logging.getLogger(__name__)
+
+Held: TypeAlias = tuple[str, str]
+"""What is held (session, kernel, serve) and its id."""
+
+
+class Page:
+    """Belongs to one event loop."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self._followed: dict[str, asyncio.Task[None]] = {}
+        self._ends: dict[Held, Callable[[], None]] = {}
+
+    @property
+    def held(self) -> int:
+        return len(self._followed) + len(self._ends)
+
+    def follow(self, turn: str, events: AsyncIterator[Event], about: Mapping[str, str], number: int = 0) -> None:
+        """A turn that is followed already is followed from the new place: ``following``, with the page's ``number``,
+        comes behind what was on its way and before the first event of there. ``about`` is told with an error. Raises
+        QuotaExceeded."""
+        self.unfollow(turn)
+        self._room()
+        self.outbox.tell({"type": "following", "turn": turn, "number": number})
+        task = asyncio.create_task(self._send(events, about), name=f"a page follows {turn}")
+        self._followed[turn] = task
+        task.add_done_callback(lambda done: self._done(turn, done, about))
+
+    def unfollow(self, turn: str) -> None:
+        if task := self._followed.pop(turn, None):
+            task.cancel()
+
+    def hold(self, held: Held, begin: Callable[[], Callable[[], None]]) -> None:
+        """``begin`` returns what ends it; what was held in its place ends. Raises QuotaExceeded."""
+        self.drop(held)
+        self._room()
+        self._ends[held] = begin()
+
+    def drop(self, held: Held) -> None:
+        if end := self._ends.pop(held, None):
+            end()
+
+    def close(self) -> None:
+        self.outbox.close()
+        for task in self._followed.values():
+            task.cancel()
+        for end in self._ends.values():
+            end()
+        self._followed, self._ends = {}, {}
+
+    async def _send(self, events: AsyncIterator[Event], about: Mapping[str, str]) -> None:
+        with contextlib.suppress(PageGone):
+            async with contextlib.aclosing(events):  # type: ignore[type-var]  # all of ours are async generators
+                try:
+                    async for event in events:
+                        await self.outbox.send(event.to_json())
+                except AgentKernelError as error:
+                    await self.outbox.send({"type": "error", "error": error.to_json(), "about": dict(about)})
+
+    def _done(self, turn: str, task: asyncio.Task[None], about: Mapping[str, str]) -> None:
+        """A turn that came to its end leaves the table, unless the page follows it anew."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a turn can not be told to a page", exc_info=error)
+            told = AgentKernelError("This turn can not be shown.", hint="The log of the Jupyter server has more.")
+            self.outbox.tell({"type": "error", "error": told.to_json(), "about": dict(about)})
+        if self._followed.get(turn) is task:
+            del self._followed[turn]
+
+    def _room(self) -> None:
+        if self.held >= MAX_HELD:
+            raise QuotaExceeded(f"One page follows at most {MAX_HELD} turns, sessions and kernels at once.")
+
+
+class Pages:
+    """The pages that are open now."""
+
+    def __init__(self) -> None:
+        self._leave: dict[Page, Callable[[int, str], None]] = {}
+
+    def add(self, page: Page, leave: Callable[[int, str], None]) -> None:
+        """``leave`` closes the connection of the page with a code and a reason."""
+        self._leave[page] = leave
+
+    def remove(self, page: Page) -> None:
+        self._leave.pop(page, None)
+        page.close()
+
+    def __len__(self) -> int:
+        return len(self._leave)
+
+    def close(self) -> None:
+        """The server stops: pages are told so, that they may look for it again."""
+        for leave in [*self._leave.values()]:
+            leave(GOING_AWAY, "The server stops.")

@@ -1,0 +1,1 @@
+"""Limits of users and tokens: the fair queue, budgets, the server's database."""

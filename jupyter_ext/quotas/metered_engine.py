@@ -1,0 +1,108 @@
+"""An engine as one turn may use it: each model call waits for its user's share, and what it cost is charged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing
+
+from agent_kernel.core.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineInfo,
+    EngineRequest,
+    ReasoningChunk,
+    TextChunk,
+    WaitChunk,
+)
+from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, estimated_usage, total
+from jupyter_ext.quotas.fair_queue import Ticket
+
+TURN_OF_OTHERS = "others use the engine"
+ANSWER_TOKENS = 512
+"""Of an answer whose length nobody bounds, while it is not known."""
+
+
+class Metered:
+    """A slot is held by a model call, never by a tool that runs or a person who is asked. A call that was cut off by
+    its reader or by an error is charged by an estimate once it said something: the engine does not tell what that cost.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        ticket: Callable[[], AbstractContextManager[Ticket]],
+        *,
+        arrived: Callable[[], None],
+        budget: Callable[[int], AbstractAsyncContextManager[None]],
+        spent: Callable[[int], None],
+    ) -> None:
+        self._engine = engine
+        self._ticket = ticket
+        self._arrived = arrived
+        self._budget = budget
+        self._spent = spent
+
+    def info(self) -> EngineInfo:
+        return self._engine.info()
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        """Raises EngineError, BudgetSpent."""
+        cost = Cost(request)
+        async with self._budget(cost.expected):
+            with self._ticket() as ticket:
+                self._arrived()
+                async with aclosing(ticket.positions()) as positions:
+                    async for position in positions:
+                        yield WaitChunk(TURN_OF_OTHERS, position=position)
+                async with aclosing(self._charged(request, cost)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+
+    async def _charged(self, request: EngineRequest, cost: Cost) -> AsyncGenerator[Chunk, None]:
+        try:
+            async with aclosing(self._engine.stream(request)) as chunks:
+                async for chunk in chunks:
+                    cost.add(chunk)
+                    yield chunk
+        finally:
+            self._spent(cost.tokens)
+
+    async def aclose(self) -> None:
+        """The engine is others' too."""
+
+
+class Cost:
+    """Of one model call, in tokens of its prompt and its answer."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        self._request = request
+        self._chars = 0
+        self._end: EndChunk | None = None
+
+    @property
+    def expected(self) -> int:
+        """Before it begins."""
+        answer = self._request.sampling.max_tokens or ANSWER_TOKENS
+        return math.ceil(total(self._request.messages) / CHARS_PER_TOKEN) + answer
+
+    def add(self, chunk: Chunk) -> None:
+        match chunk:
+            case EndChunk():
+                self._end = chunk
+            case TextChunk(text) | ReasoningChunk(text):
+                self._chars += len(text)
+            case CallChunk(call):
+                self._chars += len(str(call.arguments))
+
+    @property
+    def tokens(self) -> int:
+        """0 of a call that said nothing before it ended badly."""
+        if self._end is not None:
+            return self._end.usage.prompt_tokens + self._end.usage.completion_tokens
+        if not self._chars:
+            return 0
+        cost = estimated_usage(self._request.messages, self._chars)
+        return cost.prompt_tokens + cost.completion_tokens

@@ -1,0 +1,122 @@
+"""Tokens that users have spent in the last hour and the last day."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from agent_kernel.core.errors import StoreError
+from agent_kernel.sessions.store.database import Database
+
+log = logging.getLogger(__name__)
+HOUR, DAY = 60, 24 * 60
+"""Minutes. Tokens are summed by minute, so that the last hour is 59 to 60 minutes."""
+TIDY_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user, or one scoped token of a user."""
+
+    user: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens."""
+
+    hour: int = 0
+    day: int = 0
+
+
+class Spending:
+    """``charge`` counts at once and is on the disk a moment later; what can not be written now counts all the same, and
+    is written with the next one."""
+
+    def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
+        self._records = records
+        self._clock = clock
+        self._unsaved: Counter[tuple[Account, int]] = Counter()
+        self._saving = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._tidied = float("-inf")
+
+    def charge(self, accounts: Iterable[Account], tokens: int) -> None:
+        if tokens <= 0:
+            return
+        for account in accounts:
+            self._unsaved[account, self._minute] += tokens
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._save_all(), name="tokens spent")
+
+    async def of(self, account: Account) -> Spent:
+        """Raises StoreError."""
+        rows = await self._rows(account)
+        now = self._minute
+        return Spent(sum(n for minute, n in rows if minute > now - HOUR), sum(n for _, n in rows))
+
+    async def below(self, account: Account, minutes: int, limit: int) -> float:
+        """Seconds until less than ``limit`` (1 or more) tokens were spent in the last ``minutes``; 0: now. Raises
+        StoreError."""
+        rows = [row for row in await self._rows(account) if row[0] > self._minute - minutes]
+        left = sum(tokens for _, tokens in rows)
+        until = 0.0
+        for minute, tokens in rows:
+            if left < limit:
+                break
+            left -= tokens
+            until = (minute + minutes) * 60 - self._clock()
+        return max(until, 0.0)
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    @property
+    def _minute(self) -> int:
+        return int(self._clock() // 60)
+
+    async def _rows(self, account: Account) -> list[tuple[int, int]]:
+        """(minute, tokens) of the last day, oldest first."""
+        since = self._minute - DAY
+
+        def read(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+            question = "SELECT minute, tokens FROM spent WHERE user = ? AND token = ? AND minute > ? ORDER BY minute"
+            return connection.execute(question, (account.user, account.token, since)).fetchall()
+
+        async with self._saving:
+            saved = Counter(dict(await self._records.read(read)))
+            for (whose, minute), tokens in self._unsaved.items():
+                if whose == account and minute > since:
+                    saved[minute] += tokens
+        return sorted(saved.items())
+
+    async def _save_all(self) -> None:
+        while self._unsaved:
+            async with self._saving:
+                batch = dict(self._unsaved)
+                try:
+                    await self._records.write(partial(self._write, batch))
+                except StoreError as error:
+                    log.warning("tokens that were spent are not on disk yet: %s", error)
+                    return
+                self._unsaved.subtract(batch)
+                self._unsaved = +self._unsaved
+
+    def _write(self, batch: dict[tuple[Account, int], int], connection: sqlite3.Connection) -> None:
+        """On the thread of the file."""
+        connection.executemany(
+            "INSERT INTO spent VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (user, token, minute) DO UPDATE SET tokens = tokens + excluded.tokens",
+            [(account.user, account.token, minute, tokens) for (account, minute), tokens in batch.items()],
+        )
+        if (now := self._clock()) - self._tidied > TIDY_S:
+            self._tidied = now
+            connection.execute("DELETE FROM spent WHERE minute <= ?", (int(now // 60) - DAY,))

@@ -1,0 +1,1 @@
+"""Running turns: start, event log, idempotency, regeneration."""

@@ -1,0 +1,122 @@
+"""A window into the turns of a session, newest at its end, with what a person saw of each. What it costs depends on the
+window, not on the turns before it; the files of the session are listed once."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.core.events import Event, Stamp
+from agent_kernel.core.files import File
+from agent_kernel.core.messages import Media, Message
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import SessionKey, Turn
+from jupyter_ext.turns.stored_events import bodies, files_of, with_files
+from jupyter_ext.turns.turn_versions import Versions
+from jupyter_ext.turns.turns import LiveTurn
+
+RECORDED = ("permission", "error")
+"""Of the record of a turn, beside what its events tell."""
+
+
+async def window(
+    store: SessionStore, key: SessionKey, limit: int, before: str = "", *, line: Sequence[LiveTurn] = ()
+) -> dict[str, Any]:
+    """The last ``limit`` turns of the current branch, or those before the turn ``before``; ``older``: there are more.
+    ``line`` are the turns of the session that are not over, read before the store is: ``waiting`` are those of them
+    that have no place in the store yet. Media of stored turns come without data (``sessions/{id}/blobs/{hash}``).
+    Raises TurnNotFound for a ``before`` that is not there."""
+    found = await store.turns(key, limit + 1, before=before)
+    shown = found[-limit:] if limit else []
+    stored = {turn.id for turn in found}
+    waiting = [] if before else [live for live in line if live.id not in stored]
+    history = _History(store, Versions(store), await files_of(store, key) if shown or waiting else {})
+    requests = {live.id: live for live in line}
+    return {
+        "turns": [await history.told(turn, requests.get(turn.id)) for turn in shown],
+        "older": len(found) > len(shown),
+        "waiting": [history.describe_waiting(live) for live in waiting],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    store: SessionStore
+    versions: Versions
+    files: Mapping[str, File]
+
+    async def told(self, turn: Turn, live: LiveTurn | None) -> dict[str, Any]:
+        """Of a turn that runs, here (``live``) or at another server, there are no events yet: they can be followed. A
+        turn that has begun and has no items yet is described by its request."""
+        runs = live is not None or turn.state == "open"
+        messages = await self.versions.said(turn)
+        asked = next((message for message in messages if message.role == "user" and not message.hidden), None)
+        if asked is None and live is not None:
+            return self.describe_waiting(live)
+        return {
+            "turn": turn.id,
+            "session": turn.key.id,
+            "state": turn.state,
+            "running": runs,
+            "prompt": asked.text if asked else "",
+            "cell": turn.cell,
+            "context": [str(title) for title in turn.record.get("notes", ())],
+            "inputs": self._inputs(turn.record.get("inputs", ())),
+            "media": [_medium(one) for one in asked.media] if asked else [],
+            "model": turn.model,
+            "where": turn.where,
+            "usage": dict(turn.usage),
+            "record": {name: turn.record[name] for name in RECORDED if name in turn.record},
+            "created": turn.opened,
+            "closed": turn.closed,
+            "events": []
+            if runs or turn.state == "open"
+            else [event.to_json() for event in await self._events(turn, messages)],
+        }
+
+    def describe_waiting(self, live: LiveTurn) -> dict[str, Any]:
+        """A turn that the store does not have yet. Its media come with their data."""
+        request = live.order.request
+        return {
+            "turn": live.id,
+            "session": live.order.key.id,
+            "state": "open",
+            "running": True,
+            "prompt": request.said,
+            "cell": request.cell,
+            "context": [note.title for note in request.notes],
+            "inputs": self._inputs(request.inputs),
+            "media": [_medium(one) | _data(one) for one in request.media],
+            "model": "",
+            "where": request.where,
+            "usage": {},
+            "record": {},
+            "created": live.created,
+            "closed": None,
+            "events": [],
+        }
+
+    def _inputs(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        files = [self.files[id] for id in ids if id in self.files]
+        return [{"id": file.id, "name": file.name, "mime": file.mime, "size": file.size} for file in files]
+
+    async def _events(self, turn: Turn, messages: list[Message]) -> list[Event]:
+        """With the times at which the turn began and ended; those between are not kept."""
+        version = await self.versions.told(turn)
+        told = [*with_files(bodies(turn, messages, whole=True), turn, self.files)]
+        if version is not None:
+            told.insert(1, version)
+        closed = turn.closed or turn.opened
+        times = iter([turn.opened] * (len(told) - 1) + [closed])
+        stamp = Stamp(turn.id, turn.key.id, lambda: next(times))
+        return [stamp(body) for body in told]
+
+
+def _medium(medium: Media) -> dict[str, Any]:
+    return {"mime": medium.mime, "hash": medium.hash, "size": medium.size}
+
+
+def _data(medium: Media) -> dict[str, Any]:
+    return {} if medium.data is None else {"data": base64.b64encode(medium.data).decode()}

@@ -1,0 +1,207 @@
+"""A turn is followed to its end through lost connections and a server that is killed, with every event once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent_kernel import Client
+from agent_kernel.client.event_stream import Following
+from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
+from agent_kernel.core.events import CallFinished, CallStarted, Event, TextDelta, TurnFinished
+from tests.client.conftest import Serve
+from tests.client.failing import answer
+from tests.server import TOKEN, AgentServer
+
+SLOW = "".join(f"word{number} " for number in range(60))
+SCRIPT: list[dict[str, Any]] = [
+    {"text": SLOW, "deltas": 60, "delay": 0.03, "when": "slow", "loop": True},
+    {"text": "First. ", "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}], "when": "then hang"},
+    {"text": "Second.", "deltas": 4, "fault": "hang", "when": "then hang"},
+    {"text": "Hello.", "loop": True},
+]
+
+
+class Relay:
+    """A way to the server that can be cut: all its connections at once, and for a while."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        self.connections = 0
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        await asyncio.sleep(0)
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers |= {writer, far_writer}
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+async def relay(server: AgentServer) -> AsyncIterator[Relay]:
+    relay = Relay(server.port)
+    await relay.open()
+    yield relay
+    await relay.close()
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
+
+
+async def test_a_stream_whose_connection_is_cut_again_and_again_has_every_event_once(relay: Relay) -> None:
+    events: list[Event] = []
+    async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
+        async for event in client.stream("slow"):
+            events.append(event)
+            if isinstance(event.body, TextDelta) and len(events) % 5 == 0:
+                relay.cut()
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert text_of(events) == SLOW
+    assert relay.connections > 3
+
+
+async def test_a_server_that_can_not_be_reached_for_a_while_is_waited_for(relay: Relay) -> None:
+    events: list[Event] = []
+    async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
+        async for event in client.stream("slow"):
+            events.append(event)
+            if len(events) == 5:
+                await relay.close()
+                asyncio.get_running_loop().call_later(0.5, lambda: asyncio.ensure_future(relay.open()))
+    assert text_of(events) == SLOW
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_a_server_that_never_comes_back_is_an_error_in_the_end(relay: Relay) -> None:
+    here = f"http://127.0.0.1:{relay.port}/"
+    async with Client(here, token=TOKEN, resume_s=0.3, retries=0) as client, client.stream("slow") as turn:
+        await relay.close()
+        with pytest.raises(ServerUnreachable):
+            await turn.result()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"), [(TokenInvalid, TokenInvalid), (Forbidden, ServerUnreachable), (NotFound, ServerUnreachable)]
+)
+async def test_a_token_that_was_revoked_in_mid_turn_is_told_as_that_and_not_as_a_restart(
+    serve: Serve, refusal: type[AgentKernelError], told: type[AgentKernelError]
+) -> None:
+    connection, _ = await serve(answer(403, {"error": refusal("not any more").to_json()}))
+    with pytest.raises(AgentKernelError) as caught:
+        await anext(Following(connection, "t", after=1).events())
+    assert type(caught.value) is told
+
+
+class Deaf(Relay):
+    """Loses the answers to ``lose`` requests that begin a turn, after the server has taken them."""
+
+    lose = 0
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        head = await reader.readuntil(b"\r\n\r\n")
+        far_writer.write(head)
+        if head.startswith(b"POST") and b"/turns HTTP" in head and self.lose:
+            self.lose -= 1
+            body = int(head.lower().partition(b"content-length:")[2].split()[0])
+            far_writer.write(await reader.readexactly(body))
+            await far_reader.readuntil(b"\r\n\r\n")
+            writer.transport.abort()
+            far_writer.transport.abort()
+            return
+        self._writers |= {writer, far_writer}
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
+
+
+async def test_a_turn_whose_answer_was_lost_is_the_same_turn_when_it_is_asked_for_again(server: AgentServer) -> None:
+    relay = Deaf(server.port)
+    await relay.open()
+    for lost in (1, 2):
+        async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
+            relay.lose = lost
+            result = await client.run("hello", session=f"lost-{lost}")
+        async with Client(server.url, token=TOKEN) as client:
+            assert (result.text, relay.lose) == ("Hello.", 0)
+            assert [turn["turn"] for turn in await client.sessions.turns(result.session)] == [result.turn]
+    await relay.close()
+
+
+async def test_a_connection_that_is_cut_at_any_moment_makes_no_second_turn(relay: Relay) -> None:
+    async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
+        session = (await client.sessions.create()).id
+        for count, delay in enumerate((0.0, 0.002, 0.005, 0.01, 0.02), start=1):
+            asyncio.get_running_loop().call_later(delay, relay.cut)
+            assert (await client.run("hello", session=session)).text == "Hello."
+            assert len(await client.sessions.turns(session)) == count
+
+
+async def test_what_was_kept_when_the_server_was_killed_is_told_without_a_word_twice(server: AgentServer) -> None:
+    events: list[Event] = []
+    async with Client(server.url, token=TOKEN) as client:
+        async with asyncio.timeout(120):
+            async for event in client.stream("then hang"):
+                events.append(event)
+                if isinstance(event.body, TextDelta) and event.body.text.startswith("S"):
+                    await server.kill()
+                    again = asyncio.create_task(server.start(server.port))
+        await again
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert "Second.".startswith(text_of(events).removeprefix("First. "))
+    assert [type(event.body) for event in events].count(CallStarted) == 1
+    assert [type(event.body) for event in events].count(CallFinished) == 1
+    end = events[-1].body
+    assert isinstance(end, TurnFinished)
+    assert end.state == "interrupted"
+
+
+async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(server: AgentServer) -> None:
+    events: list[Event] = []
+    async with Client(server.url, token=TOKEN) as client:
+        async with asyncio.timeout(120):
+            async for event in client.stream("slow"):
+                events.append(event)
+                if len(events) == 5:
+                    again = asyncio.create_task(stopped_and_started(server))
+        await again
+    assert SLOW.startswith(text_of(events))
+    end = events[-1].body
+    assert isinstance(end, TurnFinished)
+    assert end.state in ("cancelled", "interrupted")
+
+
+async def stopped_and_started(server: AgentServer) -> None:
+    await server.stop()
+    await server.start(server.port)

@@ -1,0 +1,71 @@
+import ast
+import re
+from pathlib import Path
+
+from agent_kernel.core import errors
+from agent_kernel.notebook.display.short_errors import line_of
+
+
+def test_a_code_is_the_name_of_its_class() -> None:
+    assert errors.SessionBusy("x").code == "session_busy"
+    assert errors.AgentKernelError("x").code == "agent_kernel_error"
+
+
+def test_an_error_survives_the_wire() -> None:
+    error = errors.ModelMissing("not here", hint="pull it", details={"size": 3})
+    again = errors.from_json(error.to_json())
+    assert (type(again), again.message, again.hint, again.details) == (
+        errors.ModelMissing,
+        "not here",
+        "pull it",
+        {"size": 3},
+    )
+
+
+def test_an_unknown_code_is_a_plain_error_with_its_words() -> None:
+    error = errors.from_json({"code": "from_the_future", "message": "m"})
+    assert type(error) is errors.AgentKernelError
+    assert str(error) == "m"
+
+
+def test_every_error_of_the_tree_is_drawn_in_the_docstring() -> None:
+    drawn = errors.__doc__ or ""
+    assert [kind.__name__ for kind in errors.BY_CODE.values() if kind.__name__ not in drawn] == []
+
+
+def test_texts_that_reach_programs_and_terminals_name_no_command_of_the_notebook() -> None:
+    """A client of the API and a person in a terminal have no ``%agent``: the notebook adds its commands itself."""
+    root = Path(__file__).parents[2]
+    own = (root / "agent_kernel" / "notebook", root / "agent_kernel" / "panel")
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for package in ("agent_kernel", "jupyter_ext")
+        for path in (root / package).rglob("*.py")
+        if not any(path.is_relative_to(folder) for folder in own) and "%agent" in path.read_text()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.search(r"(?<!%)%agent", node.value) and "``%agent" not in node.value
+    ]
+    assert found == []
+
+
+def test_texts_lead_to_no_page_that_an_installed_package_does_not_have() -> None:
+    root = Path(__file__).parents[2]
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for package in ("agent_kernel", "jupyter_ext")
+        for path in (root / package).rglob("*.py")
+        if "docs/" in path.read_text()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "\n" not in node.value and re.search(r"\bdocs/(?:[a-z-]+\.md| )", node.value)
+    ]
+    assert found == []
+
+
+def test_in_a_notebook_the_line_of_an_error_names_the_command_that_helps() -> None:
+    assert str(line_of(errors.ContextOverflow("Too long.", hint="Start another session."))).endswith(
+        "Start another session. %agent new starts one."
+    )
+    assert "%agent model lists" in str(line_of(errors.UnknownModel("There is none.")))
+    assert str(line_of(errors.Conflict("Busy."))) == "Busy."

@@ -1,0 +1,66 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_kernel.core.messages import (
+    Media,
+    Message,
+    Text,
+    ToolCall,
+    Usage,
+    assistant,
+    parse_arguments,
+    tool_result,
+    user,
+)
+
+texts = st.text(min_size=1, max_size=40)
+calls = st.builds(ToolCall, texts, texts, st.dictionaries(texts, st.integers() | texts | st.booleans(), max_size=3))
+media = st.builds(Media.of, st.sampled_from(["image/png", "text/html"]), st.binary(max_size=20))
+messages = st.builds(
+    Message,
+    role=st.sampled_from(["system", "user", "assistant", "tool"]),
+    parts=st.lists(st.builds(Text, texts) | media, max_size=1).map(tuple) | st.tuples(st.builds(Text, texts), media),
+    calls=st.lists(calls, max_size=2).map(tuple),
+    reasoning=st.text(max_size=10),
+    call_id=st.none() | texts,
+    name=st.none() | texts,
+    status=st.sampled_from([None, "success", "error", "denied", "timeout", "interrupted"]),
+    hidden=st.booleans(),
+)
+
+
+@given(messages)
+def test_a_message_survives_its_json_form(message: Message) -> None:
+    assert Message.from_json(message.to_json()) == message
+
+
+def test_media_are_named_by_hash_and_never_inlined() -> None:
+    image = Media.of("image/png", b"\x89PNG...")
+    body = user("look", [image]).to_json()
+    assert body["content"][1] == {"type": "media", "mime": "image/png", "hash": image.hash, "size": 7}
+
+
+def test_openai_arguments_given_as_a_string_become_an_object() -> None:
+    body = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": '{"a": 1}'}}]}
+    assert Message.from_json(body).calls == (ToolCall("c", "f", {"a": 1}),)
+
+
+@pytest.mark.parametrize("raw", ["", "{", "[1]", "null", "plain words"])
+def test_arguments_that_are_no_object_are_kept_as_they_were(raw: str) -> None:
+    assert parse_arguments(raw) == {"_raw": raw}
+
+
+def test_a_result_carries_the_name_and_id_of_its_call() -> None:
+    call = ToolCall("c1", "python", {"code": "1"})
+    result = tool_result(call, "1", "success")
+    assert (result.role, result.call_id, result.name, result.status) == ("tool", "c1", "python", "success")
+
+
+def test_empty_values_are_left_out_of_the_json_form() -> None:
+    assert assistant("hi").to_json() == {"role": "assistant", "content": "hi"}
+
+
+def test_usage_adds_up_and_keeps_the_first_rounds_first_token() -> None:
+    total = Usage(10, 2, 5, 0.5, 1.0) + Usage(20, 3, 18, 0.1, 2.0)
+    assert total == Usage(30, 5, 23, 0.5, 3.0)

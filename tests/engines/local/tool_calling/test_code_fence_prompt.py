@@ -1,0 +1,132 @@
+"""How the code-fence protocol shows a conversation to a model."""
+
+from __future__ import annotations
+
+import re
+
+from agent_kernel.core.messages import Message, ToolCall, assistant, system, tool_result, user
+from agent_kernel.engines.local.tool_calling.code_fence_prompt import (
+    ANSWER,
+    EXAMPLES,
+    IMPORTED,
+    RULES,
+    chat,
+    exchanges,
+    leans_to_code,
+)
+from tests.benchmarks.notebook_tasks import OF_EXAMPLES
+
+
+def call(code: str, key: str = "c1") -> ToolCall:
+    return ToolCall(key, "python", {"code": code})
+
+
+def said(*messages: Message, retry: bool = False) -> list[str]:
+    """Contents after the rules and the examples, which a retry goes without."""
+    first = 1 if retry else 1 + len(EXAMPLES)
+    return [item["content"] for item in chat(messages, tools=True, retry=retry)][first:]
+
+
+def test_a_call_is_a_fence_and_its_result_an_output() -> None:
+    shown = said(user("How many?"), assistant("", [call("print(1)")]), tool_result(call(""), "1\n", "success"))
+
+    assert shown == ["How many?", "```python\nprint(1)\n```", f"Output:\n1\n\n{ANSWER}"]
+
+
+def test_a_call_of_another_tool_is_shown_as_what_it_was_called_with() -> None:
+    search = ToolCall("c1", "search", {"query": "é"})
+    shown = said(user("Find it."), assistant("", [search]), tool_result(search, "found", "success"))
+
+    assert shown[1] == 'search: {"query": "é"}'
+
+
+def test_hidden_context_stands_before_the_question() -> None:
+    assert said(user("Variables: x: int = 3", hidden=True), user("Double it.")) == [
+        "Variables: x: int = 3\n\nDouble it."
+    ]
+
+
+def test_rules_and_examples_come_only_with_tools() -> None:
+    with_tools = chat([system("Be brief."), user("Hi")], tools=True)
+    without = chat([system("Be brief."), user("Hi")], tools=False)
+
+    assert with_tools[0]["content"] == f"Be brief. {RULES}"
+    assert [dict(item) for item in without] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+    ]
+
+
+def test_a_failed_call_that_is_tried_again_leaves_only_its_last_line() -> None:
+    failed = tool_result(call(""), "Traceback ...\nNameError: name 'x' is not defined", "error")
+
+    shown = said(user("Go."), assistant("", [call("x")]), failed, retry=True)
+
+    assert shown == ["Go.\n\n(Note: an earlier try ended with: NameError: name 'x' is not defined)"]
+
+
+def test_history_shows_a_retried_call_as_the_retry_did() -> None:
+    first = [user("Go."), assistant("", [call("x", "c1")]), tool_result(call("", "c1"), "KeyError: 'a'", "error")]
+    second = [assistant("", [call("y", "c2")]), tool_result(call("", "c2"), "2", "success"), assistant("It is 2.")]
+
+    retry, later = said(*first, retry=True), said(*first, *second, user("Thanks"))
+
+    assert later[: len(retry)] == retry
+    assert later[1:] == ["```python\ny\n```", f"Output:\n2\n\n{ANSWER}", "It is 2.", "Thanks"]
+
+
+def test_a_failure_that_is_not_tried_again_is_shown() -> None:
+    shown = said(user("Go."), assistant("", [call("x")]), tool_result(call(""), "not allowed", "denied"))
+
+    assert shown[-1] == f"Output (denied):\nnot allowed\n\n{ANSWER}"
+
+
+def test_code_is_shown_byte_for_byte_as_it_was_generated() -> None:
+    """Otherwise the ids of the turn before would not be found again."""
+    assert said(user("Go."), assistant("", [call("\n  x = 1\n\n")]))[1] == "```python\n\n  x = 1\n\n```"
+
+
+def test_a_question_about_a_variable_is_known_by_its_facts() -> None:
+    facts = user("The kernel is another one.\nVariables: x: int = 3", hidden=True)
+
+    assert exchanges([facts, user("Double it.")])[1][-1].names_things
+    assert exchanges([user("Earlier variables: x: int = 3", hidden=True), user("Double it.")])[1][-1].names_things
+    assert not exchanges([user("Hello")])[1][-1].names_things
+
+
+def test_a_question_about_a_file_of_data_is_known_by_its_name() -> None:
+    assert exchanges([user("How long is notes/diary.txt?")])[1][-1].names_things
+    assert not exchanges([user("What is example.com? And e.g. 3.5?")])[1][-1].names_things
+
+
+def test_a_retry_may_import_and_has_no_examples_to_copy_from() -> None:
+    shown = chat([user("Go."), assistant("", [call("x")]), tool_result(call(""), "KeyError: 'a'", "error")], tools=True)
+    again = chat(
+        [user("Go."), assistant("", [call("x")]), tool_result(call(""), "KeyError: 'a'", "error")],
+        tools=True,
+        retry=True,
+    )
+
+    assert len(shown) > len(again) == 2
+    assert IMPORTED in str(shown[0]["content"])
+    assert IMPORTED not in str(again[0]["content"])
+
+
+def test_what_follows_a_turn_with_code_leans_to_code() -> None:
+    ran = [user("Go."), assistant("", [call("x")]), tool_result(call(""), "1", "success"), assistant("It is 1.")]
+
+    assert leans_to_code(exchanges([*ran, user("And now?")])[1])
+    assert not leans_to_code(exchanges([user("Hi"), assistant("Hello"), user("And now?")])[1])
+    assert not leans_to_code([])
+
+
+def test_the_names_and_numbers_of_the_examples_are_ones_that_no_real_data_has() -> None:
+    """A small model copies from them; ``make bench`` looks for each of these in what it wrote."""
+    said = " ".join(str(item["content"]) for item in EXAMPLES)
+    numbers = set(re.findall(r"(?<![\w.-])\d{4,}(?:\.\d+)?|\d+\.\d{2}(?!\d)", said))
+    columns = set(re.findall(r"\['(\w+)'\]", said))
+
+    assert numbers - {"0.17"} == {"9173", "38.64", "6353", "1080.01"}
+    assert columns | {"guild", "quillon"} <= set(OF_EXAMPLES)
+    assert all(re.search(word, said) for word in OF_EXAMPLES)
+    assert not re.search(r"\b(?:cars?|sales|mpg|sold|406|df_?\d)\b", said)

@@ -1,0 +1,85 @@
+"""One model of this machine in memory at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from agent_kernel.core.messages import user
+from agent_kernel.core.protocols import Chunk, EngineRequest, TextChunk, WaitChunk
+from agent_kernel.engines.model_slot import Seat, Seated
+from agent_kernel.engines.scripted import ScriptedEngine
+
+REQUEST = EngineRequest((user("x"),))
+
+
+class Loaded(ScriptedEngine):
+    """Remembers when its model was in memory: from a request on until it is closed."""
+
+    in_memory: list[Loaded]
+
+    def __init__(self, in_memory: list[Loaded], delay: float = 0.02) -> None:
+        super().__init__([{"text": "abcd", "deltas": 4, "delay": delay, "loop": True}])
+        self.in_memory = in_memory
+
+    async def stream(self, request: EngineRequest):  # type: ignore[no-untyped-def]  # as the engine's
+        if self not in self.in_memory:
+            self.in_memory.append(self)
+        assert self.in_memory == [self]
+        async with aclosing(super().stream(request)) as chunks:
+            async for chunk in chunks:
+                assert self.in_memory == [self]
+                yield chunk
+
+    async def aclose(self) -> None:
+        if self in self.in_memory:
+            self.in_memory.remove(self)
+
+
+@pytest.fixture
+def pair() -> tuple[Seated, Seated]:
+    seat, in_memory = Seat(), list[Loaded]()
+    return Seated(Loaded(in_memory), seat), Seated(Loaded(in_memory), seat)
+
+
+async def answer(engine: Seated) -> list[Chunk]:
+    async with aclosing(engine.stream(REQUEST)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def positions(chunks: list[Chunk]) -> list[int]:
+    return [chunk.position for chunk in chunks if isinstance(chunk, WaitChunk) and chunk.position]
+
+
+async def test_another_model_takes_the_place_of_one_that_is_idle(pair: tuple[Seated, Seated]) -> None:
+    for engine in (*pair, *pair):
+        assert any(isinstance(chunk, TextChunk) for chunk in await answer(engine))
+
+
+async def test_requests_to_one_model_run_at_once(pair: tuple[Seated, Seated]) -> None:
+    answers = await asyncio.gather(*(answer(pair[0]) for _ in range(4)))
+    assert [positions(chunks) for chunks in answers] == [[]] * 4
+
+
+async def test_another_model_waits_until_the_first_has_nothing_to_do(pair: tuple[Seated, Seated]) -> None:
+    answers = await asyncio.gather(*(answer(engine) for engine in (pair[0], pair[1], pair[0], pair[1])))
+    assert [bool(positions(chunks)) for chunks in answers] == [False, True, True, True]
+    assert all(any(isinstance(chunk, TextChunk) for chunk in chunks) for chunks in answers)
+
+
+async def test_a_reader_that_leaves_gives_up_its_place(pair: tuple[Seated, Seated]) -> None:
+    first = asyncio.create_task(answer(pair[0]))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(answer(pair[1]))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with aclosing(pair[0].stream(REQUEST)) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                break
+    await first
+    assert await asyncio.wait_for(answer(pair[1]), 5)

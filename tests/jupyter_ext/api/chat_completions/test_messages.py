@@ -1,0 +1,171 @@
+"""Messages of chat/completions, their parts, and what they come to."""
+
+import base64
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_kernel.core.messages import Media, Text
+from jupyter_ext.api.chat_completions.request import ChatBody
+from jupyter_ext.api.dialects.dialect_request import Asked
+from jupyter_ext.api.dialects.openai_handler import mistake
+
+HI = {"role": "user", "content": "hi"}
+PNG = b"\x89PNG..."
+DATA = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+
+
+def asked(**body: Any) -> Asked:
+    links = body.pop("links", {})
+    return ChatBody.model_validate({"messages": [HI], **body}).asked(links)
+
+
+def refused(**body: Any) -> tuple[str, str | None]:
+    """(the words, the field)"""
+    sent = {"messages": [HI], **body}
+    with pytest.raises(ValidationError) as raised:
+        ChatBody.model_validate(sent)
+    return mistake(raised.value, sent, ChatBody)
+
+
+def one(*parts: Any, role: str = "user", **more: Any) -> list[dict[str, Any]]:
+    return [{"role": role, "content": list(parts), **more}]
+
+
+def test_a_conversation_is_taken_over() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Ulm"}'}}
+    said = asked(
+        messages=[
+            {"role": "developer", "content": "Be short."},
+            {"role": "user", "content": [{"type": "text", "text": "The "}, {"type": "text", "text": "weather?"}]},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sunny"}]},
+        ]
+    ).request.messages
+    assert [(message.role, message.text) for message in said] == [
+        ("system", "Be short."),
+        ("user", "The weather?"),
+        ("assistant", ""),
+        ("tool", "sunny"),
+    ]
+    assert [(call.id, call.name, dict(call.arguments)) for call in said[2].calls] == [
+        ("c1", "weather", {"city": "Ulm"})
+    ]
+    assert (said[3].call_id, said[3].name, said[3].status) == ("c1", "weather", "success")
+
+
+def test_instructions_alone_are_what_is_asked() -> None:
+    said = asked(messages=[{"role": "system", "content": "Be short."}, {"role": "developer", "content": "Say hi."}])
+    assert [(message.role, message.text) for message in said.request.messages] == [
+        ("system", "Be short."),
+        ("user", "Say hi."),
+    ]
+
+
+def test_pictures_come_with_their_data_or_as_they_were_fetched() -> None:
+    link, fetched = "https://example.org/a.png", Media.of("image/png", b"fetched")
+    parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}} for url in (DATA, link)]
+    body = ChatBody.model_validate({"messages": one({"type": "text", "text": "look"}, *parts)})
+    assert body.links == [link]
+    assert body.asked({link: fetched}).request.messages[0].parts == (Text("look"), Media.of("image/png", PNG), fetched)
+
+
+def test_a_file_comes_with_its_data() -> None:
+    for data in (DATA, base64.b64encode(PNG).decode()):
+        given = asked(messages=one({"type": "file", "file": {"filename": "a.png", "file_data": data}})).files
+        assert [(file.name, file.data) for file in given] == [("a.png", PNG)]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "image_url", "image_url": {}},
+        {"type": "file", "file": {}},
+        {"type": "file", "file": {"filename": "a"}},
+        {"type": "file", "file": {"file_data": "aGk="}},
+        {"type": "file", "file": {"file_url": "https://example.org/a"}},
+        {"type": "file", "file": {"file_id": "f", "file_data": "aGk="}},
+        {"type": "file", "file": {"filename": "a", "file_data": "!"}},
+        {"type": "text"},
+        {"type": "nonsense"},
+        "text",
+    ],
+)
+def test_a_part_that_can_not_be_used_is_refused(part: Any) -> None:
+    assert str(refused(messages=one(part))[1]).startswith("messages[0].content[0]")
+
+
+@pytest.mark.parametrize(
+    "url", [DATA.replace("png", "bmp2"), "data:image/png,raw", "data:image/png;base64,!", "data:;base64,"]
+)
+def test_data_that_is_no_medium_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"medium|data|base64"):
+        asked(messages=one({"type": "image_url", "image_url": {"url": url}}))
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "assistant", "tool"])
+def test_media_and_files_come_from_the_user_only(role: str) -> None:
+    for part in ({"type": "image_url", "image_url": {"url": DATA}}, {"type": "file", "file": {"file_id": "f"}}):
+        assert refused(messages=one(part, role=role, tool_call_id="c1"))[1] == "messages[0]"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [{"role": "user"}],
+        [{"role": "tool", "content": "x"}],
+        [{"role": "user", "content": "x", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}],
+        [{"role": "function", "name": "f", "content": "x"}],
+        [{"role": "assistant", "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "f", "input": ""}}]}],
+        "hi",
+        [HI] * 4_001,
+    ],
+)
+def test_messages_that_are_none_are_refused(messages: Any) -> None:
+    assert str(refused(messages=messages)[1]).startswith("messages")
+
+
+CALLS = {"role": "assistant", "tool_calls": [{"id": id, "function": {"name": "f", "arguments": "{}"}} for id in "ab"]}
+
+
+def result(id: str) -> dict[str, str]:
+    return {"role": "tool", "tool_call_id": id, "content": "r"}
+
+
+@pytest.mark.parametrize(
+    "messages", [[HI, result("a")], [HI, CALLS, result("a")], [HI, CALLS, result("a"), result("x")]]
+)
+def test_results_answer_the_calls_before_them_and_all_of_them(messages: list[Any]) -> None:
+    with pytest.raises(ValueError, match="result"):
+        asked(messages=messages)
+
+
+def test_results_may_come_alone_where_the_session_has_the_calls() -> None:
+    said = asked(messages=[result("a"), result("b")], session_id="s1").request.messages
+    assert [message.call_id for message in said] == ["a", "b"]
+    with pytest.raises(ValueError, match="result"):
+        asked(messages=[result("a")])
+
+
+def test_a_round_of_calls_that_a_client_cut_off_does_not_matter_later() -> None:
+    assert len(asked(messages=[HI, CALLS, result("a"), HI]).request.messages) == 4
+
+
+def test_what_is_larger_than_a_request_may_be_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="characters"):
+        asked(messages=[{"role": "user", "content": "x" * (9 << 20)}])
+    large = "data:image/png;base64," + "A" * (30 << 20)
+    with pytest.raises(ValueError, match="MiB"):
+        asked(messages=one({"type": "image_url", "image_url": {"url": large}}))
+    part = {"type": "image_url", "image_url": {"url": DATA}}
+    with pytest.raises(ValueError, match="pictures"):
+        asked(messages=one(*[part] * 101))
+
+
+def test_few_pictures_are_fetched_for_one_request() -> None:
+    parts = [{"type": "image_url", "image_url": {"url": f"https://example.org/{n}"}} for n in range(17)]
+    assert refused(messages=one(*parts))[1] == "messages"

@@ -1,0 +1,40 @@
+"""Responses that end while they are asked for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent_kernel.sessions.store.memory import MemoryStore
+from jupyter_ext.api.responses.live_responses import Responses
+from jupyter_ext.api.responses.resource import Facts, response_id
+from jupyter_ext.api.responses.store import Owner, StoredResponse
+
+ME = Owner("ns", "user")
+TOLD = [b"event: a\ndata: 0\n\n", b"event: b\ndata: 1\n\n", b"event: c\ndata: 2\n\n", b"data: [DONE]\n\n"]
+
+
+async def read_too_early(frames: list[bytes]) -> tuple[Responses, StoredResponse]:
+    """One that was read before it ended, and has ended since."""
+    app: Any = SimpleNamespace(runtime=SimpleNamespace(store=MemoryStore()))
+    responses = Responses(app, None)
+    stored = StoredResponse(ME, "turn", Facts(response_id("ns", "turn"), "m", "s"), [])
+    await responses.store.add(stored)
+    await responses.store.finish(stored, {"status": "completed", "output": []}, frames)
+    return responses, stored
+
+
+@pytest.mark.parametrize("frames", [TOLD, []], ids=["with its stream", "whose stream was too long"])
+async def test_one_that_ended_meanwhile_stays_as_it_was_told(frames: list[bytes]) -> None:
+    responses, stored = await read_too_early(frames)
+    for body in (await responses.resource(stored), await responses.ended(stored)):
+        assert body["status"] == "completed"
+    told = [frame async for frame in responses.stream(stored, 0)]
+    assert told == frames[1:] if frames else told
+    kept = await responses.store.get(ME, stored.id)
+    assert kept is not None
+    assert (kept.body or {})["status"] == "completed"
+    assert await responses.store.frames(ME, stored.id) == frames
+    await responses.aclose()

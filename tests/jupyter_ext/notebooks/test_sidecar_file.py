@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_ext.notebooks.sidecar_file import SidecarFile
+
+
+def anything(body: bytes) -> bool:
+    return True
+
+
+def nothing(body: bytes) -> bool:
+    return False
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> SidecarFile:
+    return SidecarFile(tmp_path / "a.agent.json")
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_first_write_makes_the_file_and_the_next_keeps_the_one_before(file: SidecarFile) -> None:
+    assert file.write(b"one", {}, nothing) == "written"
+    assert file.write(b"two", {}, anything) == "written"
+    assert file.write(b"three", {}, anything) == "written"
+    assert (file.main.read_bytes(), file.bak.read_bytes()) == (b"three", b"two")
+    assert names(file.main.parent) == ["a.agent.json", "a.agent.json.bak"]
+
+
+def test_nothing_is_written_when_nothing_changed(file: SidecarFile) -> None:
+    file.write(b"one", {}, anything)
+    before = file.main.stat()
+    assert file.write(b"one", {}, nothing) == "unchanged"
+    after = file.main.stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_an_unknown_file_is_never_written_over(file: SidecarFile) -> None:
+    file.main.write_bytes(b"somebody else's")
+    assert file.write(b"ours", {}, nothing) == "conflict"
+    assert file.write(b"ours", {}, nothing) == "conflict"
+    assert file.main.read_bytes() == b"somebody else's"
+    assert file.conflict.read_bytes() == b"ours"
+    assert names(file.main.parent) == ["a.agent.conflict.json", "a.agent.json"]
+
+
+def test_large_media_lie_in_a_directory_beside_the_file(file: SidecarFile) -> None:
+    file.write(b"one", {"abc": b"image"}, anything)
+    assert (file.blobs / "abc").read_bytes() == b"image"
+    assert file.blobs.name == "a.agent"
+
+
+def test_a_move_takes_everything_and_stops_before_another_sidecar(file: SidecarFile, tmp_path: Path) -> None:
+    file.write(b"one", {"abc": b"image"}, anything)
+    file.write(b"two", {"abc": b"image"}, anything)
+    new = SidecarFile(tmp_path / "b.agent.json")
+    file.move(new)
+    assert names(tmp_path) == ["b.agent", "b.agent.json", "b.agent.json.bak"]
+    other = SidecarFile(tmp_path / "c.agent.json")
+    other.main.write_bytes(b"unknown")
+    new.move(other)
+    assert (new.main.read_bytes(), other.main.read_bytes()) == (b"two", b"unknown")
+
+
+def test_a_removal_leaves_what_is_unknown(file: SidecarFile) -> None:
+    file.write(b"one", {"abc": b"image"}, anything)
+    file.remove(nothing)
+    assert file.main.exists()
+    file.remove(anything)
+    assert names(file.main.parent) == []
+    file.remove(anything)
+
+
+def test_a_directory_that_is_gone_is_an_error_and_is_not_made_again(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        SidecarFile(tmp_path / "gone" / "a.agent.json").write(b"x", {}, anything)
+    assert SidecarFile(tmp_path / "made" / "a.agent.json", make_parents=True).write(b"x", {}, anything) == "written"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_sidecar_and_nothing_half_written(small_disk: Path) -> None:
+    file = SidecarFile(small_disk / "a.agent.json")
+    file.write(b"old", {}, anything)
+    (small_disk / "filler").write_bytes(b"x" * 48 * 1024)
+    with pytest.raises(OSError, match="No space left"):
+        file.write(b"n" * 40 * 1024, {}, anything)
+    assert file.main.read_bytes() == b"old"
+    assert names(small_disk) == ["a.agent.json", "filler"]
+    (small_disk / "filler").unlink()
+    assert file.write(b"n" * 40 * 1024, {}, anything) == "written"
+    assert file.bak.read_bytes() == b"old"
+
+
+def test_what_a_killed_writer_left_is_taken_away_by_the_next_one(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    mine, theirs = os.getpid(), gone.pid
+    left = [f".nb.agent.json.{theirs}.tmp", f".nb.agent.conflict.json.{theirs}.tmp", f".nb.agent.json.bak.{theirs}"]
+    kept = [f".nb.agent.json.bak.{mine}", f".other.agent.json.{theirs}.tmp", ".nb.agent.notes"]
+    for name in (*left, *kept):
+        (tmp_path / name).write_text("half")
+    SidecarFile(tmp_path / "nb.agent.json").write(b"{}", {}, lambda body: True)
+    assert {path.name for path in tmp_path.iterdir()} == {"nb.agent.json", *kept}
+
+
+OLD, NEW = "a" * 64, "b" * 64
+
+
+def test_media_that_no_version_names_any_more_are_taken_away(file: SidecarFile) -> None:
+    file.write(OLD.encode(), {OLD: b"old"}, anything)
+    file.write(NEW.encode(), {NEW: b"new"}, anything)
+    assert names(file.blobs) == [OLD, NEW], "the version before still names it"
+    (file.blobs / "a person's.txt").write_text("stays")
+    file.write(NEW.encode() + b" ", {NEW: b"new"}, anything)
+    assert names(file.blobs) == ["a person's.txt", NEW]
+    file.write(b"none", {}, anything)
+    file.forget_bak()
+    assert names(file.blobs) == ["a person's.txt"]
+    assert not file.bak.exists()
+
+
+def test_media_of_a_conflicting_version_stay(file: SidecarFile) -> None:
+    file.main.write_bytes(OLD.encode())
+    file.blobs.mkdir()
+    (file.blobs / OLD).write_bytes(b"theirs")
+    assert file.write(NEW.encode(), {NEW: b"ours"}, nothing) == "conflict"
+    assert names(file.blobs) == [OLD, NEW]
+
+
+def test_nothing_is_written_or_taken_away_through_a_link(file: SidecarFile, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / OLD).write_bytes(b"somebody's")
+    file.blobs.symlink_to(elsewhere)
+    file.write(b"one", {}, anything)
+    assert names(elsewhere) == [OLD]
+    assert file.files([OLD], 1000) == {}
+    with pytest.raises(OSError, match="link"):
+        file.write(b"two", {NEW: b"new"}, anything)
+    assert (file.main.read_bytes(), names(elsewhere)) == (b"one", [OLD])
+
+
+def test_a_pipe_in_the_place_of_a_sidecar_is_an_error_and_no_wait(file: SidecarFile) -> None:
+    os.mkfifo(file.main)
+    with pytest.raises(OSError, match="no plain file"):
+        file.write(b"one", {}, anything)
+
+
+WRITES_FOR_EVER = """
+import sys
+from pathlib import Path
+from jupyter_ext.notebooks.sidecar_file import SidecarFile
+file = SidecarFile(Path(sys.argv[1]))
+for number in range(10**9):
+    body = b"%d " % (number % 10) * 40_000
+    file.write(body, {f"{number % 3}" * 64: body}, lambda present: True)
+    if number == 1:
+        print("writing", flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_a_whole_sidecar_and_the_next_one_tidies_up(tmp_path: Path) -> None:
+    file = SidecarFile(tmp_path / "nb.agent.json")
+    for attempt in range(2):
+        command = [sys.executable, "-c", WRITES_FOR_EVER, str(file.main)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(0.01 * attempt)
+            writer.kill()
+        body = file.main.read_bytes()
+        assert body == body[:2] * 40_000, "one version, all of it"
+        assert file.bak.read_bytes()[1:2] == b" "
+    assert file.write(b"{}", {}, anything) == "written"
+    assert {path.name for path in tmp_path.iterdir()} <= {"nb.agent.json", "nb.agent.json.bak", "nb.agent"}
+
+
+def test_a_writer_that_was_killed_behind_keeping_the_version_before_leaves_nothing_to_the_next(
+    file: SidecarFile,
+) -> None:
+    file.write(b"one", {}, anything)
+    os.link(file.main, file.bak)
+    file.write(b"two", {}, anything)
+    assert (file.main.read_bytes(), file.bak.read_bytes()) == (b"two", b"one")
+    assert names(file.main.parent) == ["a.agent.json", "a.agent.json.bak"]

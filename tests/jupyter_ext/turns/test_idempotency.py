@@ -1,0 +1,313 @@
+"""One key, one turn: whoever joins, leaves, or comes from another server."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel.core.errors import EngineError, InvalidRequest, KeyReused
+from agent_kernel.core.events import TextDelta
+from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
+from agent_kernel.core.session import Owner, SessionKey, Turn
+from agent_kernel.sessions.store.database import Database
+from jupyter_ext.auth.callers import Caller
+from jupyter_ext.quotas.server_db import records
+from jupyter_ext.turns import idempotency, idempotency_rows
+from jupyter_ext.turns.idempotency import Begun, Idempotency, key_of
+from jupyter_ext.turns.idempotency_rows import AnsweredRows, Key
+from jupyter_ext.turns.turns import LiveTurn, Turns
+from tests.jupyter_ext.quotas.test_limits import Server, ended
+from tests.turns import CancelledAt
+
+CALLER = Caller("ada")
+
+
+def key(name: str = "k", body: bytes = b"{}", caller: Caller = CALLER) -> Key:
+    found = key_of(caller, name, "/agent/v1/turns", body)
+    assert found is not None
+    return found
+
+
+class Desk:
+    """Requests under keys on a scripted server; ``begun`` counts the turns that they began."""
+
+    def __init__(self, server: Server, rows: Database) -> None:
+        self.server = server
+        self.idempotency = Idempotency(server.runtime.store, server.turns, rows, server.clock)
+        self.begun = 0
+
+    def begin(self, prompt: str = "hello", session: str = "") -> Callable[[str], Awaitable[Begun | None]]:
+        async def begin(turn: str) -> Begun:
+            order = self.server.order(prompt, session=session)
+            await asyncio.sleep(0)
+            if prompt == "refused":
+                raise EngineError("no")
+            await self.server.runtime.store.create(order.key)
+            self.begun += 1
+            return Begun(
+                await self.server.turns.start(type(order)(order.key, order.request, id=turn)), {"n": self.begun}
+            )
+
+        return begin
+
+    async def once(self, which: Key, prompt: str = "hello", session: str = "") -> Begun:
+        found = await self.idempotency.once(which, self.begin(prompt, session))
+        assert found is not None
+        return found[1]
+
+
+@asynccontextmanager
+async def desk(tmp_path: Path, rows: Database | None = None, **limits: Any) -> AsyncIterator[Desk]:
+    async with Server(tmp_path, **limits) as server:
+        made = Desk(server, rows or server.records)
+        yield made
+        await server.turns.aclose()
+        await made.idempotency.aclose()
+
+
+def text(turn: LiveTurn) -> str:
+    return "".join(event.body.text for event in turn.log.since(0) if isinstance(event.body, TextDelta))
+
+
+def test_a_key_is_that_of_one_caller_and_one_request_below_any_mount() -> None:
+    here, mounted = [key_of(CALLER, "k", path, b"{}") for path in ("/user/ada/agent/v1/turns", "/v1/turns")]
+    assert here == mounted
+    other = [
+        key_of(CALLER, "k", "/v1/responses", b"{}"),
+        key_of(CALLER, "k", "/v1/turns", b"{ }"),
+        key_of(Caller("bob"), "k", "/v1/turns", b"{}"),
+    ]
+    assert here is not None
+    assert here not in other
+    assert [one is not None and one.place == here.place for one in other] == [True, True, False]
+    assert key_of(CALLER, None, "/v1/turns", b"{}") is None
+    for wrong in ("", " k", "k ", "\n", "é", "x" * 256):
+        with pytest.raises(InvalidRequest):
+            key_of(CALLER, wrong, "/v1/turns", b"{}")
+
+
+async def test_whoever_comes_while_it_begins_gets_the_same_turn(tmp_path: Path) -> None:
+    async with desk(tmp_path) as made:
+        found = await asyncio.gather(*(made.once(key()) for _ in range(20)))
+        assert made.begun == 1
+        assert len({id(one.turn) for one in found}) == 1
+        assert sorted(one.again for one in found) == [False, *[True] * 19]
+
+
+async def test_whoever_joined_a_start_that_fails_hears_so_and_the_key_is_free(tmp_path: Path) -> None:
+    async with desk(tmp_path) as made:
+        results = await asyncio.gather(*(made.once(key(), "refused") for _ in range(5)), return_exceptions=True)
+        assert {type(result) for result in results} == {EngineError}
+        assert (await made.once(key())).again is False
+
+
+async def test_wherever_the_first_request_is_given_up_its_key_is_free_or_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "BEGINS_WITHIN_S", 0.1)
+    async with desk(tmp_path) as made:
+        stopped = 0
+        for n in range(1, 40):
+            which, before = key(f"k{n}"), made.begun
+            task = asyncio.create_task(CancelledAt(made.once(which), n).run())
+            await asyncio.wait([task])
+            stopped += task.cancelled()
+            began = made.begun - before
+            found = await made.once(which)
+            await ended(found.turn)
+            assert made.begun - before <= 1 + began
+            assert text(found.turn) == "Hello there."
+            if not task.cancelled():
+                assert found.again
+                break
+        assert 2 < stopped < 39
+
+
+async def test_two_servers_on_one_file_begin_one_turn(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    rows = [records(tmp_path / "requests.db") for _ in range(2)]
+    slow = {"text": "one two three", "deltas": 3, "delay": 0.05, "loop": True}
+    async with Server(tmp_path / "a", [slow]) as server:
+        first, second = (Desk(server, each) for each in rows)
+        second.idempotency._turns = type(server.turns)(server.runtime)  # knows nothing of the first one's turns
+        one, two = await asyncio.gather(first.once(key()), second.once(key()))
+        await asyncio.gather(ended(one.turn), ended(two.turn))
+        assert first.begun + second.begun == 1
+        assert one.turn.id == two.turn.id
+        assert text(one.turn) == text(two.turn) == "one two three"
+        await first.idempotency.aclose()
+        await second.idempotency.aclose()
+    for each in rows:
+        await each.aclose()
+
+
+async def test_a_client_that_comes_back_in_time_finds_its_turn_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "GRACE_S", 0.05)
+    async with desk(tmp_path) as made:
+        entry, begun = await made.idempotency.once(key(), made.begin("hang")) or pytest.fail("it begins")
+        made.idempotency.joins(entry)
+        made.idempotency.leaves(entry)
+        made.idempotency.joins(entry)
+        await asyncio.sleep(0.15)
+        assert begun.turn.running
+        made.idempotency.leaves(entry)
+        assert (await ended(begun.turn)).reason == idempotency.LEFT
+        assert (await made.once(key(), "hang")).again is False, "it had done nothing"
+
+
+async def test_a_turn_that_runs_on_without_its_client_is_not_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "GRACE_S", 0.01)
+    async with desk(tmp_path) as made:
+        entry, begun = await made.idempotency.once(key(), made.begin("hang")) or pytest.fail("it begins")
+        made.idempotency.joins(entry)
+        made.idempotency.leaves(entry, stops=False)
+        await asyncio.sleep(0.1)
+        assert begun.turn.running
+
+
+async def test_logs_are_held_within_bounds_and_later_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "MOST_HELD", 3)
+    async with desk(tmp_path) as made:
+        made.server.turns._keep_s = 0
+        for n in range(8):
+            await ended((await made.once(key(f"k{n}"), session=f"private:p{n}" if n == 1 else f"s{n}")).turn)
+            await asyncio.sleep(0.01)
+        assert len(made.idempotency._entries) <= 4
+        again = await made.once(key("k0"))
+        await ended(again.turn)
+        assert (again.again, text(again.turn), again.facts) == (True, "Hello there.", {"n": 1})
+        with pytest.raises(KeyReused, match="not kept"):
+            await made.once(key("k1"))
+        assert made.begun == 8
+        assert b"private:p1" not in await _dump(made.server.records)
+
+
+async def _dump(database: Database) -> bytes:
+    return await database.read(lambda connection: "\n".join(connection.iterdump()).encode())
+
+
+async def test_what_was_deleted_with_its_session_is_not_said_again(tmp_path: Path) -> None:
+    async with desk(tmp_path) as made:
+        begun = await made.once(key())
+        await ended(begun.turn)
+        await made.server.runtime.store.delete(begun.turn.order.key)
+        with pytest.raises(KeyReused, match="not kept"):
+            await made.once(key())
+
+
+async def test_a_key_holds_for_a_day(tmp_path: Path) -> None:
+    async with desk(tmp_path) as made:
+        await ended((await made.once(key())).turn)
+        made.server.clock.now += idempotency_rows.KEPT_S - 1
+        assert (await made.once(key())).again
+        with pytest.raises(KeyReused):
+            await made.once(key(body=b"other"))
+        made.server.clock.now += 2
+        assert (await made.once(key(body=b"other"))).again is False
+        assert made.begun == 2
+
+
+async def test_a_user_has_so_many_keys_and_old_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idempotency_rows, "MOST", 5)
+    database, now = records(None), [1_000_000.0]
+    rows = AnsweredRows(database, lambda: now[0])
+    for n in range(20):
+        now[0] += 1
+        await rows.claim(key(f"k{n}"), f"t{n}")
+        await rows.claim(key(f"k{n}", caller=Caller("bob")), f"t{n}") if n < 2 else None
+    assert [n for n in range(20) if await rows.found(key(f"k{n}"))] == list(range(15, 20))
+    assert await rows.found(key("k0", caller=Caller("bob")))
+    now[0] += idempotency_rows.KEPT_S
+    await rows.claim(key("last"), "t")
+    assert (await _dump(database)).count(b"INSERT INTO") == 1
+    await database.aclose()
+
+
+async def test_a_start_without_a_record_is_no_start(tmp_path: Path) -> None:
+    """What can not be noted is not begun: its repetition would begin it again."""
+    blocked = tmp_path / "requests.db"
+    blocked.mkdir()
+    async with desk(tmp_path, records(blocked)) as made:
+        with pytest.raises(Exception, match=r"requests\.db"):
+            await made.once(key())
+        assert made.begun == 0
+        blocked.rmdir()
+        await ended((await made.once(key())).turn)
+
+
+CALL = ToolCall("c1", "python", {"code": "book()"})
+SAID = user("book")
+CALLED = [SAID, assistant("", [CALL])]
+DONE = [*CALLED, tool_result(CALL, "booked", "success")]
+
+
+async def kept(made: Desk, which: Key, messages: list[Message], *, owner: Owner | None = None) -> tuple[Turn, Owner]:
+    """A turn under a key, that this server knows from the disk alone. It is open."""
+    session, owner = SessionKey("ada", which.key[:20]), owner or Owner.here()
+    store, rows = made.server.runtime.store, AnsweredRows(made.server.records, made.server.clock)
+    await store.create(session)
+    turn = await store.open_turn(Turn(f"turn_{which.key[:8]}", session), owner)
+    await store.append(turn, owner, messages, 0)
+    assert await rows.claim(which, turn.id) is None
+    await rows.began(which, turn.id, session.id, {})
+    return turn, owner
+
+
+@pytest.mark.parametrize(("messages", "again"), [([SAID], False), (CALLED, True), (DONE, True)])
+async def test_a_turn_that_was_killed_runs_no_tool_twice(tmp_path: Path, messages: list[Message], again: bool) -> None:
+    """Whoever closes a turn in the place of its server writes no record of it."""
+    dead = dataclasses.replace(Owner.here(), pid=999_999, started="1", instance="dead")
+    async with desk(tmp_path) as made:
+        turn, _ = await kept(made, key(), messages, owner=dead)
+        closed = await made.server.runtime.store.recover()
+        assert [(one.id, one.state, one.record) for one in closed] == [(turn.id, "interrupted", {})]
+        begun = await made.once(key())
+        assert (begun.again, made.begun) == (again, 0 if again else 1)
+        assert (begun.turn.id == turn.id) is again
+        end = await ended(begun.turn)
+        assert end.state == ("interrupted" if again else "committed")
+
+
+@pytest.mark.parametrize("reason", [idempotency.LEFT, "the server was stopped"])
+@pytest.mark.parametrize(("messages", "again"), [([SAID], False), (CALLED, True)])
+async def test_a_turn_that_was_stopped_before_it_did_anything_begins_again_after_a_restart(
+    tmp_path: Path, messages: list[Message], again: bool, reason: str
+) -> None:
+    async with desk(tmp_path) as made:
+        turn, owner = await kept(made, key(), messages)
+        await made.server.runtime.store.close_turn(turn, owner, "cancelled", reason)
+        assert (await made.once(key())).again is again
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, restarted: bool) -> None:
+    async with desk(tmp_path) as made:
+        first = (await made.once(key(), "hang")).turn
+        while first.log.head < 3:
+            await asyncio.sleep(0)
+        await made.server.turns.aclose()
+        if restarted:
+            made.server.turns = Turns(made.server.runtime)
+            made.idempotency = Idempotency(made.server.runtime.store, made.server.turns, made.server.records)
+        again = await made.once(key(), "hang")
+        assert again.again is False
+        assert again.turn.id != first.id
+
+
+async def test_what_a_person_stopped_is_not_begun_again(tmp_path: Path) -> None:
+    async with desk(tmp_path) as made:
+        turn, owner = await kept(made, key(), [SAID])
+        await made.server.runtime.store.close_turn(turn, owner, "cancelled", "enough")
+        assert (await made.once(key())).again

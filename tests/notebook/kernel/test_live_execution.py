@@ -1,0 +1,76 @@
+"""Code that can not even be read, in a real IPython."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_kernel.notebook.draft.draft import Drafts
+from agent_kernel.notebook.kernel import live_execution
+from agent_kernel.notebook.kernel.changed_names import Before, Changes
+from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+
+UNREADABLE = {
+    "badly indented": ("def f():\n        a = 1\n    b = 2\n", "IndentationError"),
+    "a null character": ("a = '\0'", "null bytes"),
+    "half a character": ("a = '\ud800'", "UnicodeEncodeError"),
+    "too many signs": ("-" * 100_000 + "1", "Error"),
+    "too many attributes": ("a" + ".b" * 100_000, "RecursionError"),
+    "open": ("x = (", "SyntaxError"),
+}
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[Any]:
+    shell = InteractiveShell.instance()
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+def ran(code: LiveCode, source: str) -> Outcome:
+    return code.run(source, lambda stream, text: None, lambda *shown: None)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'InteractiveShell:RuntimeWarning")  # left by IPython's own failure
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_code_that_can_not_be_read_is_prepared_as_it_is_and_fails_with_the_reason(shell: Any, what: str) -> None:
+    source, reason = UNREADABLE[what]
+    code = LiveCode(shell)
+    assert code.prepared(source) == source
+    outcome = ran(code, source)
+    assert (outcome.status, outcome.variables) == ("error", ())
+    assert reason in outcome.text
+    assert outcome.traceback
+    assert ran(code, "print(1 + 1)").text == "2"
+    gc.collect()
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_a_draft_prepares_it_as_it_is_too(shell: Any, what: str) -> None:
+    source, _ = UNREADABLE[what]
+    drafts = Drafts(shell)
+    try:
+        assert drafts.prepared(source) == source
+        drafts.names(source)
+    finally:
+        drafts.close()
+
+
+def test_the_variables_are_looked_at_once(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Before] = []
+
+    class Counted(Before):
+        def __init__(self, *given: Any) -> None:
+            looked.append(self)
+            super().__init__(*given)
+
+    monkeypatch.setattr(live_execution, "Before", Counted)
+    shell.user_ns |= {"old": 1, "kept": 2}
+    outcome = ran(LiveCode(shell), "made = 1\nkept = 3\ndel old")
+    assert outcome.changes == Changes(("made",), ("kept",), ("old",))
+    assert outcome.variables == ("made", "kept")
+    assert len(looked) == 1

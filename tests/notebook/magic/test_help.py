@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from agent_kernel.notebook.magic import help
+from agent_kernel.notebook.magic.commands import HELP
+
+
+def test_every_command_stands_under_one_thing_that_a_person_wants() -> None:
+    grouped = Counter(name for group in help.GROUPS.values() for name in group)
+    assert set(grouped) == set(HELP)
+    assert set(grouped.values()) == {1}
+
+
+def test_lines_fit_and_a_command_that_no_group_knows_is_told_as_well() -> None:
+    text = help.told({**HELP, "novel": "words " * 60})
+    assert max(map(len, text.splitlines())) <= help.WIDTH
+    assert all(f"%agent {name} " in text for name in [*HELP, "novel"])
+    assert text.index("More") > text.index("%agent delete")

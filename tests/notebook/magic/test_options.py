@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.magic.options import OPTIONS, Request, parsed, usage
+
+
+@pytest.mark.parametrize(
+    ("line", "request_"),
+    [
+        ("", Request()),
+        ("plot it, don't -x --in y", Request("plot it, don't -x --in y")),
+        ("--in live plot", Request("plot", where="live")),
+        ("--in=sandbox", Request(where="sandbox")),
+        ("-s 'my id' --new go", Request("go", session="my id", new=True)),
+        ("-v df,cfg -m tiny", Request(variables=("df", "cfg"), model="tiny")),
+        ("--ask --rounds 0", Request(permission="ask", rounds=0)),
+        (
+            "--seed 1 --temperature 0 --max-tokens 9 x",
+            Request("x", sampling={"seed": 1, "temperature": 0.0, "max_tokens": 9}),
+        ),
+        ("--image a.png --image 'my plot.png' look", Request("look", images=("a.png", "my plot.png"))),
+        ("- a list", Request("- a list")),
+    ],
+)
+def test_options_come_first_and_the_rest_is_the_prompt_as_it_stands(line: str, request_: Request) -> None:
+    assert parsed(line) == request_
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--sed 1", "%%agent has no option --sed. Did you mean --seed?"),
+        ("--seed", "--seed needs a value: --seed N"),
+        ("--seed x", "--seed needs a number, not 'x'."),
+        ("--in nowhere", "--in is live or draft or sandbox, not 'nowhere'."),
+    ],
+)
+def test_a_mistake_is_named(line: str, message: str) -> None:
+    with pytest.raises(AgentError) as caught:
+        parsed(line)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_help_has_every_option() -> None:
+    text = usage()
+    assert all(flag in text for option in OPTIONS for flag in option.flags)

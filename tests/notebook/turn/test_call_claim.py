@@ -1,0 +1,87 @@
+"""A claim as the kernel keeps it, against a server that is not always there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from agent_kernel.core.errors import AgentKernelError, NotFound, ServerUnreachable
+from agent_kernel.notebook.turn import call_claim as claims
+from agent_kernel.notebook.turn.call_claim import Claim
+from agent_kernel.notebook.turn.server_client import Server
+
+
+class Posts(Server):
+    """Remembers what is posted; ``trouble`` says what a post meets."""
+
+    def __new__(cls, *_: object) -> Posts:
+        return object.__new__(cls)
+
+    def __init__(self, trouble: Callable[[int], AgentKernelError | None] = lambda number: None) -> None:
+        object.__setattr__(self, "posted", [])
+        object.__setattr__(self, "trouble", trouble)
+
+    def call(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:
+        self.posted.append(body)  # type: ignore[attr-defined]
+        if error := self.trouble(len(self.posted)):  # type: ignore[attr-defined]
+            raise error
+        return {}
+
+    def actions(self) -> list[str]:
+        return [body["action"] for body in self.posted]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "COALESCE_S", 0.01)
+
+
+def claimed(server: Server) -> Claim:
+    return Claim(server, "turn", "call", {"token": "t", "renew_s": 0.02})
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_claim_is_renewed_again_after_the_server_was_away_for_a_while() -> None:
+    server = Posts(lambda number: ServerUnreachable("away") if number <= 3 else None)
+    with claimed(server) as claim:
+        until(lambda: server.actions().count("renew") >= 6)
+        claim.finish("success", "done", [])
+    assert server.actions()[-1] == "finish"
+
+
+def test_a_turn_that_no_longer_waits_is_left_alone() -> None:
+    server = Posts(lambda number: NotFound("the turn was stopped"))
+    with claimed(server) as claim:
+        until(lambda: bool(server.actions()))
+        claim.output("stdout", "more")
+        time.sleep(0.1)
+        assert server.actions() == ["renew"]
+        claim.finish("success", "done", [])
+
+
+def test_the_answer_is_sent_again_when_the_server_did_not_answer() -> None:
+    server = Posts(lambda number: ServerUnreachable("away") if number == 1 else None)
+    claim = claimed(server)
+    with claim:
+        claim.finish("success", "done", [])
+    assert server.actions() == ["finish", "finish"]
+
+
+def test_pictures_beyond_what_a_request_holds_are_left_out_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "MAX_MEDIA_CHARS", 10)
+    server = Posts()
+    media: list[Mapping[str, str]] = [{"mime": "image/png", "data": "x" * 6}, {"mime": "image/png", "data": "y" * 6}]
+    with claimed(server) as claim:
+        claim.finish("success", "drawn", media)
+    [sent] = [body for body in server.posted if body["action"] == "finish"]  # type: ignore[attr-defined]
+    assert sent["media"] == media[:1]
+    assert sent["text"] == "drawn\n[1 of them are too large to be sent to you]"

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import matplotlib.figure
+import numpy as np
+import PIL.Image
+import pytest
+
+from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.turn import image_arguments
+from agent_kernel.notebook.turn.image_arguments import attached
+
+PNG = b"\x89PNG\r\n\x1a\n..."
+
+
+def test_a_file_is_attached_as_it_is_whatever_its_name_says(tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(b"\xff\xd8\xff\xe0...")
+    [found] = attached([str(tmp_path / "photo.png")], {})
+    assert found == {"mime": "image/jpeg", "data": base64.b64encode(b"\xff\xd8\xff\xe0...").decode()}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [PNG, bytearray(PNG), PIL.Image.new("RGB", (4, 4)), matplotlib.figure.Figure()],
+    ids=["bytes", "bytearray", "an image", "a figure"],
+)
+def test_a_variable_that_holds_a_picture_is_attached(value: object) -> None:
+    [found] = attached(["shown"], {"shown": value})
+    assert found["mime"] == "image/png"
+    assert base64.b64decode(found["data"]).startswith(PNG[:8])
+
+
+def test_a_variable_may_hold_the_path_and_comes_before_a_file_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_bytes(b"GIF89a")
+    assert [found["mime"] for found in attached(["p", "p"], {"p": tmp_path / "a.gif"})] == ["image/gif"] * 2
+
+
+@pytest.mark.parametrize(
+    ("head", "mime"),
+    [(b"RIFF....WEBPVP8 ", "image/webp"), (b"\0\0\0\x18ftypmp42", "video/mp4"), (b"BM..", "image/bmp")],
+)
+def test_the_kind_is_read_off_the_first_bytes(head: bytes, mime: str) -> None:
+    assert attached(["x"], {"x": head})[0]["mime"] == mime
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.png", "No such file or directory, and there is no variable of that name"),
+        ("text", "this is no PNG"),
+        ("array", "a ndarray is no picture"),
+        (".", "Is a directory"),
+    ],
+)
+def test_what_is_no_picture_is_named_in_one_line(name: str, message: str) -> None:
+    with pytest.raises(AgentError, match=message) as caught:
+        attached([name], {"text": b"only text", "array": np.zeros(3)})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_turn_takes_only_so_much(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(image_arguments, "MAX_BYTES", 30)
+    with pytest.raises(AgentError, match="16 pictures"):
+        attached(["x", "x", "x"], {"x": PNG})
+    (tmp_path / "large.png").write_bytes(PNG + bytes(99))
+    with pytest.raises(AgentError, match="more than"):
+        attached([str(tmp_path / "large.png")], {})
+    with pytest.raises(AgentError, match="16 pictures"):
+        attached(["x"] * 17, {"x": b"BM"})

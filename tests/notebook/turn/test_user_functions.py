@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import Any
+
+import agent_kernel
+from agent_kernel.notebook.turn.user_functions import Functions, Registered
+
+
+@agent_kernel.tool
+def area(width: float, height: float = 1.0) -> float:
+    """The area of a rectangle."""
+    return width * height
+
+
+@agent_kernel.tool(effects=True, name="pay")
+async def pay_it(amount: int) -> str:
+    """Pays."""
+    return f"paid {amount}"
+
+
+class Touchy:
+    """A value that does not like to be looked at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was looked at")
+
+
+async def test_marked_functions_of_the_notebook_are_declared_as_they_are_now() -> None:
+    namespace: dict[str, Any] = {"area": area, "again": area, "pay_it": pay_it, "touchy": Touchy(), "plain": len}
+    functions = Functions(namespace)
+    assert [(each["name"], each["effects"]) for each in functions.to_json()] == [("area", False), ("pay", True)]
+    assert functions.to_json()[0]["parameters"]["required"] == ["width"]
+    assert functions.registered["area"].function(width=2, height="3") == 6.0
+    assert await functions.registered["pay"].function(amount=5) == "paid 5"
+    del namespace["area"], namespace["again"]
+    assert list(functions.registered) == ["pay"]
+
+
+def test_what_was_added_by_hand_comes_before_what_is_marked() -> None:
+    functions = Functions({"area": area})
+    functions.add(Registered("area", len, "Mine.", {"type": "object"}))
+    assert functions.registered["area"].description == "Mine."
+    assert functions.remove("area")
+    assert functions.registered["area"].description == "The area of a rectangle."

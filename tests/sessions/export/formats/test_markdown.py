@@ -1,0 +1,100 @@
+"""A session as a page: readable, and nothing in it leaves its place."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+
+from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
+from agent_kernel.core.session import Owner, Turn
+from agent_kernel.sessions.export.formats.markdown import prose
+from agent_kernel.sessions.export.import_export import export_session
+from agent_kernel.sessions.store.memory import MemoryStore
+from tests.sessions.talk import KEY
+
+PNG = Media.of("image/png", b"\x89PNG small")
+
+
+def shown(text: str) -> str:
+    return "\n".join(prose(text))
+
+
+HOSTILE = [
+    "</details><script>alert(1)</script>",
+    "`<script>` and \\`<script>\\`",
+    "`a\nb` <script> `c",
+    "1. ```\n   code\n   ```\n<script>",
+    "- x\n\n      ```\n      y\n      ```\n\n<script>",
+    "> ```\n<script>",
+    "~~~\n```\n~~~\n<script>",
+    "```` ```\n<script>",
+    "```a`b\n<script>",
+    "<!-- <script> -->",
+    "    ```\n<script>",
+    "[x](javascript:alert(1)) [y](<javascript:alert(1)>)\n\n[z]: javascript:alert(1)",
+    "```\n</pre><script>\n``` x\n<script>\n```\n<script>",
+    "\t```\n<script>\n\t```\n<script>",
+    "***\n* * ```\n<script>",
+    "+ \t~~~\n  <script>\n  ~~~\n<script>",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_html_of_a_message_is_html_on_the_page(text: str) -> None:
+    page = MarkdownIt("commonmark").render(shown(text) + "\n\nafter")
+    assert not re.search(r"<script|</details|<!--|href=.javascript", page, re.IGNORECASE), page
+
+
+@pytest.mark.parametrize("text", ["```python\nx", "~~~~\n```\ny", "```\na\n``\n"])
+def test_a_fence_that_a_message_leaves_open_ends_with_it(text: str) -> None:
+    page = MarkdownIt("commonmark").render(shown(text) + "\n\n### after")
+    assert "<h3>after</h3>" in page
+
+
+def test_code_in_a_fence_stays_as_it_is() -> None:
+    code = "```html\n<div>`x`</div>\n```"
+    assert shown(code) == code
+
+
+async def test_a_page_names_branches_and_folds_reasoning_and_tools() -> None:
+    store = MemoryStore()
+    call = ToolCall("c", "python", {"code": "print('```')\n1 < 2"})
+    answered = [assistant("", [call], "hm <b>"), tool_result(call, "```\n2", "error", [PNG]), assistant("**two**")]
+    await store.create(KEY, "A <b> & *c*")
+    await store.add_turn(Turn("t1", KEY, model="m"), [user("add\n# not a heading of the page"), *answered])
+    await store.add_turn(Turn("t2", KEY), [user("more")])
+    await store.branch(KEY, before="t2", name="other `way`")
+    await store.add_turn(Turn("t3", KEY), [user("else")])
+    await store.switch(KEY, "main")
+    page = await export_session(store, KEY, "markdown")
+    text = page.document.decode()
+    assert (page.media_type, page.suffix, page.files) == ("text/markdown", ".md", {})
+    assert text.startswith("# A &lt;b> &amp; \\*c\\*\n")
+    assert "> # not a heading of the page" in text
+    assert "````python\nprint('```')\n1 < 2\n````" in text
+    assert "<details><summary>Reasoning</summary>\n\n```\nhm <b>\n```" in text
+    assert "<summary>Result of python (error)</summary>\n\n````\n```\n2\n````" in text
+    assert text.index("> more") < text.index("## Branch `` other `way` `` (from `main`, item 4)") < text.index("> else")
+    assert text.count("**two**") == 1, "what branches share is told once"
+    assert "data:image/png;base64," in text
+    alone = (await export_session(store, KEY, "markdown", branch="other `way`")).document.decode()
+    assert "> else" in alone
+    assert "> more" not in alone
+    beside = await export_session(store, KEY, "markdown-files")
+    assert beside.files == {f"images/{PNG.hash[:16]}.png": PNG.data}
+    assert f"(images/{PNG.hash[:16]}.png)".encode() in beside.document
+    await store.aclose()
+
+
+async def test_a_branch_that_leaves_in_the_middle_of_a_turn_hides_nothing_of_it() -> None:
+    store, owner = MemoryStore(), Owner.here()
+    await store.add_turn(Turn("t1", KEY), [user("one"), assistant("first half"), assistant("second half")])
+    edit = await store.open_turn(Turn("t2", KEY), owner)
+    await store.append_at(edit, owner, [user("edited")], 3, behind=2)
+    await store.close_turn(edit, owner, "committed")
+    page = (await export_session(store, KEY, "markdown")).document.decode()
+    assert [page.count(text) for text in ("one", "first half", "second half", "edited")] == [1, 1, 1, 1]
+    assert page.index("edited") < page.index("### Turn 1, continued") < page.index("second half")
+    await store.aclose()

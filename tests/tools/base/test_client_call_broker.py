@@ -1,0 +1,124 @@
+import asyncio
+
+import pytest
+
+from agent_kernel.core.errors import Conflict, NotFound
+from agent_kernel.core.events import Body, CallClaimed, CallOffered, CallOutput
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.tools.base.client_call_broker import Offers
+from tests.turns import KEY
+
+CALL = ToolCall("c1", "python", {"code": "1"})
+
+
+def offered(offers: Offers) -> tuple[asyncio.Task[ToolOutput], list[Body]]:
+    events: list[Body] = []
+    return asyncio.create_task(offers.offer(ToolContext(KEY, "t1", 1, CALL, events.append))), events
+
+
+async def test_the_first_claim_wins_and_its_answer_is_the_result() -> None:
+    offers = Offers()
+    waiting, events = offered(offers)
+    await asyncio.sleep(0)
+    token, call = offers.claim("t1", "c1", "magic")
+    assert call == CALL
+    with pytest.raises(Conflict):
+        offers.claim("t1", "c1", "panel")
+    offers.output("t1", "c1", token, "stdout", "hi\n")
+    offers.finish("t1", "c1", token, ToolOutput("1"))
+    assert await waiting == ToolOutput("1")
+    assert [type(body) for body in events] == [CallOffered, CallClaimed, CallOutput]
+
+
+async def test_an_answer_needs_the_claims_token() -> None:
+    offers = Offers()
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    with pytest.raises(Conflict):
+        offers.finish("t1", "c1", "", ToolOutput("forged"))
+    offers.claim("t1", "c1", "magic")
+    with pytest.raises(Conflict):
+        offers.finish("t1", "c1", "guess", ToolOutput("forged"))
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_a_call_is_answered_once() -> None:
+    offers = Offers()
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    token, _ = offers.claim("t1", "c1", "magic")
+    offers.finish("t1", "c1", token, ToolOutput("1"))
+    with pytest.raises(Conflict):
+        offers.finish("t1", "c1", token, ToolOutput("2"))
+    assert (await waiting).text == "1"
+    with pytest.raises(NotFound):
+        offers.finish("t1", "c1", token, ToolOutput("3"))
+
+
+async def test_nobody_claiming_is_told_as_no_client_attached() -> None:
+    waiting, _ = offered(Offers(claim_within_s=0.01))
+    output = await waiting
+    assert output.status == "error"
+    assert "no client attached" in output.text
+
+
+async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_call() -> None:
+    offers = Offers(lease_s=0.05)
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    offers.claim("t1", "c1", "magic")
+    output = await waiting
+    assert (output.status, output.text) == ("interrupted", "the client left; it may have run")
+    with pytest.raises(NotFound):
+        offers.claim("t1", "c1", "panel")
+
+
+async def test_renewing_keeps_a_claim() -> None:
+    offers = Offers(lease_s=0.1)
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    token, _ = offers.claim("t1", "c1", "magic")
+    for _ in range(6):
+        await asyncio.sleep(0.05)
+        offers.renew("t1", "c1", token)
+    assert not waiting.done()
+    offers.finish("t1", "c1", token, ToolOutput("late"))
+    assert (await waiting).text == "late"
+
+
+async def test_a_stopped_turn_takes_its_offer_back() -> None:
+    offers = Offers()
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    with pytest.raises(NotFound):
+        offers.claim("t1", "c1", "magic")
+
+
+async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent_kernel.tools.base.client_call_broker.OTHERS_WITHIN_S", 0.01)
+    offers = Offers(claim_within_s=3600.0)
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    offers.decline("t1", "c1", "magic", "it has no tool python")
+    output = await waiting
+    assert output.status == "error"
+    assert "it did not run; magic declined: it has no tool python" in output.text
+
+
+async def test_another_client_may_claim_what_one_has_declined() -> None:
+    offers = Offers()
+    waiting, _ = offered(offers)
+    await asyncio.sleep(0)
+    offers.decline("t1", "c1", "magic", "no")
+    await asyncio.sleep(0)
+    token, _ = offers.claim("t1", "c1", "panel")
+    with pytest.raises(Conflict):
+        offers.decline("t1", "c1", "magic", "no")
+    offers.finish("t1", "c1", token, ToolOutput("1"))
+    assert (await waiting).text == "1"

@@ -1,0 +1,120 @@
+"""Documents become text in a process of their own; what was made to break a reader is an answer, and breaks nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.tools.files import document_text as module
+from agent_kernel.tools.files.document_text import Documents
+from tests.tools.files import documents
+
+
+@pytest.mark.parametrize(
+    ("format", "body", "wanted"),
+    [
+        ("pdf", documents.pdf("Hello there", "Second"), "[page 1 of 2]\nHello there\n\n[page 2 of 2]\nSecond\n\n"),
+        ("xlsx", documents.xlsx(), "[sheet Sales]\nmonth\tsum\nMay\t12.5\n\t\tfar\n\n"),
+        ("docx", documents.word(), "## Report\nIt was a good May.\na\tb\n\nThe end.\n"),
+        (
+            "ipynb",
+            documents.notebook(),
+            "[cell 1, markdown]\n# Title\n\n[cell 2, code]\n1 + 1\n[output]\nprinted\n\n[output: image/png]\n"
+            "[error]\nValueError: bad\n\n",
+        ),
+    ],
+    ids=["pdf", "xlsx", "docx", "ipynb"],
+)
+async def test_a_document_is_read_as_text(format: str, body: bytes, wanted: str) -> None:
+    assert await Documents().text(format, body, "k") == wanted
+
+
+async def test_of_a_table_in_columns_the_first_rows_are_read() -> None:
+    text = await Documents().text("parquet", documents.parquet(500), "k")
+    assert text.startswith("[500 rows; columns: x, name]\n")
+    assert text.splitlines()[-1] == "99\té"
+
+
+@pytest.mark.parametrize(
+    ("format", "body", "words"),
+    [
+        ("docx", documents.bomb(), "unpacks to more"),
+        ("xlsx", documents.bomb(), "unpacks to more"),
+        ("docx", documents.laughs(), "can not be read"),
+        ("docx", documents.nested(), "can not be read"),
+        ("docx", documents.many_parts(), "unpacks to more"),
+        ("docx", b"PK\x03\x04 nothing", "can not be read"),
+        ("pdf", b"%PDF-1.4\n" + b"\xff" * 1000, "can not be read"),
+        ("xlsx", b"", "can not be read"),
+        ("ipynb", b"[" * 200_000, "can not be read"),
+        ("ipynb", b'{"nbformat": 4, "cells": 5}', "can not be read"),
+        ("parquet", b"PAR1" + bytes(100) + b"PAR1", "can not be read"),
+    ],
+    ids=["bomb", "bomb as xlsx", "laughs", "nested", "parts", "zip", "pdf", "empty", "deep json", "json", "parquet"],
+)
+async def test_a_document_made_to_break_a_reader_is_an_answer(format: str, body: bytes, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        await Documents().text(format, body, "k")
+
+
+async def test_a_document_can_not_bring_in_files_of_this_machine() -> None:
+    text = await Documents().text("docx", documents.outside(), "k")
+    assert text.strip("[]\n") == ""
+
+
+async def test_a_reader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.py"
+    slow.write_text("import time\ntime.sleep(60)")
+    monkeypatch.setattr(module, "PROGRAM", str(slow))
+    with pytest.raises(InvalidRequest, match="took longer"):
+        await Documents(timeout_s=0.2).text("pdf", b"", "k")
+
+
+async def test_a_reader_that_takes_too_much_memory_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    greedy = tmp_path / "greedy.py"
+    greedy.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(module.PROGRAM).parent)!r})\n"
+        "import document_reader as reader\n"
+        "reader.READERS = {'pdf': lambda file: iter([bytearray(reader.MEMORY).hex()])}\n"
+        "sys.exit(reader.main('pdf'))"
+    )
+    monkeypatch.setattr(module, "PROGRAM", str(greedy))
+    with pytest.raises(InvalidRequest, match="more memory"):
+        await Documents().text("pdf", b"", "k")
+
+
+async def test_a_library_that_is_missing_is_named_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.py"
+    bare.write_text(
+        "import sys\nsys.modules['pypdf'] = None\n"
+        f"sys.path.insert(0, {str(Path(module.PROGRAM).parent)!r})\n"
+        "import document_reader\nsys.exit(document_reader.main('pdf'))"
+    )
+    monkeypatch.setattr(module, "PROGRAM", str(bare))
+    with pytest.raises(InvalidRequest, match="needs pypdf") as refused:
+        await Documents().text("pdf", documents.pdf("x"), "k")
+    assert refused.value.hint == 'pip install "agent-kernel[documents]"'
+
+
+async def test_a_text_is_remembered_by_its_content_and_the_oldest_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED", 60)
+    read = Documents()
+    first = await read.text("pdf", documents.pdf("first page of it"), 1)
+    monkeypatch.setattr(module, "PROGRAM", "/no/such/program")
+    assert await read.text("pdf", b"", 1) == first
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "REMEMBERED", 60)
+    await read.text("pdf", documents.pdf("second page of it"), 2)
+    with pytest.raises(InvalidRequest):
+        await read.text("pdf", b"", 1)
+
+
+async def test_what_is_too_large_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
+    with pytest.raises(InvalidRequest, match="more than 1 MiB"):
+        await Documents().text("pdf", bytes((1 << 20) + 1), "k")

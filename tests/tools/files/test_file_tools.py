@@ -1,0 +1,347 @@
+"""What a model can do with files: read slices, list, show; and what it is told of files that a turn was given."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tracemalloc
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel.core.errors import FileNotFound
+from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.files import File, Produced
+from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.file_registry import FileRegistry
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.sqlite import SqliteStore
+from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
+from agent_kernel.tools.files import input_files
+from agent_kernel.tools.files.document_text import Documents
+from agent_kernel.tools.files.file_tools import FileTools
+from agent_kernel.tools.files.list_files import ListFiles
+from agent_kernel.tools.files.read_file import MAX_SLICE, SLICE, ReadFile
+from tests.tools.files import documents
+
+KEY, OTHER = SessionKey("local", "s"), SessionKey("local", "other")
+
+
+def context(key: SessionKey = KEY) -> ToolContext:
+    return ToolContext(key, "turn-1", 1, ToolCall("c", "read_file", {}), lambda body: None)
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> AsyncIterator[FileRegistry]:
+    store = SqliteStore(tmp_path / "s.db")
+    for key in (KEY, OTHER):
+        await store.create(key)
+    yield FileRegistry(store, tmp_path / "incoming", output_bytes=400 << 20, upload_bytes=200 << 20)
+    await store.aclose()
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+class Places:
+    """A sandbox, as far as files need one."""
+
+    def __init__(self, workdir: Path) -> None:
+        self._workdir = workdir
+
+    def workdir(self, session: SessionKey) -> Path:
+        return self._workdir / session.id
+
+
+async def made(files: FileRegistry, name: str, data: bytes) -> File:
+    (kept,) = await files.keep([Produced(name, data)], context())
+    return kept.file
+
+
+async def brought(files: FileRegistry, name: str, data: bytes) -> File:
+    incoming = files.incoming()
+    incoming.write(data)
+    return await files.receive(KEY, name, incoming.arrived())
+
+
+async def read(files: FileRegistry, workdir: Path | None = None, key: SessionKey = KEY, **given: Any) -> ToolOutput:
+    return await ReadFile(files, Documents(), workdir).call(given, context(key))
+
+
+# ------------------------------------------------------------------------------------------------------ read_file
+
+
+@pytest.mark.parametrize(
+    ("given", "start", "end"),
+    [
+        ({}, 0, SLICE),
+        ({"start": 10}, 10, SLICE + 10),
+        ({"start": 10, "end": 12}, 10, 12),
+        ({"end": 10**9}, 0, MAX_SLICE),
+        ({"start": 99_990, "end": 10**9}, 99_990, 100_000),
+        ({"start": 10**9}, 100_000, 100_000),
+        ({"start": 12, "end": 10}, 12, 12),
+    ],
+)
+async def test_a_slice_is_counted_in_characters_and_clamped(
+    files: FileRegistry, given: dict[str, Any], start: int, end: int
+) -> None:
+    text = "".join(chr(0x100 + number % 500) for number in range(100_000))
+    file = await made(files, "a.txt", text.encode())
+    output = await read(files, file_id=file.id, **given)
+    head, _, body = output.text.partition("\n")
+    assert body == text[start:end]
+    assert head.startswith(f"a.txt: characters {start} to {end} of 100000")
+    assert ("go on with start=" in head) == (end < 100_000)
+    assert output.details == {
+        "file_id": file.id,
+        "name": "a.txt",
+        "format": "txt",
+        "start": start,
+        "end": end,
+        "total_chars": 100_000,
+        "max_slice_chars": MAX_SLICE,
+    }
+
+
+async def test_a_text_of_a_hundred_megabytes_is_read_in_little_memory(files: FileRegistry, workdir: Path) -> None:
+    with (workdir / "log.txt").open("wb") as log:
+        for _ in range(100):
+            log.write(b"0123456789abcde\n" * (1 << 16))
+    tracemalloc.start()
+    output = await read(files, workdir, path="log.txt", start=99 << 20, end=(99 << 20) + 16)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert output.text.endswith(f"of {100 << 20}; go on with start={(99 << 20) + 16}\n0123456789abcde\n")
+    assert peak < 16 << 20
+
+
+async def test_documents_are_read_by_id_and_by_path(files: FileRegistry, workdir: Path) -> None:
+    file = await brought(files, "Report.PDF", documents.pdf("Hello there"))
+    assert (await read(files, file_id=file.id)).text.endswith("\n[page 1 of 1]\nHello there\n\n")
+    (workdir / "b.xlsx").write_bytes(documents.xlsx())
+    assert "May\t12.5" in (await read(files, workdir, path="b.xlsx")).text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "one of them"),
+        ({"file_id": "a", "path": "b"}, "one of them"),
+        ({"file_id": "file-none"}, "no file"),
+        ({"path": "none.txt"}, "no file"),
+        ({"path": "../secret.txt"}, "without '..'"),
+        ({"path": "/etc/passwd"}, "without '..'"),
+        ({"path": "link.txt"}, "no file"),
+        ({"path": "pipe"}, "no file"),
+        ({"path": "image.png"}, "no text"),
+        ({"path": "sparse.bin"}, "no text"),
+    ],
+)
+async def test_what_can_not_be_read_is_said(
+    files: FileRegistry, workdir: Path, given: dict[str, Any], words: str
+) -> None:
+    (workdir.parent / "secret.txt").write_text("secret")
+    (workdir / "link.txt").symlink_to(workdir.parent / "secret.txt")
+    (workdir / "image.png").write_bytes(b"\x89PNG\x00\xff")
+    with (workdir / "sparse.bin").open("wb") as sparse:
+        sparse.truncate(1 << 40)
+    os.mkfifo(workdir / "pipe")
+    output = await read(files, workdir, **given)
+    assert output.status == "error"
+    assert words in output.text
+    assert "secret\n" not in output.text
+
+
+async def test_a_file_of_another_session_is_not_there(files: FileRegistry) -> None:
+    file = await made(files, "a.txt", b"mine")
+    output = await read(files, key=OTHER, file_id=file.id)
+    assert (output.status, "mine" in output.text) == ("error", False)
+
+
+async def test_a_text_that_is_no_utf_8_is_read_with_marks(files: FileRegistry) -> None:
+    latin = await made(files, "a.csv", "café;1".encode("latin-1"))
+    assert (await read(files, file_id=latin.id)).text.endswith("\ncaf\ufffd;1")
+    marked = await made(files, "b.txt", b"\xef\xbb\xbfhello")
+    assert (await read(files, file_id=marked.id)).text.endswith("of 5\nhello")
+
+
+# ------------------------------------------------------------------------------------------------------ the others
+
+
+async def test_files_of_the_session_are_listed(files: FileRegistry) -> None:
+    listed = ListFiles(files)
+    assert (await listed.call({}, context())).text == "There are no files."
+    file = await brought(files, "a.csv", b"x")
+    await files.keep([Produced("b.md", b"y"), Produced("c", error="not_produced")], context())
+    output = await listed.call({}, context())
+    lines = output.text.splitlines()
+    assert lines[0] == f"- {file.id}: a.csv (text/csv, 1 bytes), brought by the person in turn 1"
+    assert lines[1].endswith("b.md (text/markdown, 1 bytes), made by read_file in turn 1")
+    assert lines[2] == "- c: not produced"
+    assert [one["name"] for one in output.details["files"]] == ["a.csv", "b.md", "c"]
+    assert (await listed.call({}, context(OTHER))).details == {"files": []}
+
+
+async def test_files_of_the_work_directory_are_shown_on_demand(workdir: Path) -> None:
+    (workdir / "deck.pptx").write_bytes(b"slides")
+    (workdir / "other.txt").write_text("not asked for")
+    output = await SurfaceOutputs(workdir).call({"outputs": [{"name": "deck.pptx"}, {"name": "gone.html"}]}, context())
+    assert output.status == "error"
+    assert [(file.name, file.format, file.error) for file in output.files] == [
+        ("deck.pptx", "pptx", ""),
+        ("gone.html", "html", "not_produced"),
+    ]
+    assert '"status": "error", "error": "not produced"' in output.text
+
+
+# ------------------------------------------------------------------------------------------------------ inputs
+
+
+@pytest.mark.parametrize(
+    ("names", "safe"),
+    [
+        (["a b.csv"], ["a_b.csv"]),
+        (["../../etc/passwd", "C:\\x\\passwd", "/passwd/"], ["passwd", "passwd-2", "passwd-3"]),
+        (["x.tar.gz", "X.tar.gz"], ["x.tar.gz", "X.tar-2.gz"]),
+        ([".bashrc", "-rf", "", "..", "/"], ["_bashrc", "_rf", "file", "_.", "file-2"]),
+        (["a-2.csv", "a.csv", "a.csv"], ["a-2.csv", "a.csv", "a-3.csv"]),
+        (["\x00\n\u202e$(rm)`.py", "bü.txt"], ["___$_rm__.py".replace("$", "_"), "b_.txt"]),
+        (["y" * 300 + ".csv"], ["y" * 96 + ".csv"]),
+    ],
+)
+def test_names_in_the_work_directory_are_safe_and_each_is_there_once(names: list[str], safe: list[str]) -> None:
+    assert list(input_files.safe_names(names)) == safe
+
+
+async def given(files: FileRegistry, workdir: Path, *ids: str, **request: Any) -> tuple[str, list[str], list[Body]]:
+    """The note, the names of the tools, and what the person is told."""
+    events: list[Body] = []
+    source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
+    asked = TurnRequest("look", inputs=ids, **request)
+    offered = await source.offer(Occasion(KEY, asked, events.append))
+    await source.aclose()
+    return "\n".join(note.text for note in offered.notes), [tool.spec.name for tool in offered.tools], events
+
+
+async def test_what_a_turn_was_given_lies_in_its_work_directory_and_is_told(files: FileRegistry, workdir: Path) -> None:
+    table = await brought(files, "my data.csv", b"x,y\n1,2\n")
+    picture = await brought(files, "p.png", b"\x89\x00" + bytes(100_000))
+    report = await brought(files, "r.pdf", documents.pdf("Hi"))
+    note, tools, _ = await given(files, workdir, table.id, picture.id, report.id)
+    assert tools == ["read_file", "list_files"]
+    lines = note.splitlines()
+    assert lines[2:] == [
+        f"- my_data.csv (id {table.id}, text/csv, 8 bytes; the person calls it my data.csv), "
+        "read by pd.read_csv('my_data.csv')",
+        "    x,y",
+        "    1,2",
+        f"- p.png (id {picture.id}, image/png, 100002 bytes)",
+        f"- r.pdf (id {report.id}, application/pdf, {report.size} bytes)",
+        f"  read_file(file_id='{report.id}') gives its text.",
+    ]
+    assert (workdir / "s" / "my_data.csv").read_bytes() == b"x,y\n1,2\n"
+    assert (workdir / "s" / "p.png").stat().st_size == 100_002
+    assert (workdir / "s" / "p.png").stat().st_mode & 0o777 == 0o644
+
+
+async def test_a_copy_is_made_once_and_what_code_made_of_it_stays(files: FileRegistry, workdir: Path) -> None:
+    file = await brought(files, "a.csv", b"original")
+    await given(files, workdir, file.id)
+    stamp = (workdir / "s" / "a.csv").stat().st_mtime_ns
+    await given(files, workdir, file.id)
+    assert (workdir / "s" / "a.csv").stat().st_mtime_ns == stamp
+    (workdir / "s" / "a.csv").write_bytes(b"changed!")
+    note, _, _ = await given(files, workdir, file.id)
+    assert "- a-2.csv (id" in note
+    assert {path.name: path.read_bytes() for path in (workdir / "s").iterdir()} == {
+        "a.csv": b"changed!",
+        "a-2.csv": b"original",
+    }
+
+
+async def test_a_copy_is_not_written_through_a_link_that_code_left(files: FileRegistry, workdir: Path) -> None:
+    file = await brought(files, "a.csv", b"original")
+    (workdir / "victim").write_text("safe")
+    (workdir / "s").mkdir()
+    (workdir / "s" / "a.csv").symlink_to(workdir / "victim")
+    note, _, _ = await given(files, workdir, file.id)
+    assert (workdir / "victim").read_text() == "safe"
+    assert (workdir / "s" / "a-2.csv").read_bytes() == b"original"
+    assert "a-2.csv" in note
+
+
+async def test_previews_are_bounded_for_each_and_for_all(files: FileRegistry, workdir: Path) -> None:
+    given_files = [await brought(files, f"{number}.txt", b"x" * 5000) for number in range(100)]
+    note, _, _ = await given(files, workdir, *(file.id for file in given_files))
+    assert f"read_file(file_id='{given_files[0].id}', start=4096)" in note
+    assert note.count("x" * 4096) == 7
+    assert "more; list_files has all." in note
+    assert len(note) < 40_000
+    assert len(list((workdir / "s").iterdir())) == 100
+
+
+async def test_a_turn_in_the_notebook_is_told_of_files_without_copies(files: FileRegistry, workdir: Path) -> None:
+    file = await brought(files, "a.txt", b"hello")
+    note, _, _ = await given(files, workdir, file.id, where="live")
+    assert "hello" in note
+    assert "work directory" not in note
+    assert not (workdir / "s").exists()
+
+
+async def test_a_file_that_is_gone_is_told_and_one_that_never_was_is_an_error(
+    files: FileRegistry, workdir: Path
+) -> None:
+    (kept,) = await files.keep([Produced("a", error="not_produced")], context())
+    note, _, events = await given(files, workdir, kept.file.id)
+    assert "not produced" in note
+    assert [type(event) for event in events] == [Notice]
+    with pytest.raises(FileNotFound):
+        await given(files, workdir, "file-none")
+
+
+async def test_a_copy_that_fails_is_told_and_the_turn_goes_on(files: FileRegistry, workdir: Path) -> None:
+    file = await brought(files, "a.txt", b"hello")
+    (workdir / "s").write_text("in the way of the directory")
+    note, _, events = await given(files, workdir, file.id)
+    assert "could not be copied" in note
+    assert "    hello" in note
+    assert [type(event) for event in events] == [Notice]
+
+
+async def test_a_request_narrows_the_tools_and_a_server_may_have_them_always(
+    files: FileRegistry, workdir: Path
+) -> None:
+    file = await brought(files, "a.txt", b"hello")
+    _, tools, _ = await given(files, workdir, file.id, tools=("read_file",))
+    assert tools == ["read_file"]
+    _, tools, _ = await given(files, workdir)
+    assert tools == []
+    source = FileTools(files, Places(workdir), always=True, shell=False)  # type: ignore[arg-type]  # as far as needed
+    offered = await source.offer(Occasion(KEY, TurnRequest("look"), lambda body: None))
+    assert [tool.spec.name for tool in offered.tools] == ["read_file", "list_files", "surface_outputs"]
+    live = await source.offer(Occasion(KEY, TurnRequest("look", where="live"), lambda body: None))
+    assert [tool.spec.name for tool in live.tools] == ["read_file", "list_files"]
+    assert all(tool.spec.kind == "files.read" for tool in offered.tools)
+
+
+async def test_files_in_memory_are_mounted_and_read_too(tmp_path: Path, workdir: Path) -> None:
+    store = MemoryStore()
+    await store.create(KEY)
+    files = FileRegistry(store, tmp_path / "incoming", output_bytes=1 << 20, upload_bytes=1 << 20)
+    file = await brought(files, "a.txt", b"hello" * 10_000)
+    await given(files, workdir, file.id)
+    assert (workdir / "s" / "a.txt").stat().st_size == 50_000
+    assert (await read(files, file_id=file.id, start=49_995)).text.endswith("\nhello")
+    assert dataclasses.is_dataclass(file)
+    await store.aclose()

@@ -1,0 +1,105 @@
+"""Settings become parts, and what makes no sense stops the start with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar
+
+import pytest
+
+from agent_kernel import SessionObserver
+from agent_kernel.core.errors import Conflict, InvalidRequest
+from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.sessions.export.jsonl_log import read
+from agent_kernel.turn.runtime import Runtime
+from tests.turns import KEY
+
+
+class Diary(SessionObserver):
+    heard: ClassVar[list[str]] = []
+
+    def on_session_save(self, run_id: str, session_id: str, message_count: int) -> None:
+        self.heard.append(f"{session_id}: {message_count}")
+
+
+def settings(tmp_path: Path, **given: str) -> Settings:
+    script = tmp_path / "script.json"
+    script.write_text('[{"text": "ok", "loop": true}]')
+    return Settings.from_env(
+        {}, engine="scripted", script=str(script), store="memory", data_dir=str(tmp_path / "data"), **given
+    )
+
+
+async def ask(runtime: Runtime, prompt: str) -> None:
+    request = TurnRequest(prompt)
+    await runtime.agent(KEY, request).run(request)
+
+
+async def test_observers_patterns_and_transcripts_come_from_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("an_audit_module")
+    module.Diary = Diary  # type: ignore[attr-defined]  # a module of a person's own
+    monkeypatch.setitem(sys.modules, "an_audit_module", module)
+    monkeypatch.setattr(Diary, "heard", [])
+    runtime = Runtime.build(
+        settings(
+            tmp_path,
+            observers="an_audit_module:Diary",
+            redaction_patterns=r'{"employee": "E\\d{6}"}',
+            transcripts=str(tmp_path / "log"),
+        )
+    )
+    try:
+        await ask(runtime, "E123456 asks")
+        assert Diary.heard == ["s1: 2"]
+        assert runtime.ledger.transcripts is not None
+        lines = read(runtime.ledger.transcripts.path(KEY))
+        assert lines[1]["content"] == "[REDACTED:employee] asks"
+    finally:
+        await runtime.aclose()
+
+
+async def test_redaction_and_transcripts_can_be_off(tmp_path: Path) -> None:
+    runtime = Runtime.build(settings(tmp_path, redaction="off", transcripts="off"))
+    key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
+    try:
+        await ask(runtime, key)
+        assert (await runtime.store.latest(KEY))[0].message.text == key
+        assert runtime.ledger.transcripts is None
+    finally:
+        await runtime.aclose()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"observers": "no.such.module:Diary"}, "no.such.module:Diary"),
+        ({"observers": "agent_kernel.core.errors:NoSuchClass"}, "agent_kernel.core.errors:NoSuchClass"),
+        ({"observers": "just_a_name"}, "just_a_name"),
+        ({"redaction_patterns": '{"broken": "("}'}, "'broken' is no regular expression"),
+        ({"redaction_patterns": '{"all": ".*"}'}, "'all' matches nothing at all"),
+        ({"redaction_patterns": '{"broken": "("}', "redaction": "off"}, "'broken'"),
+    ],
+)
+def test_what_can_not_be_made_stops_the_start(tmp_path: Path, given: dict[str, str], named: str) -> None:
+    with pytest.raises(InvalidRequest, match=named):
+        Runtime.build(settings(tmp_path, **given))
+
+
+async def test_the_end_of_a_server_ends_a_summary_that_is_being_written(tmp_path: Path) -> None:
+    runtime = Runtime.build(settings(tmp_path))
+    for number in range(4):
+        await ask(runtime, f"question {number}")
+    hanging = ScriptedEngine([{"fault": "hang"}])
+    asked = asyncio.create_task(runtime.afterwards.compact(KEY, hanging))
+    while not hanging.requests and not asked.done():
+        await asyncio.sleep(0)
+    await runtime.aclose()
+    with pytest.raises(Conflict, match="given up"):
+        await asked
