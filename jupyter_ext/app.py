@@ -23,20 +23,17 @@ if TYPE_CHECKING:
     from agent_kernel.sessions.store.database import Database
     from agent_kernel.turn.runtime import Runtime
     from jupyter_ext.api.anthropic.threads import MessageThreads
+    from jupyter_ext.api.http.request_tracker import Requests
     from jupyter_ext.api.mcp.endpoint import McpEndpoint
     from jupyter_ext.api.responses.live_responses import Responses
-    from jupyter_ext.auth.access import Access
     from jupyter_ext.auth.bind_requests import Binds
-    from jupyter_ext.auth.ephemeral_sessions import Ephemeral
-    from jupyter_ext.auth.private_sessions import PrivateSessions
     from jupyter_ext.monitoring.metrics import Metrics
-    from jupyter_ext.monitoring.request_tracker import Requests
     from jupyter_ext.notebooks.bindings import Notebooks
     from jupyter_ext.notebooks.cleared_outputs import Cleared
     from jupyter_ext.notebooks.contents_watch import ContentsWatch
-    from jupyter_ext.notebooks.cpu_priority import Neighbours
     from jupyter_ext.notebooks.kernel_jobs import Jobs
     from jupyter_ext.notebooks.kernels import Kernel, Kernels
+    from jupyter_ext.notebooks.private_sessions import PrivateSessions
     from jupyter_ext.notebooks.sidecar import Sidecars
     from jupyter_ext.notebooks.sidecar_import import Reunion
     from jupyter_ext.push.model_pulls import Pulls
@@ -44,7 +41,10 @@ if TYPE_CHECKING:
     from jupyter_ext.push.page_connection import Pages
     from jupyter_ext.push.page_tools import Serving
     from jupyter_ext.quotas.limits import Limits
+    from jupyter_ext.turns.access import Access
+    from jupyter_ext.turns.cpu_priority import Neighbours
     from jupyter_ext.turns.engine_choices import Choices
+    from jupyter_ext.turns.ephemeral_sessions import Ephemeral
     from jupyter_ext.turns.idempotency import Idempotency
     from jupyter_ext.turns.revision_lock import Changes
     from jupyter_ext.turns.start_turn import Calls

@@ -159,7 +159,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.sessions.usage_report",
             "agent_kernel.turn.turn_annotations",
             "agent_kernel.turn.changed_cells",
-            "agent_kernel.sessions.turn_writer",
+            "agent_kernel.turn.turn_writer",
             "agent_kernel.turn.work_time",
         ),
         set(),
@@ -182,11 +182,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.turn.turn_annotations",
             "agent_kernel.turn.changed_cells",
             "agent_kernel.turn.input_hook",
-            "agent_kernel.sessions.turn_writer",
+            "agent_kernel.turn.turn_writer",
             "agent_kernel.turn.observers",
             "agent_kernel.turn.redacted_events",
             "agent_kernel.turn.toolbox",
-            "agent_kernel.tools.notebook.notebook_access",
+            "agent_kernel.tools.base.notebook_access",
             "agent_kernel.tools.base.callbacks",
             "agent_kernel.tools.base.caller_tools",
             "agent_kernel.tools.base.functions",
@@ -215,14 +215,14 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "agent_kernel.notebook": ((*VALUES, "agent_kernel"), {"IPython"}),
     # The same kernel's end of a widget; loaded when one is made.
     "agent_kernel.panel": (
-        (*VALUES, "agent_kernel.notebook.turn.server_client"),
+        (*VALUES, "agent_kernel.notebook.server_client"),
         {"IPython", "anywidget", "traitlets"},
     ),
     # Speaks to a server over HTTP; of the core it has values, and how a typed function is a tool.
     "agent_kernel.client": (
         (
             *VALUES,
-            "agent_kernel.notebook.turn.server_client",
+            "agent_kernel.notebook.server_client",
             "agent_kernel.core.protocols",
             "agent_kernel.core.session",
             "agent_kernel.core.thread_offload",
@@ -254,7 +254,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "agent_kernel.notebook.draft.request",
             "agent_kernel.notebook.display.media_bundle",
             # What a cell would show of a turn that ended without one.
-            "agent_kernel.notebook.display.detached_outputs",
+            "agent_kernel.notebook.turn.detached_outputs",
             "agent_kernel.notebook.display.render",
         ),
         {"filelock", "jupyter_client", "jupyter_core", "jupyter_events", "jupyter_server", "pydantic", "tornado"}
@@ -290,8 +290,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/torch/load.py": {"torch", "transformers"},
     "agent_kernel/engines/local/torch/sampler.py": {"transformers"},
     "agent_kernel/engines/local/media/video_frames.py": {"PIL", "av"},
-    "agent_kernel/tools/web/net/fetch.py": {"httpx"},
-    "agent_kernel/tools/web/net/guard.py": {"idna"},
+    "agent_kernel/core/net/fetch.py": {"httpx"},
+    "agent_kernel/core/net/guard.py": {"idna"},
     "agent_kernel/sessions/adapters/selectools.py": {"selectools"},
     "agent_kernel/notebook/display/rich_screen.py": {"rich"},
     "agent_kernel/sessions/export/formats/notebook.py": {"nbformat"},

@@ -12,7 +12,7 @@ from agent_kernel.client.http import Connection
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.thread_offload import in_own_thread
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 log = logging.getLogger(__name__)
 FAILED = "The program that was to decide failed."

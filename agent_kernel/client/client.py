@@ -27,7 +27,7 @@ from agent_kernel.client.turn_options import TurnOptions, body_of, checked
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.session import new_id
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 PRIVATE = "private:"
 """How the id of a session begins that is kept in the server's memory only."""

@@ -20,7 +20,7 @@ from agent_kernel.core.files import Produced
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 from agent_kernel.tools.base.functions import as_tool
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest, ServerUnreachable
-from agent_kernel.notebook.turn.server_client import LOOPBACK, server_of_this_kernel
+from agent_kernel.notebook.server_client import LOOPBACK, server_of_this_kernel
 
 URL, TOKEN, KERNEL = "AGENT_KERNEL_URL", "AGENT_KERNEL_TOKEN", "AGENT_KERNEL_ID"
 NO_SERVER = ServerUnreachable(

@@ -12,7 +12,7 @@ from agent_kernel.client.resume_state import Received
 from agent_kernel.client.sse import Frame, frames_of
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import TYPES, Event, TurnFinished
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Before each try to follow a lost stream again; then the last one, until ``resume_s`` is over."""

@@ -14,7 +14,7 @@ from typing import Any
 from agent_kernel.client.http import Connection
 from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
 from agent_kernel.core.files import NOT_PRODUCED, PREVIEW_CHARS, is_text
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from agent_kernel.client.client_functions import sent
 from agent_kernel.client.file import File
 from agent_kernel.client.http import Connection
 from agent_kernel.client.input_file import Given, input_file
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 USER_DATA = "user_data"
 

@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.client.http import Connection, json_of
 from agent_kernel.client.session import Branch, Found, Line, Session
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 MOST = 1_000
 

@@ -15,7 +15,7 @@ from agent_kernel.client.http import Connection, json_of
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.upload import Form
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from agent_kernel.client.output_schema import Shape
 from agent_kernel.client.result import Gathered, Result
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 T = TypeVar("T")
 CANCEL_S = 10.0

@@ -35,13 +35,12 @@ from agent_kernel.core.request import Note, TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Described, SessionKey, Turn, new_id
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.sessions.turn_writer import Ledger, OpenTurn, settled
 from agent_kernel.tools.base import tool_source
 from agent_kernel.tools.base.callbacks import Callback, CallbackTools
 from agent_kernel.tools.base.caller_tools import AWAITED, CallerTools
 from agent_kernel.tools.base.functions import as_tool
+from agent_kernel.tools.base.notebook_access import Attached
 from agent_kernel.tools.base.tool_source import Occasion, Offered, ToolSource
-from agent_kernel.tools.notebook.notebook_access import Attached
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.context import INSTRUCTIONS, Context, View
 from agent_kernel.turn.history import LOST, Conversation
@@ -54,6 +53,7 @@ from agent_kernel.turn.redacted_events import RedactedEvents
 from agent_kernel.turn.toolbox import Place, Toolbox
 from agent_kernel.turn.turn_annotations import Asides
 from agent_kernel.turn.turn_state import Running
+from agent_kernel.turn.turn_writer import Ledger, OpenTurn, settled
 
 log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16

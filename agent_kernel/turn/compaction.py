@@ -16,7 +16,7 @@ from agent_kernel.core.errors import Conflict, EngineError
 from agent_kernel.core.messages import Message, Usage, shortened, system, user
 from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.session import Item, SessionKey, Summary
-from agent_kernel.sessions.turn_writer import Ledger, settled
+from agent_kernel.turn.turn_writer import Ledger, settled
 
 MAX_TOKENS = 600
 """Of a summary; less for a model with few tokens in all."""

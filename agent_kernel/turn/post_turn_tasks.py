@@ -13,10 +13,10 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey, Summary
-from agent_kernel.sessions.turn_writer import Ledger
 from agent_kernel.turn.background_tasks import Errands
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.titles import retitle, title_of
+from agent_kernel.turn.turn_writer import Ledger
 
 log = logging.getLogger(__name__)
 SUMMARISED = "Earlier turns were summarised for the model ({reason}). You can undo the summary."

@@ -15,13 +15,14 @@ from typing import Any, cast
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, StoreError
 from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Engine, Sandbox, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import OFF, Permission, Settings
 from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.worker_environment import interpreter
-from agent_kernel.engines.local.decoding.backend import LoadOptions
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 from agent_kernel.engines.registry import NamedEngines, engine_of
@@ -29,7 +30,7 @@ from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
 from agent_kernel.permissions.memory_grants import grants_of
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.host.visible_paths import hidden_by_default
+from agent_kernel.sandbox.jail.visible_paths import hidden_by_default
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.redaction.redaction import Redactor
@@ -40,17 +41,16 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.private_store import is_private, with_private
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
-from agent_kernel.sessions.turn_writer import Ledger
 from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.notebook_access import Attached
 from agent_kernel.tools.base.tool_source import Occasion, Starts, gather
-from agent_kernel.tools.notebook.notebook_access import Attached
 from agent_kernel.tools.skills.store import SkillStore
-from agent_kernel.tools.web.net.guard import Guard
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.observers import Observer, Observers
 from agent_kernel.turn.post_turn_tasks import Afterwards
 from agent_kernel.turn.toolset import Parts, sources_of
+from agent_kernel.turn.turn_writer import Ledger
 
 log = logging.getLogger(__name__)
 RECOVER_EVERY_S = 30.0

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_kernel import __version__
 from agent_kernel.core.egress import Exits
+from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.settings import Settings
@@ -20,7 +21,6 @@ from agent_kernel.tools.code.python import PythonTools
 from agent_kernel.tools.files.file_tools import FileTools
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
 from agent_kernel.tools.skills.store import SkillStore
-from agent_kernel.tools.web.net.guard import Guard
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from agent_kernel.core.events import Body, CallStarted, Emit
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.request import TurnRequest
-from agent_kernel.sessions.turn_writer import OpenTurn
 from agent_kernel.sessions.usage_report import CallTally
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.history import Prepared
 from agent_kernel.turn.number_check import record as kept
 from agent_kernel.turn.number_check.check import Number
 from agent_kernel.turn.turn_annotations import Asides
+from agent_kernel.turn.turn_writer import OpenTurn
 from agent_kernel.turn.work_time import WorkTime
 
 

@@ -84,7 +84,7 @@ ROUTES: list[tuple[str, str]] = [
     (rf"{PREFIX}/socket", "native.socket:SocketHandler"),
 ]
 """Patterns, and the module below ``HANDLERS`` and class of each handler, which the first request imports."""
-UNKNOWN = (rf"{PREFIX}(/.*)?", "http.unknown_route:UnknownHandler")
+UNKNOWN = (rf"{PREFIX}(/.*)?", "unknown_route:UnknownHandler")
 """Comes behind all others."""
 SOCKET = "native.socket:SocketHandler"
 Rule: TypeAlias = tuple[str, type[RequestHandler], dict[str, str]]

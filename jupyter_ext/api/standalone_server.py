@@ -22,7 +22,7 @@ from traitlets.config import Config
 
 from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
-from jupyter_ext.api.http.unknown_route import UnknownHandler
+from jupyter_ext.api.unknown_route import UnknownHandler
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel

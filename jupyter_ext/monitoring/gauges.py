@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.engines.local.catalog.catalog import catalog
+from agent_kernel.engines.local.system_memory import resident
 from agent_kernel.engines.local.worker.engine import LocalEngine
-from agent_kernel.engines.local.worker.system_memory import resident
 from agent_kernel.engines.model_slot import Seated
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 

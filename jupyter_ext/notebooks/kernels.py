@@ -20,7 +20,7 @@ from jupyter_client.manager import KernelManager
 from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_core.utils import ensure_async
 
-from jupyter_ext.auth.kernel_credentials import Credentials
+from jupyter_ext.notebooks.kernel_credentials import Credentials
 
 EXTENSION_ARGUMENT = "--ext=agent_kernel"
 IPYKERNEL_MODULES = frozenset({"ipykernel", "ipykernel_launcher"})

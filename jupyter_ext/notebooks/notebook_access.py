@@ -20,7 +20,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.notebook.draft.request import draft_request
 from agent_kernel.notebook.kernel import inspection, variables
 from agent_kernel.notebook.kernel.changed_names import in_place
-from agent_kernel.tools.notebook.notebook_access import Document
+from agent_kernel.tools.base.notebook_access import Document
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
 from jupyter_ext.notebooks.kernel_jobs import Jobs
 from jupyter_ext.notebooks.kernels import Kernel

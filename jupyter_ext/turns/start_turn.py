@@ -16,9 +16,9 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import UNLISTED, SessionKey, new_id, valid_id
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
-from jupyter_ext.api.dialects.dialect_request import Asked
 from jupyter_ext.auth.callers import Caller, subject
-from jupyter_ext.auth.ephemeral_sessions import is_ephemeral
+from jupyter_ext.turns.dialect_request import Asked
+from jupyter_ext.turns.ephemeral_sessions import is_ephemeral
 from jupyter_ext.turns.pending_client_calls import HandedOver
 from jupyter_ext.turns.turn_inputs import bring
 from jupyter_ext.turns.turns import LiveTurn, Order

@@ -13,8 +13,8 @@ from agent_kernel.core.files import File, clean_name
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.spool import Arrived
 from agent_kernel.sessions.file_registry import FileRegistry
-from jupyter_ext.api.dialects.dialect_request import Given
 from jupyter_ext.auth.callers import Caller
+from jupyter_ext.turns.dialect_request import Given
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel

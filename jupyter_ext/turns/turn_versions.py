@@ -25,7 +25,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Branch, SessionKey, Turn, new_id
 from agent_kernel.notebook.kernel.variables import EARLIER
 from agent_kernel.sessions import message_hash
-from agent_kernel.sessions.turn_writer import settled
+from agent_kernel.turn.turn_writer import settled
 
 log = logging.getLogger(__name__)
 ASKED = "asked"

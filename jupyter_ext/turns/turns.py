@@ -16,7 +16,7 @@ from agent_kernel.core.errors import AgentKernelError, Forbidden, SessionBusy
 from agent_kernel.core.events import Body, ContextBuilt, Emit, Notice, Queued, TurnFinished, TurnState, TurnVersion
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.session import SessionKey, new_id
-from agent_kernel.tools.notebook.notebook_access import Attached
+from agent_kernel.tools.base.notebook_access import Attached
 from agent_kernel.turn.agent import TurnRequest
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.quotas.limits import Entry, Limits

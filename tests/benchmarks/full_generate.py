@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.torch.load import load_model
 from agent_kernel.engines.local.torch.safetensors_cache import ConvertedModel
 

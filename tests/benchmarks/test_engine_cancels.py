@@ -12,10 +12,10 @@ import pytest
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk, WaitChunk
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.decoding.prefix_cache import CHAINS
+from agent_kernel.engines.local.system_memory import resident
 from agent_kernel.engines.local.worker.engine import LocalEngine
-from agent_kernel.engines.local.worker.system_memory import resident
 
 pytestmark = [pytest.mark.model("tiny"), pytest.mark.slow, pytest.mark.timeout(1800)]
 REQUESTS = int(os.environ.get("AGENT_KERNEL_BENCH_REQUESTS", "1000"))

@@ -18,8 +18,8 @@ import pytest_asyncio
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import Decoding, LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.backend import Decoding, LoadOptions
 from agent_kernel.engines.local.openvino.backend import OpenVino
 from agent_kernel.engines.local.worker.engine import LocalEngine
 

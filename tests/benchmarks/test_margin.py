@@ -18,8 +18,8 @@ import pytest
 
 from agent_kernel.core.messages import Message, ToolCall, assistant, system, tool_result, user
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.backend import LoadOptions
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling import code_fence_prompt

@@ -19,8 +19,8 @@ import pytest
 from agent_kernel.core.messages import ToolCall, system, user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, Sampling, ToolSpec
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import Decoding, Loaded, LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.backend import Decoding, Loaded, LoadOptions
 from agent_kernel.engines.local.decoding.completion import Completer, Completion
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling.call_parser import MARKS, CallParser

@@ -19,10 +19,10 @@ import pytest_asyncio
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.installed_model import protocol as tool_protocol
-from agent_kernel.engines.local.decoding.backend import LoadOptions
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox

@@ -25,8 +25,8 @@ import pytest
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.backend import LoadOptions
 from agent_kernel.engines.local.worker.engine import LocalEngine
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from agent_kernel.core import errors
-from agent_kernel.notebook.display.short_errors import line_of
+from agent_kernel.notebook.kernel.short_errors import line_of
 
 
 def test_a_code_is_the_name_of_its_class() -> None:

@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import (
     WaitChunk,
 )
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine

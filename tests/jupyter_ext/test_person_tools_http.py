@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.core.net.web import says, served
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import ROOT, Json, followed, start_turn
-from tests.tools.web.net.web import says, served
 
 KEY = "sk-of-the-tools"
 OWN = "tests.tools.own_functions"

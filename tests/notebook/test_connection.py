@@ -14,7 +14,7 @@ SCRIPT = [
 ]
 THROUGH = """
 import os
-from agent_kernel.notebook.turn.server_client import server_of_this_kernel
+from agent_kernel.notebook.server_client import server_of_this_kernel
 os.environ["AGENT_KERNEL_TOKEN"] = server_of_this_kernel().token
 os.environ["AGENT_KERNEL_URL"] = "http://127.0.0.1:{port}/"
 server_of_this_kernel.cache_clear()

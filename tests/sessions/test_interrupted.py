@@ -15,11 +15,11 @@ from agent_kernel.core.errors import StoreError
 from agent_kernel.core.messages import Media
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.sessions import call_pairs
-from agent_kernel.sessions import turn_writer as sessions_ledger
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.sessions.turn_writer import Ledger
+from agent_kernel.turn import turn_writer as sessions_ledger
 from agent_kernel.turn.agent import TurnRequest
+from agent_kernel.turn.turn_writer import Ledger
 from tests.sessions.faulty import FaultyStore, When
 from tests.turns import KEY, CancelledAt, Recorder, agent, python
 

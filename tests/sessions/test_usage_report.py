@@ -13,10 +13,10 @@ from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.turn_writer import Ledger
 from agent_kernel.sessions.usage_report import CallTally, account
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.compaction import Compactor
+from agent_kernel.turn.turn_writer import Ledger
 from tests.turns import KEY, Recorder, python
 
 NOON = 1_750_000_000.0

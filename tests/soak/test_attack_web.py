@@ -15,10 +15,10 @@ import pytest
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.tools.web.net.fetch import Bounds, Fetcher
-from agent_kernel.tools.web.net.guard import Guard, lookup
+from agent_kernel.core.net.fetch import Bounds, Fetcher
+from agent_kernel.core.net.guard import Guard, lookup
+from tests.core.net.web import Answer, moved, says, served
 from tests.soak.conftest import Soak
-from tests.tools.web.net.web import Answer, moved, says, served
 
 BOUNDS = Bounds(connect_s=1.0, total_s=4.0)
 WIDE = str.maketrans("0123456789.", "０１２３４５６７８９。")

@@ -23,7 +23,7 @@ from tests.soak.server_state import RECOVERY_S, check_sidecars, check_store, lef
 CLIENTS = 6
 ROUND_S = 15.0
 NOTEBOOKS = ("one.ipynb", "folder/two.ipynb")
-SANDBOX = "agent_kernel.sandbox.jail.supervisor"
+SANDBOX = "agent_kernel.sandbox.worker.supervisor"
 CODE = {
     "quick": "x = sum(range(1000))\nprint('quick', x)",
     "sleeps": "import time\nprint('begun', flush=True)\ntime.sleep(2)\nprint('over')",

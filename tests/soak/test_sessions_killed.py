@@ -26,7 +26,7 @@ import asyncio, sys
 from agent_kernel.sessions.contract_tests.dsl import calls, result
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Media, Usage, assistant, user
-from agent_kernel.sessions.turn_writer import Ledger
+from agent_kernel.turn.turn_writer import Ledger
 from agent_kernel.core.session import SessionKey, Turn, new_id
 from agent_kernel.sessions.store.sqlite import SqliteStore
 

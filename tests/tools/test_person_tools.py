@@ -17,7 +17,7 @@ from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.runtime import Runtime
-from tests.tools.web.net.web import says, served
+from tests.core.net.web import says, served
 from tests.turns import KEY, stored
 
 OWN = "tests.tools.own_functions"

@@ -14,11 +14,11 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.sessions.turn_writer import Ledger
 from agent_kernel.tools.base.tool_source import Occasion, Offered
 from agent_kernel.turn.agent import Agent, Note, TurnRequest, TurnResult
 from agent_kernel.turn.history import LOST
 from agent_kernel.turn.observers import SessionObserver
+from agent_kernel.turn.turn_writer import Ledger
 from tests.turns import KEY, CancelledAt, Recorder, agent, python, stored, types
 
 

@@ -19,9 +19,9 @@ from agent_kernel.core.session import Item, Owner, SessionKey, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.sessions.turn_writer import Ledger
 from agent_kernel.turn import compaction
 from agent_kernel.turn.compaction import ASKED, MAX_CHARS, CompactionPolicy, Compactor, head
+from agent_kernel.turn.turn_writer import Ledger
 
 KEY = SessionKey("local", "s1")
 HERE = Owner.here()

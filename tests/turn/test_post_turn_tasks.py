@@ -15,11 +15,11 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Owner
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.turn_writer import Ledger
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.context import SUMMARY
 from agent_kernel.turn.post_turn_tasks import Afterwards
+from agent_kernel.turn.turn_writer import Ledger
 from tests.turns import KEY
 
 LONG = "word " * 240

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_kernel.notebook.display.render import QUIET, Bundle
-from agent_kernel.notebook.turn.server_client import quoted
+from agent_kernel.notebook.server_client import quoted
 
 SHOWN = 20
 """Lines; the others are counted."""

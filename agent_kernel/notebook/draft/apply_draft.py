@@ -10,14 +10,14 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import Card
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.display.short_errors import AgentError
 from agent_kernel.notebook.draft.draft import Drafted, Drafts
 from agent_kernel.notebook.kernel.capture import Show
 from agent_kernel.notebook.kernel.changed_names import loop_names, plain
+from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_fingerprints import Touched
 from agent_kernel.notebook.kernel.variables import ONE_LETTER_WORDS
-from agent_kernel.notebook.turn.input_prompt import Person
 
 QUESTION = "Keep {names} in your kernel? It runs the same code for real. [y]es / [n]o: "
 FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "

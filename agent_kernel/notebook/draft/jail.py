@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_kernel.sandbox.host import visible_paths
-from agent_kernel.sandbox.jail import credentials, landlock, rlimits, seccomp
+from agent_kernel.sandbox.jail import credentials, landlock, rlimits, seccomp, visible_paths
 from agent_kernel.sandbox.jail.syscalls import checked, libc, numbers
 
 VARIABLE = "AGENT_KERNEL_HIDDEN"

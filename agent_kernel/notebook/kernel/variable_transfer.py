@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.sandbox.worker import variable_transfer
 
 MAX_BYTES = 32 << 20

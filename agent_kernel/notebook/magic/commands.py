@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import NotFound
 from agent_kernel.notebook.display.render import Bundle, json_bundle, line_bundle, moment, place, table_bundle
-from agent_kernel.notebook.display.short_errors import AgentError, AgentInterrupted
 from agent_kernel.notebook.display.terminal_escape import printable
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted
 from agent_kernel.notebook.magic import help
 from agent_kernel.notebook.magic.context_preview import HELP as CONTEXT
 from agent_kernel.notebook.magic.conversation_commands import HELP as CONVERSATION
@@ -25,7 +26,6 @@ from agent_kernel.notebook.magic.export_command import Exchange
 from agent_kernel.notebook.magic.freeze_command import HELP as FREEZE
 from agent_kernel.notebook.magic.model_commands import HELP as MODELS
 from agent_kernel.notebook.magic.model_commands import Models
-from agent_kernel.notebook.magic.options import usage
 from agent_kernel.notebook.magic.permission_commands import HELP as PERMISSIONS
 from agent_kernel.notebook.magic.permission_commands import Permissions
 from agent_kernel.notebook.magic.python_commands import HELP as PYTHON
@@ -35,9 +35,9 @@ from agent_kernel.notebook.magic.search_command import HELP as SEARCH
 from agent_kernel.notebook.magic.tools_command import HELP as TOOLS
 from agent_kernel.notebook.magic.tools_command import tell as tell_tools
 from agent_kernel.notebook.magic.turn_commands import HELP as TURNS
+from agent_kernel.notebook.server_client import NO_SERVER, Server, quoted
+from agent_kernel.notebook.turn.cell_options import usage
 from agent_kernel.notebook.turn.execution_target import VARIABLE as PYTHON_IN
-from agent_kernel.notebook.turn.input_prompt import Person
-from agent_kernel.notebook.turn.server_client import NO_SERVER, Server, quoted
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 Table: TypeAlias = Mapping[str, Callable[[str], None]]

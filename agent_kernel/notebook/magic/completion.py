@@ -10,9 +10,9 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.magic.commands import HELP
-from agent_kernel.notebook.magic.options import BY_FLAG
+from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.turn.cell_options import BY_FLAG
 from agent_kernel.notebook.turn.execution_target import CHOICES
-from agent_kernel.notebook.turn.server_client import Server, quoted
 from agent_kernel.notebook.turn.session_permissions import KINDS
 
 MAGICS = ("%agent", "%%agent")

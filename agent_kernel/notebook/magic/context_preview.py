@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.notebook.display.render import json_bundle, table_bundle
 from agent_kernel.notebook.kernel.inspection import OWN
 from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.server_client import Server, quoted
 
 HELP = "what the next turn tells the model: conversation, variables, tools, and how much of its window is used"
 BAR = 24

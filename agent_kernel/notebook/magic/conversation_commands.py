@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import Conflict
 from agent_kernel.notebook.display.render import Bundle, json_bundle, line_bundle, moment, table_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
-from agent_kernel.notebook.turn.input_prompt import Person
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.server_client import Server, quoted
 
 HELP = {
     "branch": "[N]: a new branch that goes on behind turn N of this one, or behind its last turn",

@@ -21,9 +21,9 @@ from typing import IO, Any
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, ServerUnreachable
 from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say
-from agent_kernel.notebook.turn.server_client import Server
+from agent_kernel.notebook.server_client import Server
 
 HELP = "a server for this kernel alone, where no Jupyter server has agent-kernel; stop server ends it"
 NEEDED = ("jupyter_server", "jupyter_ext")

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from agent_kernel.notebook.display.render import line_bundle, table_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.turn.input_prompt import Person
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.server_client import Server, quoted
 
 HELP = {
     "export": "[PATH] [--format agent-kernel|jsonl|openai|mistralrs|markdown|notebook]: this conversation as a file",

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.notebook.display.short_errors import AgentError
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.changed_names import UNREADABLE, plain
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variables import summary
 from agent_kernel.notebook.turn.execution_history import Executions
 

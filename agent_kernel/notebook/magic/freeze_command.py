@@ -11,12 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
 from agent_kernel.notebook.kernel.changed_names import plain
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say, Words
 from agent_kernel.notebook.magic.embedded_server import told_by_front_end
 from agent_kernel.notebook.magic.notebook_freezer import Frozen, Turn, frozen
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.server_client import Server, quoted
 
 HELP = (
     "[NOTEBOOK] [--in-place] [--yes]: the code that ran as plain cells, in NAME.frozen.ipynb; --in-place: in the file "

@@ -13,10 +13,12 @@ from agent_kernel.core.errors import AgentKernelError, from_json
 from agent_kernel.core.events import TurnFinished
 from agent_kernel.notebook.display.render import Summary, Version
 from agent_kernel.notebook.display.screen import CellScreen, Screen, screen_for
-from agent_kernel.notebook.display.short_errors import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.draft.apply_draft import Keep
 from agent_kernel.notebook.draft.draft import Drafts
+from agent_kernel.notebook.kernel.cell_identity import Cells
+from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode
+from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.kernel.variable_fingerprints import Touched
 from agent_kernel.notebook.magic.commands import Commands, Table, interrupted
 from agent_kernel.notebook.magic.completion import Completion
@@ -25,19 +27,17 @@ from agent_kernel.notebook.magic.conversation_commands import Say
 from agent_kernel.notebook.magic.fix_command import SAME, is_same_code
 from agent_kernel.notebook.magic.freeze_command import Freeze
 from agent_kernel.notebook.magic.model_pull import ModelPull, missing_model
-from agent_kernel.notebook.magic.options import Request, parsed, usage
 from agent_kernel.notebook.magic.python_commands import Python
 from agent_kernel.notebook.magic.turn_commands import Here, TurnCommands
+from agent_kernel.notebook.server_client import Server, server_of_this_kernel
 from agent_kernel.notebook.turn.answer_format import FORMS, code_of
 from agent_kernel.notebook.turn.background_turns import Background, CellPublisher
-from agent_kernel.notebook.turn.cell_identity import Cells
+from agent_kernel.notebook.turn.cell_options import Request, parsed, usage
 from agent_kernel.notebook.turn.cell_turn import CellTurn, Surroundings
 from agent_kernel.notebook.turn.client_tools import Abilities
 from agent_kernel.notebook.turn.execution_history import Executions
 from agent_kernel.notebook.turn.execution_target import run_request
-from agent_kernel.notebook.turn.input_prompt import Person
 from agent_kernel.notebook.turn.request_builder import Note, Orders, session_of
-from agent_kernel.notebook.turn.server_client import Server, server_of_this_kernel
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
 from agent_kernel.notebook.turn.stored_answers import StoredAnswers
 from agent_kernel.notebook.turn.user_functions import Functions

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_kernel.notebook.display.render import line_bundle, place, table_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say
 from agent_kernel.notebook.magic.model_pull import MB, ModelPull
-from agent_kernel.notebook.turn.input_prompt import Person
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.server_client import Server, quoted
 
 HELP = {
     "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",

@@ -11,8 +11,8 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, PullFailed, from_json
 from agent_kernel.notebook.display.render import QUIET, Bundle
 from agent_kernel.notebook.display.screen import Segment
-from agent_kernel.notebook.turn.input_prompt import Person
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.server_client import Server, quoted
 
 MB = 1_000_000
 

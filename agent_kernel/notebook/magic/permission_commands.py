@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_kernel.notebook.display.render import json_bundle, line_bundle, table_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.server_client import Server, quoted
 from agent_kernel.notebook.turn.session_permissions import KINDS, Consent
 
 HELP = {

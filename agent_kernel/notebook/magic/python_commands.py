@@ -9,13 +9,13 @@ from typing import Any
 from agent_kernel.core.invisible_characters import mark_unseen
 from agent_kernel.notebook.display.render import line_bundle, table_bundle
 from agent_kernel.notebook.display.screen import screen_for
-from agent_kernel.notebook.display.short_errors import AgentError
 from agent_kernel.notebook.draft.apply_draft import Keep
 from agent_kernel.notebook.kernel import variable_transfer
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variables import summary
 from agent_kernel.notebook.magic.conversation_commands import Say, Words
+from agent_kernel.notebook.server_client import Server, quoted
 from agent_kernel.notebook.turn.execution_target import CHOICES, Place
-from agent_kernel.notebook.turn.server_client import Server, quoted
 
 HELP = {
     "in": "live|draft|sandbox|default: where python runs when a cell does not say",

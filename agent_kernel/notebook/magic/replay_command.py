@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_kernel.notebook.display.short_errors import AgentError
 from agent_kernel.notebook.display.terminal_escape import printable
+from agent_kernel.notebook.kernel.short_errors import AgentError
 
 SUFFIXES = (".agent.json", ".ipynb")
 STOP_S = 5.0

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.notebook.display.render import BOX, QUIET, Bundle, json_bundle, line_bundle, moment
-from agent_kernel.notebook.display.short_errors import AgentError
-from agent_kernel.notebook.turn.server_client import Server
+from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.server_client import Server
 
 HELP = "WORDS: where any of them was said; --here: in this notebook's session; --all: in all, once you agreed; --json"
 FLAGS = frozenset({"--here", "--all", "--json"})

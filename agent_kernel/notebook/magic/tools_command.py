@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import PLACES, json_bundle, line_bundle, table_bundle
 from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.turn.server_client import Server
+from agent_kernel.notebook.server_client import Server
 
 HELP = "[--json]: what the model can call here, where each call runs, and whether it asks"
 ASKS = {"auto": "no", "ask": "yes", "deny": "is denied"}

@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import Conflict, NotFound
 from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.cell_identity import Cells
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic import fix_command, replay_command
 from agent_kernel.notebook.magic.conversation_commands import Show
-from agent_kernel.notebook.magic.options import Request, parsed, usage
+from agent_kernel.notebook.server_client import Server, quoted
 from agent_kernel.notebook.turn.approval_prompt import Asking
 from agent_kernel.notebook.turn.background_turns import Background
-from agent_kernel.notebook.turn.cell_identity import Cells
+from agent_kernel.notebook.turn.cell_options import Request, parsed, usage
 from agent_kernel.notebook.turn.execution_history import Executions
-from agent_kernel.notebook.turn.input_prompt import Person
 from agent_kernel.notebook.turn.pending_approvals import Question
-from agent_kernel.notebook.turn.server_client import Server, quoted
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 HELP = {

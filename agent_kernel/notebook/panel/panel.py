@@ -15,7 +15,7 @@ import traitlets
 from IPython.core.getipython import get_ipython
 
 from agent_kernel.notebook.panel.relay import Relay
-from agent_kernel.notebook.turn.server_client import Server, server_of_this_kernel
+from agent_kernel.notebook.server_client import Server, server_of_this_kernel
 
 STATIC = Path(__file__).parent / "static"
 """Built from ``ui/``."""

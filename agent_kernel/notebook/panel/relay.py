@@ -18,7 +18,7 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, QuotaExceeded
 from agent_kernel.core.events import TurnFinished
 from agent_kernel.notebook.panel.session_poll import Say, Watch
-from agent_kernel.notebook.turn.server_client import NO_SERVER, Server
+from agent_kernel.notebook.server_client import NO_SERVER, Server
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{1,4000}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from agent_kernel.core.events import ApprovalRequired
-from agent_kernel.notebook.turn.input_prompt import Person
+from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
 
 IN_KERNEL = "Run this in your kernel?"

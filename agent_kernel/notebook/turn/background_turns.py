@@ -12,8 +12,8 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.display.short_errors import AgentError, AgentInterrupted, line_of
-from agent_kernel.notebook.turn.cell_identity import parent
+from agent_kernel.notebook.kernel.cell_identity import parent
+from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.turn.cell_turn import CellTurn
 from agent_kernel.notebook.turn.pending_approvals import Waiting
 

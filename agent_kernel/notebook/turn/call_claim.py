@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, NotFound, ServerUnreachable
-from agent_kernel.notebook.turn.server_client import Server, quoted
+from agent_kernel.notebook.server_client import Server, quoted
 
 COALESCE_S = 0.25
 MAX_OUTPUT_CHARS = 100_000

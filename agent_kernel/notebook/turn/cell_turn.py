@@ -31,16 +31,16 @@ from agent_kernel.core.events import (
 from agent_kernel.notebook.display.file_bundle import files_bundle
 from agent_kernel.notebook.display.render import Card, Summary, Version, moment
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.display.short_errors import AgentInterrupted
 from agent_kernel.notebook.draft.apply_draft import Keep
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.short_errors import AgentInterrupted
 from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.server_client import Server, quoted
 from agent_kernel.notebook.turn.approval_prompt import Asking
 from agent_kernel.notebook.turn.client_calls import Running
 from agent_kernel.notebook.turn.client_tools import Abilities
 from agent_kernel.notebook.turn.event_stream import Following
-from agent_kernel.notebook.turn.input_prompt import Person
 from agent_kernel.notebook.turn.pending_approvals import Waiting
-from agent_kernel.notebook.turn.server_client import Server, quoted
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 STOP_S = 0.4

@@ -15,9 +15,9 @@ from agent_kernel.notebook.draft.apply_draft import Keep
 from agent_kernel.notebook.kernel.capture import Listener, Show
 from agent_kernel.notebook.kernel.live_execution import Outcome
 from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.server_client import Server
 from agent_kernel.notebook.turn.call_claim import Claim
 from agent_kernel.notebook.turn.client_tools import Abilities, Ability
-from agent_kernel.notebook.turn.server_client import Server
 
 Bundle: TypeAlias = Mapping[str, Any]
 

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
 from agent_kernel.core.events import Event, TurnFinished
-from agent_kernel.notebook.turn.server_client import Server
+from agent_kernel.notebook.server_client import Server
 
 TICK_S = 0.1
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from agent_kernel.notebook.display.short_errors import AgentError, AgentInterrupted
+from agent_kernel.notebook.kernel.cell_identity import parent
 from agent_kernel.notebook.kernel.inspection import traced
-from agent_kernel.notebook.turn.cell_identity import parent
+from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted
 
 KEPT = 500
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 
 MAX_BYTES = 20 * 2**20
 """Of all pictures of a turn, as the server takes them."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.display.short_errors import AgentError
 from agent_kernel.notebook.draft.draft import Drafts
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_fingerprints import Touched
 from agent_kernel.notebook.kernel.variable_transfer import Given, given
 from agent_kernel.notebook.kernel.variables import (
@@ -18,13 +19,12 @@ from agent_kernel.notebook.kernel.variables import (
     tables_mentioned,
     without_braces,
 )
-from agent_kernel.notebook.magic.options import Request
 from agent_kernel.notebook.turn.answer_format import FORMS
+from agent_kernel.notebook.turn.cell_options import Request
 from agent_kernel.notebook.turn.client_tools import Abilities
 from agent_kernel.notebook.turn.execution_history import Executions
 from agent_kernel.notebook.turn.execution_target import Place
 from agent_kernel.notebook.turn.image_arguments import attached
-from agent_kernel.notebook.turn.input_prompt import Person
 from agent_kernel.notebook.turn.named_files import heads
 from agent_kernel.notebook.turn.run_all_detector import Arrivals
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answers

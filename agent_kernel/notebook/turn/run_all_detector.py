@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agent_kernel.notebook.turn.cell_identity import parent
+from agent_kernel.notebook.kernel.cell_identity import parent
 
 TOGETHER_S = 0.025
 WAIT_S = 0.05

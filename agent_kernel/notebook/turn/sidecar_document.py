@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.messages import Message
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 
 SUFFIX = ".agent.json"
 MAX_BYTES = 128 * 2**20

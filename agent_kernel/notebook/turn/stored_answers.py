@@ -19,7 +19,7 @@ from agent_kernel.core.messages import SEEN
 from agent_kernel.notebook.display.media_bundle import BUNDLE, TABLE
 from agent_kernel.notebook.display.render import Card, Summary, line_bundle, moment
 from agent_kernel.notebook.display.screen import Screen, screen_for
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.sidecar_document import SUFFIX, Document, Said, asked, read
 
 MODE = "AGENT_KERNEL_MODE"

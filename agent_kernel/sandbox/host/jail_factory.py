@@ -14,17 +14,17 @@ from typing import Any
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import AgentKernelError, SandboxUnavailable
+from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Work
-from agent_kernel.sandbox.host import profile, visible_paths
+from agent_kernel.sandbox.host import profile
 from agent_kernel.sandbox.host.cgroup import Cgroups
 from agent_kernel.sandbox.host.jail_resources import Surroundings
 from agent_kernel.sandbox.host.policy import LAYERS, OFF, REQUIRED, SandboxPolicy
 from agent_kernel.sandbox.host.process import JailedProcess, unavailable
 from agent_kernel.sandbox.host.proxy import Reach
 from agent_kernel.sandbox.host.run import StopReason
-from agent_kernel.sandbox.jail import credentials
+from agent_kernel.sandbox.jail import credentials, visible_paths
 from agent_kernel.sandbox.jail.jail import Plan, Spec, missing_platform
-from agent_kernel.tools.web.net.guard import Guard
 
 SELF_CHECK = "import subprocess\nopen('check', 'w').write('1')\nopen('check').read()"
 OLDEST = (3, 11)

@@ -14,7 +14,7 @@ package, *channels = sys.argv[1:]
 for name, path in (("agent_kernel", package), ("agent_kernel.sandbox", package + "/sandbox")):
     module = sys.modules[name] = types.ModuleType(name)
     module.__path__ = [path]
-from agent_kernel.sandbox.jail.supervisor import main
+from agent_kernel.sandbox.worker.supervisor import main
 main(*map(int, channels))
 """
 """The interpreter may be that of another environment: it gets our sandbox modules without the package around them."""

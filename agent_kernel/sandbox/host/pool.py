@@ -20,13 +20,13 @@ from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import InvalidRequest, NotFound, SandboxUnavailable
 from agent_kernel.core.protocols import Held, RunResult, Variable, Work
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sandbox.host import denied_path, orphan_workdirs, visible_paths
+from agent_kernel.sandbox.host import denied_path, orphan_workdirs
 from agent_kernel.sandbox.host.jail_factory import Cell, Jails
 from agent_kernel.sandbox.host.orphan_workdirs import Leftover
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.process import JailedProcess
 from agent_kernel.sandbox.host.run import Run, StopReason
-from agent_kernel.sandbox.jail import credentials
+from agent_kernel.sandbox.jail import credentials, visible_paths
 from agent_kernel.sandbox.jail.jail import Plan
 from agent_kernel.sandbox.worker import variable_transfer
 

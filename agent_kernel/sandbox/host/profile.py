@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agent_kernel.sandbox.host import visible_paths
 from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.jail import visible_paths
 
 ROOTS = (
     *("/opt", "/home/linuxbrew/.linuxbrew", "/run/current-system/sw"),

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest
-from agent_kernel.tools.web.net.addresses import is_own
-from agent_kernel.tools.web.net.guard import Guard, Place
+from agent_kernel.core.net.addresses import is_own
+from agent_kernel.core.net.guard import Guard, Place
 
 MAX_HEAD = 65_536
 MAX_CONNECTIONS = 64

@@ -14,8 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.sandbox.host import visible_paths
-from agent_kernel.sandbox.jail import credentials, idmapped_mounts, landlock, mounts, namespaces, network, seccomp
+from agent_kernel.sandbox.jail import (
+    credentials,
+    idmapped_mounts,
+    landlock,
+    mounts,
+    namespaces,
+    network,
+    seccomp,
+    visible_paths,
+)
 from agent_kernel.sandbox.jail import rlimits as limits
 
 

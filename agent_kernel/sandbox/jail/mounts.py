@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
-from agent_kernel.sandbox.host.visible_paths import Entry
 from agent_kernel.sandbox.jail import idmapped_mounts
 from agent_kernel.sandbox.jail.syscalls import checked, libc, syscall
+from agent_kernel.sandbox.jail.visible_paths import Entry
 
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE, _SLAVE, _SHARED = (
     2, 4, 8, 4096, 16384, 1 << 18, 1 << 19, 1 << 20,

@@ -16,12 +16,12 @@ from agent_kernel.core.files import File
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import Session, SessionKey, new_id
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export import transcript
+from agent_kernel.sessions.export import jsonl, transcript
 from agent_kernel.sessions.export.consistent_read import snapshot
-from agent_kernel.sessions.export.formats import chat, jsonl, markdown, mistralrs, notebook
+from agent_kernel.sessions.export.formats import chat, markdown, mistralrs, notebook
+from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, check_size, loads
 from agent_kernel.sessions.export.formats.message_reader import is_tagged
 from agent_kernel.sessions.export.import_sanitizer import admitted, renamed
-from agent_kernel.sessions.export.json_reader import MAX_VALUES, check_size, loads
 from agent_kernel.sessions.export.transcript import Exported
 from agent_kernel.sessions.export.transcript_reader import is_own, of_fields
 from agent_kernel.sessions.redaction.redaction import Redactor

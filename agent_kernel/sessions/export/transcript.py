@@ -23,8 +23,8 @@ from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript_reader
 from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES
 from agent_kernel.sessions.export.formats.videos import PNG
-from agent_kernel.sessions.export.json_reader import MAX_VALUES
 
 __all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "export", "facts", "parse"]
 

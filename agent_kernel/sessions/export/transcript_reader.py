@@ -12,8 +12,8 @@ from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, valid_id
 from agent_kernel.core.session_tree import Segment, Transcript, Tree, extents
 from agent_kernel.sessions.export.formats import kept_files, mistralrs
+from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, Fields, loads
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, decoded
-from agent_kernel.sessions.export.json_reader import MAX_VALUES, Fields, loads
 from agent_kernel.sessions.export.validation import Soundness
 
 FORMAT = 2

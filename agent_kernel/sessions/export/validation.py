@@ -11,7 +11,7 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions import call_pairs
-from agent_kernel.sessions.export.json_reader import Fields
+from agent_kernel.sessions.export.formats.json_reader import Fields
 
 MAX_SEGMENTS = 100_000
 MAX_NAME = 200

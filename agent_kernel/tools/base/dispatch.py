@@ -20,9 +20,9 @@ from agent_kernel.core.egress import Exits, is_here
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.core.events import Notice
 from agent_kernel.core.messages import shortened
+from agent_kernel.core.net.decompression import unpacker
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.tool_source import Occasion, Offered
-from agent_kernel.tools.web.net.decompression import unpacker
 
 if TYPE_CHECKING:
     import httpx

@@ -11,7 +11,7 @@ from agent_kernel.core.events import Emit
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.request import Note, PageCell, TurnRequest
 from agent_kernel.core.session import SessionKey
-from agent_kernel.tools.notebook.notebook_access import Attached, NotebookSide
+from agent_kernel.tools.base.notebook_access import Attached, NotebookSide
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from agent_kernel.core.messages import shortened
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.core.request import Note
 from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.notebook_access import NotebookSide
 from agent_kernel.tools.base.tool_source import Occasion, Offered, side_of
 from agent_kernel.tools.code.execution_environment import Workplace, Workplaces, told
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, outputs_of
-from agent_kernel.tools.notebook.notebook_access import NotebookSide
 
 CODE = {"type": "string", "description": "Python code to run"}
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking."

@@ -16,9 +16,9 @@ from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions.policy import EDIT
+from agent_kernel.tools.base.notebook_access import NotebookSide
 from agent_kernel.tools.notebook.cell_map import Cell, cells_of, chosen, one, read
 from agent_kernel.tools.notebook.live_document import Known, Seen, View
-from agent_kernel.tools.notebook.notebook_access import NotebookSide
 
 START = "start"
 MAX_SOURCE = 200_000

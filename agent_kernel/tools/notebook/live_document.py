@@ -13,8 +13,8 @@ from agent_kernel.core.errors import NotFound
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.session import SessionKey
+from agent_kernel.tools.base.notebook_access import Attached, NotebookSide
 from agent_kernel.tools.notebook.cell_map import Cell, cells_of
-from agent_kernel.tools.notebook.notebook_access import Attached, NotebookSide
 
 LIVE_DOCUMENT = "live_document"
 """What a page is asked for beside the tools: its document, as JSON in the details of the answer."""

@@ -14,11 +14,11 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.notebook_access import Attached, NotebookSide
 from agent_kernel.tools.base.tool_source import Occasion, Offered, side_of
 from agent_kernel.tools.notebook.cell_edits import RUN, Desk, edit_tools
 from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read_whole
 from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, Known, View
-from agent_kernel.tools.notebook.notebook_access import Attached, NotebookSide
 from agent_kernel.tools.notebook.page_selection import page_cells
 
 GROUP = "notebook"

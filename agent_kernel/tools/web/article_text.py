@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import FetchFailed, InvalidRequest
+from agent_kernel.core.net.fetch import Fetched
 from agent_kernel.tools.files.document_text import Documents
 from agent_kernel.tools.web import article_process
-from agent_kernel.tools.web.net.fetch import Fetched
 
 READ_S = 10.0
 START_S = 30.0

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import Forbidden
+from agent_kernel.core.net.fetch import PAGE, Bounds, Fetcher
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.tools.web.article_text import TYPES, Readable, Reader
-from agent_kernel.tools.web.net.fetch import PAGE, Bounds, Fetcher
 from agent_kernel.tools.web.options import WebOptions, domain_of
 
 PARAMETERS: Mapping[str, Any] = MappingProxyType(

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import FetchFailed, InvalidRequest
+from agent_kernel.core.net.fetch import Bounds, Fetcher
+from agent_kernel.core.net.guard import PORTS, Guard
 from agent_kernel.core.thread_offload import in_own_thread
-from agent_kernel.tools.web.net.fetch import Bounds, Fetcher
-from agent_kernel.tools.web.net.guard import PORTS, Guard
 
 RESULTS = 10
 SITES = 8

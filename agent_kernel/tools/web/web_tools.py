@@ -6,12 +6,12 @@ import importlib.util
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.events import Notice
+from agent_kernel.core.net.fetch import Fetcher
+from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Tool
 from agent_kernel.tools.base.tool_source import Occasion, Offered
 from agent_kernel.tools.web.article_text import Reader
 from agent_kernel.tools.web.fetch_page import FetchPage
-from agent_kernel.tools.web.net.fetch import Fetcher
-from agent_kernel.tools.web.net.guard import Guard
 from agent_kernel.tools.web.options import WebOptions
 from agent_kernel.tools.web.providers import DuckDuckGo, provider_of
 from agent_kernel.tools.web.search import WebSearch

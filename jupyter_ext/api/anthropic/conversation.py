@@ -46,7 +46,7 @@ from jupyter_ext.api.dialects.content import (
     from_base64,
     seen,
 )
-from jupyter_ext.api.dialects.dialect_request import Given
+from jupyter_ext.turns.dialect_request import Given
 
 TOO_MUCH = f"at most {MAX_MEDIA >> 20} MiB of pictures and documents; upload files before"
 GO_ON = "Go on."

@@ -16,26 +16,27 @@ from agent_kernel.core.errors import (
     NotFound,
 )
 from agent_kernel.core.events import TurnFinished
+from agent_kernel.core.net.fetch import Bounds, Fetched, Fetcher
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import new_id
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.tools.web.net.fetch import Bounds, Fetched, Fetcher
-from jupyter_ext.api.anthropic import errors, turn_request
+from jupyter_ext.api.anthropic import turn_request
 from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
 from jupyter_ext.api.anthropic.conversation import TOO_MUCH, Conversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
 from jupyter_ext.api.anthropic.threads import MessageThread
 from jupyter_ext.api.anthropic.token_count import counted
 from jupyter_ext.api.anthropic.tools import tools_of
+from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.content import MAX_MEDIA
-from jupyter_ext.api.dialects.dialect_request import AGENT, Asked, Given
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.http.error_status import error_of, status_of
 from jupyter_ext.api.http.handler import guarded
 from jupyter_ext.api.http.media_fetch import fetch_all
-from jupyter_ext.api.openapi.errors import AnthropicError
-from jupyter_ext.api.openapi.operation import FITS, IDEMPOTENCY_KEY, operation
-from jupyter_ext.auth.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
+from jupyter_ext.api.schemas.errors import AnthropicError
+from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
+from jupyter_ext.turns.dialect_request import AGENT, Asked, Given
+from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.turns.start_turn import Call
 from jupyter_ext.turns.turn_inputs import kept
 
@@ -55,7 +56,7 @@ class AnthropicHandler(DialectHandler):
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
         self.set_header("request-id", self.request_id)
-        return errors.body(status, error, self.request_id)
+        return anthropic_errors.body(status, error, self.request_id)
 
     def refuse(self, error: AgentKernelError, status: int) -> None:
         """A prompt that is too long is a mistake of the request there."""
@@ -64,7 +65,7 @@ class AnthropicHandler(DialectHandler):
     def refused(self, end: TurnFinished) -> Mapping[str, Any]:
         error = error_of(end.error or {})
         status = 400 if isinstance(error, ContextOverflow) else status_of(error)
-        return errors.body(status, error.to_json(), self.request_id)
+        return anthropic_errors.body(status, error.to_json(), self.request_id)
 
     # ------------------------------------------------------------------------------------------------ what was sent
 

@@ -9,8 +9,8 @@ from jupyter_ext.api.anthropic.codec import Thinking
 from jupyter_ext.api.anthropic.conversation import Conversation
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.anthropic.tools import tools_of
-from jupyter_ext.api.dialects.dialect_request import AGENT, Asked
 from jupyter_ext.api.dialects.extension_fields import makeable
+from jupyter_ext.turns.dialect_request import AGENT, Asked
 
 CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 

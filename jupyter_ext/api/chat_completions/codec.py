@@ -33,11 +33,11 @@ from agent_kernel.core.events import (
 )
 from agent_kernel.core.session import made_at, new_id
 from jupyter_ext.api.dialects import tool_call_log
-from jupyter_ext.api.dialects.dialect_request import DEFAULT
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.dialects.token_usage import chat_usage
 from jupyter_ext.api.dialects.tool_call_log import CallLog, arguments_text
 from jupyter_ext.api.http.sse import encode
+from jupyter_ext.turns.dialect_request import DEFAULT
 
 DONE = b"data: [DONE]\n\n"
 FINISH = {"stop": "stop", "length": "length", "calls": "tool_calls"}

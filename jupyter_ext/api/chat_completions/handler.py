@@ -5,10 +5,10 @@ from __future__ import annotations
 from agent_kernel.core.errors import InvalidRequest
 from jupyter_ext.api.chat_completions.codec import ChatCodec
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.dialect_request import Asked
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guarded
-from jupyter_ext.api.openapi.operation import FITS, IDEMPOTENCY_KEY, operation
+from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
+from jupyter_ext.turns.dialect_request import Asked
 
 
 class ChatCompletionsHandler(OpenAIHandler):
@@ -22,8 +22,8 @@ class ChatCompletionsHandler(OpenAIHandler):
         errors=(404, 409, 422, 502, 507),
         streams=(
             "openai.types.chat:ChatCompletionChunk",
-            "jupyter_ext.api.openapi.events:AgentToolCallProgress",
-            "jupyter_ext.api.openapi.events:AgentToolApprovalRequired",
+            "jupyter_ext.api.schemas.events:AgentToolCallProgress",
+            "jupyter_ext.api.schemas.events:AgentToolApprovalRequired",
         ),
     )
     async def post(self) -> None:

@@ -20,8 +20,8 @@ from agent_kernel.core.messages import (
 )
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import CALL_ID, MAX_CALLS, MAX_PARTS, Links
-from jupyter_ext.api.dialects.dialect_request import Given
 from jupyter_ext.api.dialects.functions import Words
+from jupyter_ext.turns.dialect_request import Given
 
 
 class TextPart(Words):

@@ -16,7 +16,6 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Permission
 from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation, text_or_list
 from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
-from jupyter_ext.api.dialects.dialect_request import AGENT, Asked
 from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, makeable
 from jupyter_ext.api.dialects.functions import (
     MAX_TOOLS,
@@ -32,6 +31,7 @@ from jupyter_ext.api.dialects.functions import (
     chosen,
     specs_of,
 )
+from jupyter_ext.turns.dialect_request import AGENT, Asked
 
 MAX_STOPS = 16
 CODE_INTERPRETER = "code_interpreter"

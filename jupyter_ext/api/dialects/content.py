@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from agent_kernel.core.messages import Media, Message, is_seen
-from jupyter_ext.api.dialects.dialect_request import Given
+from jupyter_ext.turns.dialect_request import Given
 
 MAX_MESSAGES = 4_000
 MAX_PARTS = 200

@@ -13,8 +13,8 @@ from agent_kernel.core.errors import AgentKernelError, Unprocessable
 from agent_kernel.core.files import Wanted
 from agent_kernel.core.protocols import OutputFormat
 from agent_kernel.tools.base.declared_schema import check_schema
-from jupyter_ext.api.dialects.dialect_request import Asked
 from jupyter_ext.api.dialects.functions import JsonSchema, Words
+from jupyter_ext.turns.dialect_request import Asked
 
 MAX_ROUNDS = 1_000_000
 Rounds = Annotated[int, Field(ge=0, le=MAX_ROUNDS)]

@@ -10,13 +10,13 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Unprocessable
 from agent_kernel.core.events import ContextBuilt, Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
-from jupyter_ext.api.anthropic import errors
+from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.codec import Codec
-from jupyter_ext.api.dialects.dialect_request import Asked
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.error_status import error_of
 from jupyter_ext.api.http.handler import AgentHandler
-from jupyter_ext.api.openapi.errors import AnthropicError, ModelError
+from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
+from jupyter_ext.turns.dialect_request import Asked
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, Begun, Entry, key_of
 from jupyter_ext.turns.start_turn import Call
 from jupyter_ext.turns.turns import LiveTurn
@@ -136,7 +136,7 @@ class SharedHandler(AgentHandler):
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.anthropic:
-            return errors.body(status, error, self.request_id)
+            return anthropic_errors.body(status, error, self.request_id)
         openai = openai_error(status, error)
         more = {name: openai[name] for name in ("type", "param")}
         return {"error": {**error, **more, "request_id": self.request_id}}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from jupyter_ext.api.dialects.dialect_request import AGENT
+from jupyter_ext.turns.dialect_request import AGENT
 
 OBJECT = "model"
 STATUS: Mapping[str, str] = MappingProxyType({"ready": "loaded"})

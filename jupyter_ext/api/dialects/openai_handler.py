@@ -10,13 +10,13 @@ from pydantic import BaseModel, ValidationError
 
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, FetchFailed, InvalidRequest
 from agent_kernel.core.messages import SEEN, Media
-from agent_kernel.tools.web.net.fetch import Bounds, Fetcher
+from agent_kernel.core.net.fetch import Bounds, Fetcher
 from jupyter_ext.api.dialects.content import MAX_MEDIA, seen
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.handler import M
 from jupyter_ext.api.http.media_fetch import fetch_all
-from jupyter_ext.api.openapi.errors import OpenAIError
+from jupyter_ext.api.schemas.errors import OpenAIError
 
 PICTURE = Bounds(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(SEEN), "video/"))
 PATH_CHARS, SAID_CHARS = 200, 300

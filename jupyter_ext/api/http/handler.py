@@ -31,17 +31,16 @@ from agent_kernel.core.errors import (
     TurnStopped,
     Unauthenticated,
 )
-from jupyter_ext.api.http import json_body, sse
+from jupyter_ext.api.http import json_body, request_log, sse
 from jupyter_ext.api.http.allowed_methods import GUARD, allowed
 from jupyter_ext.api.http.body_buffer import Gathered, read_form
 from jupyter_ext.api.http.error_status import CODES, status_of
-from jupyter_ext.api.openapi.errors import Error
-from jupyter_ext.api.openapi.operation import takes_json
+from jupyter_ext.api.schemas.errors import Error
+from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import bearer
 from jupyter_ext.auth.callers import Caller, namespace_of
 from jupyter_ext.auth.recheck import check_page, page_may_call
 from jupyter_ext.auth.token_scopes import scopes_of
-from jupyter_ext.monitoring import request_log
 from jupyter_ext.notebooks.kernels import Kernel
 
 if TYPE_CHECKING:

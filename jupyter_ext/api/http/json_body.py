@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.sessions.export.json_reader import loads
+from agent_kernel.sessions.export.formats.json_reader import loads
 
 MAX_DEPTH = 100
 """Levels of lists and objects."""

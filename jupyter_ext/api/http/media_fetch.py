@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.tools.web.net.fetch import Bounds, Fetched, Fetcher
+from agent_kernel.core.net.fetch import Bounds, Fetched, Fetcher
 
 
 async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: Bounds, *, purpose: str) -> list[Fetched]:

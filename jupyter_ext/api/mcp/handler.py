@@ -5,8 +5,8 @@ from __future__ import annotations
 from agent_kernel.core.errors import InvalidRequest
 from jupyter_ext.api.http.asgi import Exchange
 from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.openapi.errors import Error, RpcError
-from jupyter_ext.api.openapi.operation import Raw, operation
+from jupyter_ext.api.schemas.errors import Error, RpcError
+from jupyter_ext.api.schemas.operation import Raw, operation
 
 MESSAGE = Raw(("application/json",), {"type": "object"})
 """JSON-RPC 2.0, which has a document of its own: modelcontextprotocol.io."""

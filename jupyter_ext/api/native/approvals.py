@@ -12,9 +12,9 @@ from agent_kernel.permissions.approvals import Waiting
 from agent_kernel.permissions.policy import to_json
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import ApprovalBody
-from jupyter_ext.api.openapi import sessions, turns
-from jupyter_ext.api.openapi.errors import ApprovalError
-from jupyter_ext.api.openapi.operation import Parameter, operation
+from jupyter_ext.api.schemas import sessions, turns
+from jupyter_ext.api.schemas.errors import ApprovalError
+from jupyter_ext.api.schemas.operation import Parameter, operation
 
 KEPT = "An approval is kept once, for the session or the folder; a denial also as never."
 

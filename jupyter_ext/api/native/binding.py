@@ -18,9 +18,9 @@ from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.models import current_engine
 from jupyter_ext.api.native.request_schemas import BindingBody
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.openapi import server as told
-from jupyter_ext.api.openapi.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
-from jupyter_ext.api.openapi.sessions import Session as SessionShape
+from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
+from jupyter_ext.api.schemas.sessions import Session as SessionShape
 from jupyter_ext.auth.bind_requests import Bind
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import note_of

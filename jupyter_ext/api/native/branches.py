@@ -13,9 +13,9 @@ from jupyter_ext.api.http.etag import seen
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import BranchBody, EmptyBody, ForkBody, SwitchBody
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.openapi import sessions as told
-from jupyter_ext.api.openapi.operation import IF_MATCH, PLACE, SESSION, operation
-from jupyter_ext.api.openapi.turns import Versions
+from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas.operation import IF_MATCH, PLACE, SESSION, operation
+from jupyter_ext.api.schemas.turns import Versions
 
 BOUND = "To bind it, kernel or path names a notebook, unless a kernel asks."
 

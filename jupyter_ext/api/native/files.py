@@ -22,8 +22,8 @@ from jupyter_ext.api.http import download
 from jupyter_ext.api.http.handler import guarded
 from jupyter_ext.api.http.upload import GATHERED, OVERHEAD, Upload
 from jupyter_ext.api.native.file_json import anthropic_file, anthropic_page, container_file, openai_file, page
-from jupyter_ext.api.openapi import files as told
-from jupyter_ext.api.openapi.operation import ANY_BYTES, ID_PATTERN, SESSION, Parameter, SessionId, limit, operation
+from jupyter_ext.api.schemas import files as told
+from jupyter_ext.api.schemas.operation import ANY_BYTES, ID_PATTERN, SESSION, Parameter, SessionId, limit, operation
 
 LISTED = 1_000
 CHUNK = 1 << 18

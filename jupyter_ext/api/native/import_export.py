@@ -21,8 +21,8 @@ from agent_kernel.sessions.export.import_export import (
 from jupyter_ext.api.http.handler import MAX_BODY, AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import Body, Id
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.openapi import sessions as told
-from jupyter_ext.api.openapi.operation import ANY_BYTES, BRANCH, PLACE, Count, Parameter, Raw, operation
+from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas.operation import ANY_BYTES, BRANCH, PLACE, Count, Parameter, Raw, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 
 ONE_DOCUMENT = "A download is one document: markdown has its images inside."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.openapi.operation import KERNEL, Parameter, operation
-from jupyter_ext.api.openapi.turns import KernelVariables
+from jupyter_ext.api.schemas.operation import KERNEL, Parameter, operation
+from jupyter_ext.api.schemas.turns import KernelVariables
 from jupyter_ext.notebooks.notebook_access import LOOK_WITHIN_S, looking
 
 MODULES = "modules: "

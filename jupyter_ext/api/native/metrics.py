@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.openapi.operation import Raw, operation
+from jupyter_ext.api.schemas.operation import Raw, operation
 
 TEXT = Raw(("text/plain", "application/openmetrics-text"))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.openapi.operation import KERNEL, Count, Parameter, operation
-from jupyter_ext.api.openapi.sessions import Meanwhile
+from jupyter_ext.api.schemas.operation import KERNEL, Count, Parameter, operation
+from jupyter_ext.api.schemas.sessions import Meanwhile
 from jupyter_ext.push.missed_events import meanwhile
 
 

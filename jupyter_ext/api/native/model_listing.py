@@ -16,8 +16,8 @@ from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.model_slot import Seated
 from agent_kernel.tools.mcp.source import McpTools
-from jupyter_ext.api.dialects.dialect_request import AGENT, DEFAULT
 from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, both
+from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel

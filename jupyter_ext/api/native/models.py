@@ -25,22 +25,22 @@ from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable
 from agent_kernel.engines.local.catalog.catalog_entry import Entry
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.worker.engine import LocalEngine
-from jupyter_ext.api.dialects.dialect_request import AGENT
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.dialects.model_list import anthropic_model, anthropic_page
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.http.sse import encode
 from jupyter_ext.api.native import model_listing
 from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, PullBody
-from jupyter_ext.api.openapi import server as told
-from jupyter_ext.api.openapi.operation import PLACE, SESSION, operation
+from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas.operation import PLACE, SESSION, operation
 from jupyter_ext.auth.callers import Caller
+from jupyter_ext.turns.dialect_request import AGENT
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
 
-PULL_EVENT = "jupyter_ext.api.openapi.events:PullEvent"
+PULL_EVENT = "jupyter_ext.api.schemas.events:PullEvent"
 
 
 def engine_to_json(info: EngineInfo) -> dict[str, Any]:

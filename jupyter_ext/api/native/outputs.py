@@ -11,8 +11,8 @@ from agent_kernel.core.events import Event
 from agent_kernel.core.session import Turn
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.openapi.operation import SESSION, operation
-from jupyter_ext.api.openapi.turns import Outputs
+from jupyter_ext.api.schemas.operation import SESSION, operation
+from jupyter_ext.api.schemas.turns import Outputs
 from jupyter_ext.turns.stored_events import replay
 
 
@@ -31,8 +31,8 @@ class TurnOutputsHandler(AgentHandler):
 
 
 def _outputs(turn: Turn, events: Sequence[Event], url: str) -> list[dict[str, Any]]:
-    from agent_kernel.notebook.display.detached_outputs import outputs_of
     from agent_kernel.notebook.display.render import Summary
+    from agent_kernel.notebook.turn.detached_outputs import outputs_of
 
     summary = Summary(turn.id, turn.key.id, cell=turn.cell, private=is_private(turn.key.id))
     return outputs_of(events, summary, url)

@@ -19,7 +19,7 @@ from agent_kernel.turn.agent import Note, TurnRequest
 from jupyter_ext.api.dialects.extension_fields import Bias, Effort, Penalty
 from jupyter_ext.api.dialects.functions import JsonSchema, WebSearchOptions
 from jupyter_ext.api.native.client_messages import MAX_MESSAGES, Base64, MessageBody, carried
-from jupyter_ext.api.openapi.operation import ID_PATTERN
+from jupyter_ext.api.schemas.operation import ID_PATTERN
 
 Letters = Field(min_length=1, max_length=MAX_ID, json_schema_extra={"pattern": ID_PATTERN})
 Id = Annotated[str, Letters, AfterValidator(lambda given: valid_id(given, "given id"))]

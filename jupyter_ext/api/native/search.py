@@ -14,9 +14,9 @@ from agent_kernel.core.session import Hit, Query, SessionKey
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import EmptyBody
 from jupyter_ext.api.native.sessions import brief
-from jupyter_ext.api.openapi.operation import PLACE, Parameter, limit, operation
-from jupyter_ext.api.openapi.server import Granted, Pending
-from jupyter_ext.api.openapi.sessions import Found
+from jupyter_ext.api.schemas.operation import PLACE, Parameter, limit, operation
+from jupyter_ext.api.schemas.server import Granted, Pending
+from jupyter_ext.api.schemas.sessions import Found
 
 FOUND = 5
 MAX_FOUND = 50

@@ -21,8 +21,8 @@ from agent_kernel.sessions.store.private_store import is_private, private_id
 from jupyter_ext.api.http.etag import etag, seen
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, SessionBody
-from jupyter_ext.api.openapi import sessions as told
-from jupyter_ext.api.openapi.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
+from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
 from jupyter_ext.turns.turns import busy
 
 LISTED = 50

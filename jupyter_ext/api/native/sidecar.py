@@ -15,8 +15,8 @@ from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.import_export import preview_to_json
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.openapi import server as told
-from jupyter_ext.api.openapi.operation import NOTEBOOK_NAMED, PLACE, operation
+from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import ARRIVING, note_of
 

@@ -14,8 +14,8 @@ from agent_kernel.tools.skills.package import MAX_BYTES, Bytes, Entry, too_large
 from agent_kernel.tools.skills.skill import Skill, Version
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.http.handler import guarded
-from jupyter_ext.api.openapi import files as told
-from jupyter_ext.api.openapi.operation import Parameter, operation
+from jupyter_ext.api.schemas import files as told
+from jupyter_ext.api.schemas.operation import Parameter, operation
 
 ZIP = b"PK\x03\x04"
 FIELDS = frozenset({"file", "files", "files[]"})

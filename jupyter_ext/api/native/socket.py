@@ -17,7 +17,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest, TurnNotFound
 from jupyter_ext.api.http.handler import Action, AgentHandler, guarded, words
 from jupyter_ext.api.native.request_schemas import Id, Name
-from jupyter_ext.api.openapi.operation import operation
+from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.auth.callers import namespace_of
 from jupyter_ext.auth.recheck import seen_again
 from jupyter_ext.push.notifications import Target

@@ -10,8 +10,8 @@ from agent_kernel.sessions.usage_report import CALLS, account
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.models import current_engine
 from jupyter_ext.api.native.request_schemas import EmptyBody
-from jupyter_ext.api.openapi import sessions as told
-from jupyter_ext.api.openapi.operation import operation
+from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.turns.turns import busy
 
 LOOKED_AT = 20

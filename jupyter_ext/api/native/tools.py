@@ -10,8 +10,8 @@ from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.permissions.policy import to_json
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import ToolsBody
-from jupyter_ext.api.openapi.operation import operation
-from jupyter_ext.api.openapi.turns import Tools
+from jupyter_ext.api.schemas.operation import operation
+from jupyter_ext.api.schemas.turns import Tools
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.notebook_access import notebook_of
 

@@ -11,8 +11,8 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.core.trusted_folders import TrustedFolder
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import TrustBody
-from jupyter_ext.api.openapi import server as told
-from jupyter_ext.api.openapi.operation import NOTEBOOK_NAMED, PLACE, operation
+from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 
 

@@ -24,8 +24,8 @@ from jupyter_ext.api.native.request_schemas import (
     RenewBody,
     TurnBody,
 )
-from jupyter_ext.api.openapi import turns as told
-from jupyter_ext.api.openapi.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
+from jupyter_ext.api.schemas import turns as told
+from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
 from jupyter_ext.notebooks.bindings import KERNEL, called
 from jupyter_ext.notebooks.notebook_access import notebook_of
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, Begun, key_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.openapi import usage as told
-from jupyter_ext.api.openapi.operation import operation
+from jupyter_ext.api.schemas import usage as told
+from jupyter_ext.api.schemas.operation import operation
 
 
 class LimitsHandler(AgentHandler):

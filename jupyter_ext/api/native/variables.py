@@ -13,8 +13,8 @@ from agent_kernel.tools.code.python import SANDBOXED
 from agent_kernel.tools.code.rebuild_variables import Piece, Rebuilt, pieces, rebuild
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import Body
-from jupyter_ext.api.openapi import turns as told
-from jupyter_ext.api.openapi.operation import Raw, operation
+from jupyter_ext.api.schemas import turns as told
+from jupyter_ext.api.schemas.operation import Raw, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.turns.turns import busy
 

@@ -17,8 +17,8 @@ from agent_kernel.core.session import MAX_ID
 from jupyter_ext.api.http.allowed_methods import GUARD, guarded_verbs
 from jupyter_ext.api.openapi.examples import examples
 from jupyter_ext.api.openapi.limits import LIMITS, told
-from jupyter_ext.api.openapi.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
 from jupyter_ext.api.openapi.schemas import Schemas
+from jupyter_ext.api.schemas.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
 
 GROUP = re.compile(r"\((?:\[[^\]]*\][+*]?(?:\{\d+\})?|\.\+)\)")
 NAME = {"type": "string", "minLength": 1}

@@ -12,7 +12,7 @@ from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.http.lazy_handlers import loaded
 from jupyter_ext.api.openapi.document import document
 from jupyter_ext.api.openapi.html_page import STYLE_HASH, page
-from jupyter_ext.api.openapi.operation import Raw, operation
+from jupyter_ext.api.schemas.operation import Raw, operation
 
 PREFIX = "/agent/v1"
 

@@ -14,14 +14,12 @@ from pydantic import BaseModel
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy
 from agent_kernel.core.messages import Media
+from agent_kernel.core.net.fetch import FILE, Fetcher
 from agent_kernel.core.session import SessionKey
-from agent_kernel.tools.web.net.fetch import FILE, Fetcher
 from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, seen
-from jupyter_ext.api.dialects.dialect_request import Asked, Given
 from jupyter_ext.api.dialects.handler import raise_failed
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guarded
-from jupyter_ext.api.openapi.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.api.responses.continuation import Continued, carried, continued, owner_of
 from jupyter_ext.api.responses.input import listed, messages_of, served, with_files
 from jupyter_ext.api.responses.items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
@@ -29,6 +27,8 @@ from jupyter_ext.api.responses.live_responses import LiveResponse
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import Facts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
+from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
+from jupyter_ext.turns.dialect_request import Asked, Given
 from jupyter_ext.turns.start_turn import Call
 from jupyter_ext.turns.turn_inputs import kept
 

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.messages import Message, Part, Role, Text, ToolCall, assistant, tool_result
 from jupyter_ext.api.dialects import content
-from jupyter_ext.api.dialects.dialect_request import Given
 from jupyter_ext.api.responses.items import (
     AnyItem,
     Brought,
@@ -28,6 +27,7 @@ from jupyter_ext.api.responses.items import (
     characters,
     text_of,
 )
+from jupyter_ext.turns.dialect_request import Given
 
 Body: TypeAlias = dict[str, Any]
 NOTHING: Mapping[str, str] = MappingProxyType({})

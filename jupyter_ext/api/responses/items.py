@@ -11,8 +11,8 @@ from pydantic import Discriminator, Field, PrivateAttr, Tag, TypeAdapter, model_
 from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, Media, ToolCall, parse_arguments, too_deep
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import CALL_ID, MAX_PARTS
-from jupyter_ext.api.dialects.dialect_request import Given
 from jupyter_ext.api.dialects.functions import Words
+from jupyter_ext.turns.dialect_request import Given
 
 Body: TypeAlias = dict[str, Any]
 Id = Annotated[str, Field(max_length=512)]

@@ -12,7 +12,6 @@ from agent_kernel.core.protocols import OutputFormat, Sampling
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Permission
 from jupyter_ext.api.dialects.content import MAX_MESSAGES, MAX_TEXT
-from jupyter_ext.api.dialects.dialect_request import AGENT, Asked, Given
 from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, makeable
 from jupyter_ext.api.dialects.functions import (
     MAX_TOOLS,
@@ -29,6 +28,7 @@ from jupyter_ext.api.dialects.functions import (
 from jupyter_ext.api.responses.items import AnyItem, Item, MessageItem
 from jupyter_ext.api.responses.output import LOGPROBS
 from jupyter_ext.api.responses.tools import Offered, Tool, offered
+from jupyter_ext.turns.dialect_request import AGENT, Asked, Given
 
 Body: TypeAlias = dict[str, Any]
 MAX_METADATA = 16

@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.protocols import Chunk, EngineRequest
-from agent_kernel.engines.local.decoding.backend import (
-    ChatMessage,
-    Decoding,
-    Loaded,
-    LoadOptions,
-    Picture,
-    Piece,
-    Progress,
-)
+from agent_kernel.engines.local.backend import ChatMessage, Decoding, Loaded, LoadOptions, Picture, Piece, Progress
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate

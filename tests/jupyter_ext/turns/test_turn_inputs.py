@@ -14,8 +14,8 @@ from agent_kernel.core.files import File
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from jupyter_ext.api.dialects.dialect_request import Given
 from jupyter_ext.auth.callers import Caller
+from jupyter_ext.turns.dialect_request import Given
 from jupyter_ext.turns.turn_inputs import bring
 
 KEY = SessionKey("local", "s")

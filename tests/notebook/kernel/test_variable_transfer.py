@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from agent_kernel.notebook.display.short_errors import AgentError
 from agent_kernel.notebook.kernel import variable_transfer
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.sandbox.worker import variable_transfer as inside
 
 

@@ -173,7 +173,7 @@ async def test_completion_offers_commands_options_sessions_and_models_alone(note
 
 async def test_a_kernel_without_our_server_says_what_to_do_in_one_line(fresh_notebook: Notebook) -> None:
     await fresh_notebook.run(
-        "%unload_ext agent_kernel\nfrom agent_kernel.notebook.turn.server_client import server_of_this_kernel\n"
+        "%unload_ext agent_kernel\nfrom agent_kernel.notebook.server_client import server_of_this_kernel\n"
         "server_of_this_kernel.cache_clear()\n%load_ext agent_kernel"
     )
     ran = await fresh_notebook.run("%%agent\nhello")

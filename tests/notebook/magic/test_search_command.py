@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.search_command import OWN, Search
 from tests.notebook.notebook import Notebook
 

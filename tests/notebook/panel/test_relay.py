@@ -14,7 +14,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.notebook.panel.relay import MAX_AT_ONCE, Relay, below, prepared
-from agent_kernel.notebook.turn.server_client import Server
+from agent_kernel.notebook.server_client import Server
 from tests.notebook.panel.page import WAIT_S, Page
 from tests.server import AgentServer, Json, start_turn
 

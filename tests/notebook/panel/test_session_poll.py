@@ -11,7 +11,7 @@ import pytest
 
 from agent_kernel.notebook.panel import session_poll
 from agent_kernel.notebook.panel.session_poll import Watch
-from agent_kernel.notebook.turn.server_client import Server
+from agent_kernel.notebook.server_client import Server
 
 WAIT_S = 30.0
 REST_S = 0.6

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from agent_kernel.core.events import ApprovalRequired
+from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.turn.approval_prompt import Asking
-from agent_kernel.notebook.turn.input_prompt import Person
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 LIVE = ApprovalRequired("a", "c", "python", "python.live", "live", "1", {"code": "1"}, remember=("session", "never"))

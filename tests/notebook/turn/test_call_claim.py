@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import AgentKernelError, NotFound, ServerUnreachable
+from agent_kernel.notebook.server_client import Server
 from agent_kernel.notebook.turn import call_claim as claims
 from agent_kernel.notebook.turn.call_claim import Claim
-from agent_kernel.notebook.turn.server_client import Server
 
 
 class Posts(Server):

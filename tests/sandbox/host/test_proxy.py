@@ -18,13 +18,13 @@ import pytest
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import Forbidden, InvalidRequest, LocalOnly
+from agent_kernel.core.net import guard
+from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host import jail_resources, proxy
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.proxy import Proxy, Reach, target_of
-from agent_kernel.tools.web.net import guard
-from agent_kernel.tools.web.net.guard import Guard
 from tests.sandbox.conftest import Make
 
 KEY = SessionKey("local", "proxied")

@@ -18,11 +18,12 @@ from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export import jsonl
 from agent_kernel.sessions.export.consistent_read import snapshot
-from agent_kernel.sessions.export.formats import chat, jsonl, markdown, mistralrs, notebook
+from agent_kernel.sessions.export.formats import chat, markdown, mistralrs, notebook
 from agent_kernel.sessions.export.formats.bare_messages import visible
+from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.import_export import export_session, import_session
-from agent_kernel.sessions.export.json_reader import Fields
 from agent_kernel.sessions.export.transcript import export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.strategies import transcripts

@@ -18,8 +18,9 @@ from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Described, Owner, SessionKey, Summary, Turn
 from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export import jsonl
 from agent_kernel.sessions.export.consistent_read import transcript
-from agent_kernel.sessions.export.formats import jsonl
+from agent_kernel.sessions.export.formats.json_reader import loads
 from agent_kernel.sessions.export.import_export import (
     FORMATS,
     IMPORTED,
@@ -28,7 +29,6 @@ from agent_kernel.sessions.export.import_export import (
     import_session,
     preview,
 )
-from agent_kernel.sessions.export.json_reader import loads
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY

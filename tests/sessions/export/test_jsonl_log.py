@@ -20,9 +20,9 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.export import jsonl_log
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts, read
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.turn_writer import Ledger
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.compaction import Compactor
+from agent_kernel.turn.turn_writer import Ledger
 from tests.turns import KEY, Recorder, python
 
 

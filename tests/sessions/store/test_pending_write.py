@@ -14,7 +14,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, Turn
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.pending_write import PendingWrite
-from agent_kernel.sessions.turn_writer import Ledger
+from agent_kernel.turn.turn_writer import Ledger
 from tests.sessions.faulty import FaultyStore, When
 from tests.sessions.talk import KEY, Talk, calls, result, whole_turns
 
@@ -130,7 +130,7 @@ async def test_an_append_of_unknown_outcome_is_stored_once(when: When, failing: 
 
 
 async def test_an_append_that_fails_to_the_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_kernel.sessions.turn_writer.AGAIN_S", (0.0, 0.0))
+    monkeypatch.setattr("agent_kernel.turn.turn_writer.AGAIN_S", (0.0, 0.0))
     store = MemoryStore()
     await store.create(KEY)
     faulty = FaultyStore(store, lambda _, method: "before" if method == "append" else None)

@@ -21,8 +21,8 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base import dispatch
 from agent_kernel.tools.base.dispatch import DispatchTools
 from agent_kernel.turn.agent import Agent
+from tests.core.net.web import Answer, Asked, Web, drips, floods, says, says_nothing, served
 from tests.tools.asking import context, occasion
-from tests.tools.web.net.web import Answer, Asked, Web, drips, floods, says, says_nothing, served
 from tests.turns import stored
 
 KEY = "sk-tool-secret"

@@ -15,10 +15,10 @@ from agent_kernel.core.protocols import Prepares, Tool, ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.notebook_access import Document
 from agent_kernel.tools.base.tool_source import Occasion
 from agent_kernel.tools.notebook.cell_edits import Desk, edit_tools
 from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, MAX_CELLS, Known, View
-from agent_kernel.tools.notebook.notebook_access import Document
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
 from agent_kernel.turn.toolbox import Place, Toolbox
 from tests.turns import KEY

@@ -15,8 +15,8 @@ from agent_kernel.core.protocols import Prepares, Tool, ToolContext, ToolOutput,
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.notebook_access import Document, NotebookSide
 from agent_kernel.tools.base.tool_source import Occasion, gather
-from agent_kernel.tools.notebook.notebook_access import Document, NotebookSide
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
 from agent_kernel.turn.toolbox import Place, Toolbox
 from tests.turns import KEY

@@ -16,8 +16,8 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.notebook_access import Document
 from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT
-from agent_kernel.tools.notebook.notebook_access import Document
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
 from agent_kernel.turn.agent import Agent
 

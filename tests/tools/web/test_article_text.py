@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 
 from agent_kernel.core.errors import FetchFailed
+from agent_kernel.core.net.fetch import Fetched
 from agent_kernel.tools.web.article_text import Readable, Reader
-from agent_kernel.tools.web.net.fetch import Fetched
 from tests.tools.files.documents import pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

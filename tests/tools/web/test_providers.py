@@ -14,7 +14,7 @@ from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.tools.web import providers
 from agent_kernel.tools.web.providers import CallbackSearch, DuckDuckGo, Found, Query, SearXNG, provider_of
-from tests.tools.web.net.web import moved, says, says_nothing, served
+from tests.core.net.web import moved, says, says_nothing, served
 
 BIRDS = Query("house sparrow", {"country": "GB", "city": "London"}, ("birds.example", "wiki.example"))
 RESULT = """<div class="result results_links"><div class="links_main result__body">

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent_kernel.core.errors import FetchFailed
+from agent_kernel.core.net.fetch import Fetched
 from agent_kernel.tools.web import article_text
 from agent_kernel.tools.web.article_text import Reader
-from agent_kernel.tools.web.net.fetch import Fetched
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import pytest_asyncio
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest
 from agent_kernel.core.events import Body, CallFinished, CallOutput, Notice
+from agent_kernel.core.net.fetch import Fetcher
+from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import ToolOutput
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
@@ -19,15 +21,13 @@ from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.web.article_text import Reader
 from agent_kernel.tools.web.fetch_page import FetchPage
-from agent_kernel.tools.web.net.fetch import Fetcher
-from agent_kernel.tools.web.net.guard import Guard
 from agent_kernel.tools.web.options import WebOptions
 from agent_kernel.tools.web.providers import Found, Query
 from agent_kernel.tools.web.search import WebSearch
 from agent_kernel.tools.web.web_tools import WebTools
 from agent_kernel.turn.agent import Agent
+from tests.core.net.web import Web, html, moved, says, says_nothing, served
 from tests.tools.asking import context, occasion
-from tests.tools.web.net.web import Web, html, moved, says, says_nothing, served
 from tests.turns import stored
 
 FILLER = " ".join(f"Filler sentence number {n} about trains and their stations." for n in range(12))

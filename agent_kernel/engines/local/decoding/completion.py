@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, InvalidRequest
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.protocols import Sampling, TextChunk
-from agent_kernel.engines.local.decoding.backend import Backend, ChatMessage, Decoding, Grammar, Loaded, Picture, Piece
+from agent_kernel.engines.local.backend import Backend, ChatMessage, Decoding, Grammar, Loaded, Picture, Piece
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.logprobs import Logprobs
 from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks, Chains
+from agent_kernel.engines.local.decoding.request_queue import Admission, Tell
 from agent_kernel.engines.local.decoding.text_stream import TextStream
 from agent_kernel.engines.local.media.prompt_media import in_parts
-from agent_kernel.engines.local.worker.request_queue import Admission, Tell
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 MAX_TOKENS = 1024

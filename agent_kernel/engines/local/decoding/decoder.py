@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
 
-from agent_kernel.engines.local.decoding.backend import Backend, Decoding, Picture, Piece
+from agent_kernel.engines.local.backend import Backend, Decoding, Picture, Piece
 
 Result = TypeVar("Result")
 

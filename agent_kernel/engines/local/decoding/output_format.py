@@ -16,7 +16,7 @@ from referencing.exceptions import Unresolvable
 
 from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, OutputFormat
-from agent_kernel.engines.local.decoding.backend import ChatMessage, Grammar
+from agent_kernel.engines.local.backend import ChatMessage, Grammar
 from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
 from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar, written

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.backend import Grammar
 
 MAX_GRAMMAR = 64 * 1024
 """Characters of a grammar; tool schemas make some hundred."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.backend import Grammar
 
 CHUNK = 8
 """A repetition longer than this is written as chunks of chunks. As one, 200 characters cost 7 s of one core to compile

@@ -20,7 +20,7 @@ from jsonschema.exceptions import SchemaError
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import too_deep
-from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.grammar import number_range
 from agent_kernel.engines.local.grammar.ebnf import CHUNK, NOTHING, Rules, choice, either, literal, optional, sequence
 from agent_kernel.engines.local.grammar.regex import ANY, characters, pattern

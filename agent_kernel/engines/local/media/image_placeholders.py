@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.backend import ChatMessage
 
 WORD = "kilimanjaro"
 """A text that no template writes by itself."""

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.backend import Picture
 
 MAX_BYTES = 20 * 2**20
 MAX_PIXELS = 40_000_000

@@ -16,7 +16,7 @@ from typing import Any
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.core.messages import Media, Message, Text, in_words, is_seen
 from agent_kernel.core.protocols import EngineRequest
-from agent_kernel.engines.local.decoding.backend import ChatMessage, Picture
+from agent_kernel.engines.local.backend import ChatMessage, Picture
 from agent_kernel.engines.local.media import images as pictures
 from agent_kernel.engines.local.media import video
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media import video_frames
 from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES
 

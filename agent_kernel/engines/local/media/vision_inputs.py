@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media.images import opened
 
 TOKENS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")

@@ -21,9 +21,7 @@ from typing import Any
 
 from agent_kernel.core.errors import EngineError, ModelBroken, ModelMissing, ModelUnsupported
 from agent_kernel.core.protocols import refuse
-from agent_kernel.engines.local.catalog.gguf_header import Header, read_header
-from agent_kernel.engines.local.catalog.model_directory import read_snapshot
-from agent_kernel.engines.local.decoding.backend import (
+from agent_kernel.engines.local.backend import (
     ChatMessage,
     Decoding,
     Finish,
@@ -33,6 +31,8 @@ from agent_kernel.engines.local.decoding.backend import (
     Piece,
     Progress,
 )
+from agent_kernel.engines.local.catalog.gguf_header import Header, read_header
+from agent_kernel.engines.local.catalog.model_directory import read_snapshot
 from agent_kernel.engines.local.grammar.compile_check import WAIT_S, GrammarCheck, constraint
 from agent_kernel.engines.local.openvino.graph_cache import BuiltModel
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate

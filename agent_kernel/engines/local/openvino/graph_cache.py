@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from agent_kernel.engines.local.backend import Progress
 from agent_kernel.engines.local.catalog.derived_cache import identity, publish
-from agent_kernel.engines.local.decoding.backend import Progress
 
 GRAPH = "openvino_model.xml"
 SPARE = 1.2

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Chunk, EngineRequest, ToolSpec
-from agent_kernel.engines.local.decoding.backend import Loaded
+from agent_kernel.engines.local.backend import Loaded
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence import Fence

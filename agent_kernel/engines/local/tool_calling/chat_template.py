@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.backend import ChatMessage
 
 
 class ChatTemplate:

@@ -20,8 +20,8 @@ from math import inf
 
 from agent_kernel.core.messages import Message, ToolCall, Usage
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.decoding import reasoning
-from agent_kernel.engines.local.decoding.backend import Grammar
 from agent_kernel.engines.local.decoding.completion import Completer, Completion, decoding_of
 from agent_kernel.engines.local.decoding.output_format import formatted, grammar_of, told
 from agent_kernel.engines.local.tool_calling import code_fence_answer, code_fence_prompt

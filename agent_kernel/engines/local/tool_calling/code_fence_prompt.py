@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall
-from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_answer import error_line
 from agent_kernel.engines.local.tool_calling.code_fence_files import reading_lines
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import ToolCall, parse_arguments
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
-from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
 from agent_kernel.engines.local.decoding.output_format import with_words
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice

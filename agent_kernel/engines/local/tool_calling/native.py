@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Message, Usage, assistant, parse_arguments, tool_result
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, OutputFormat, TextChunk, ToolSpec
+from agent_kernel.engines.local.backend import Grammar, Loaded
 from agent_kernel.engines.local.decoding import reasoning
-from agent_kernel.engines.local.decoding.answer_splitter import AnswerReader
-from agent_kernel.engines.local.decoding.backend import Grammar, Loaded
 from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
 from agent_kernel.engines.local.decoding.output_format import formatted, told
 from agent_kernel.engines.local.decoding.reasoning import Reasoning
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
 from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar
 from agent_kernel.engines.local.tool_calling import template_response_parser
+from agent_kernel.engines.local.tool_calling.answer_splitter import AnswerReader
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.call_parser import MARKS, TAGS, CallParser
 from agent_kernel.engines.local.tool_calling.forced_call import must_call

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe
 
 RULES = (

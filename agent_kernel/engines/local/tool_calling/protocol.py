@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agent_kernel.core.errors import EngineError
 from agent_kernel.core.protocols import Chunk, EngineRequest
-from agent_kernel.engines.local.decoding.backend import Loaded
+from agent_kernel.engines.local.backend import Loaded
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.tool_calling.auto_protocol import AutoProtocol, is_small
 from agent_kernel.engines.local.tool_calling.code_fence import Fence

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.decoding.reasoning import opened
 from agent_kernel.engines.local.tool_calling.call_parser import TAGS
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import CallChunk, ReasoningChunk
-from agent_kernel.engines.local.decoding.backend import Loaded
+from agent_kernel.engines.local.backend import Loaded
 from agent_kernel.engines.local.tool_calling.call_json import broken_call, call_of
 from agent_kernel.engines.local.tool_calling.call_parser import CallParser, Part
 

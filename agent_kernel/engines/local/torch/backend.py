@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.engines.local.decoding.backend import (
+from agent_kernel.engines.local.backend import (
     Backend,
     ChatMessage,
     Decoding,

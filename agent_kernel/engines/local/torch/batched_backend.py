@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import EngineError, ModelUnsupported
-from agent_kernel.engines.local.decoding.backend import (
+from agent_kernel.engines.local.backend import (
     ChatMessage,
     Decoding,
     Finish,
@@ -24,11 +24,11 @@ from agent_kernel.engines.local.decoding.backend import (
     Piece,
     Progress,
 )
+from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.torch.grammar import Grammars
 from agent_kernel.engines.local.torch.load import TorchModel, import_libraries, load_error, load_model
 from agent_kernel.engines.local.torch.paged_cache import BLOCK, PagedCache, bytes_per_block
 from agent_kernel.engines.local.torch.sampler import KEY, Choices, Sampler
-from agent_kernel.engines.local.worker.system_memory import GIB, read_memory
 
 MAX_BATCHED = 512
 """Tokens per step: full prefill speed on CPUs, and other streams keep moving."""

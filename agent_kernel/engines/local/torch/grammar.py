@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.torch.load import SETUP, TorchModel
 
 COMPILED_BYTES = 256 << 20

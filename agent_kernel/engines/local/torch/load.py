@@ -22,7 +22,7 @@ from agent_kernel.core.errors import (
     ModelUnsupported,
     OutOfMemory,
 )
-from agent_kernel.engines.local.decoding.backend import LoadOptions, Progress
+from agent_kernel.engines.local.backend import LoadOptions, Progress
 from agent_kernel.engines.local.torch.image_processor import load_processor
 from agent_kernel.engines.local.torch.safetensors_cache import ConvertedModel
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
+from agent_kernel.engines.local.backend import Progress
 from agent_kernel.engines.local.catalog.derived_cache import identity, publish
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.requantize_progress import megabytes
-from agent_kernel.engines.local.decoding.backend import Progress
 
 CONFIG = "config.json"
 GROWTH = 4.5

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.engines.local.decoding.backend import Decoding
+from agent_kernel.engines.local.backend import Decoding
 from agent_kernel.engines.local.torch.grammar import Constraint
 from agent_kernel.engines.local.torch.load import Libraries
 

@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.decoding.backend import (
-    ChatMessage,
-    Decoding,
-    Loaded,
-    LoadOptions,
-    Picture,
-    Piece,
-    Progress,
-)
+from agent_kernel.engines.local.backend import ChatMessage, Decoding, Loaded, LoadOptions, Picture, Piece, Progress
 from agent_kernel.engines.local.media.image_placeholders import PictureTemplate
 from agent_kernel.engines.local.media.vision_inputs import Place, Sight
 from agent_kernel.engines.local.torch.forward import Forward

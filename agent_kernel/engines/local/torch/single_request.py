@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent_kernel.engines.local.decoding.backend import Piece
+from agent_kernel.engines.local.backend import Piece
 from agent_kernel.engines.local.media.vision_inputs import Place
 from agent_kernel.engines.local.torch.forward import Forward
 from agent_kernel.engines.local.torch.kv_cache_store import KeptState

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.decoding.backend import Backend, LoadOptions
+from agent_kernel.engines.local.backend import Backend, LoadOptions
 from agent_kernel.engines.local.openvino.backend import OpenVino
 from agent_kernel.engines.local.torch.backend import TorchBackend
 from agent_kernel.engines.local.torch.single_backend import GenerateBackend

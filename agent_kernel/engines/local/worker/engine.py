@@ -11,14 +11,14 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk, refuse
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
-from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.system_memory import Memory, holders, read_memory, resident
 from agent_kernel.engines.local.worker.memory_estimate import fitted
 from agent_kernel.engines.local.worker.messages import chunk_from_json, request_to_json
-from agent_kernel.engines.local.worker.system_memory import Memory, holders, read_memory, resident
 from agent_kernel.engines.local.worker.unload_policy import CHECK_S, IDLE_UNLOAD_S, Watch
 from agent_kernel.engines.local.worker.worker_process import SILENT_S, WorkerProcess
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_kernel.core.errors import OutOfMemory
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.model_directory import read_snapshot
 from agent_kernel.engines.local.catalog.requantize_progress import megabytes
-from agent_kernel.engines.local.decoding.backend import LoadOptions
 from agent_kernel.engines.local.openvino.graph_cache import is_built
-from agent_kernel.engines.local.worker.system_memory import GIB, Holder, Memory
+from agent_kernel.engines.local.system_memory import GIB, Holder, Memory
 
 OPENVINO_OPEN, OPENVINO_BUILD, OPENVINO_BASE = 1.1, 2.1, 200 << 20
 """Memory of the worker as a multiple of a Q8_0 file, opened and while its graph is built for the first time, and what

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent_kernel.engines.local.catalog.requantize_progress import megabytes
-from agent_kernel.engines.local.worker.system_memory import Memory
+from agent_kernel.engines.local.system_memory import Memory
 
 IDLE_UNLOAD_S = 1800.0
 CHECK_S = 1.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, from_json
-from agent_kernel.engines.local.decoding.backend import LoadOptions, ModelFile
+from agent_kernel.engines.local.backend import LoadOptions, ModelFile
 from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, open_pipes, read_frames
 
 BOOT = Path(__file__).with_name("bootstrap.py")

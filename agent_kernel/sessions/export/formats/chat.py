@@ -10,8 +10,8 @@ from typing import Any
 from agent_kernel.core.messages import Media, Message, Text, in_words
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.formats.bare_messages import of_messages, visible
+from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
-from agent_kernel.sessions.export.json_reader import Fields
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:

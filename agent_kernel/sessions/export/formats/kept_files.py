@@ -9,8 +9,8 @@ from typing import Any
 
 from agent_kernel.core import files
 from agent_kernel.core.files import File
+from agent_kernel.sessions.export.formats.json_reader import LAST_TIME, Fields
 from agent_kernel.sessions.export.formats.message_reader import decoded
-from agent_kernel.sessions.export.json_reader import LAST_TIME, Fields
 
 MAX_FILES = 10_000
 _ID = re.compile(r"file[-_][A-Za-z0-9_.-]{1,100}")

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any, cast, get_args
 
 from agent_kernel.core.messages import Media, Message, Part, Role, Status, Text, ToolCall, parse_arguments
+from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.videos import MAX_FRAMES, PNG, describe
-from agent_kernel.sessions.export.json_reader import Fields
 
 MAX_MEDIA = 10_000
 """Media in one document."""

@@ -22,8 +22,8 @@ from agent_kernel.core.messages import Media, Message, Part, Text
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.formats import kept_files, videos
 from agent_kernel.sessions.export.formats.bare_messages import of_messages, visible
+from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
-from agent_kernel.sessions.export.json_reader import Fields
 
 _LAST_NOTE = re.compile(r"(?:\A|\n)\[([^\[\]\n]{3,255}): ([0-9a-f]{12})\]\Z")
 

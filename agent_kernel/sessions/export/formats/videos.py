@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from agent_kernel.core.messages import Media, Part, Text
-from agent_kernel.sessions.export.json_reader import Fields
+from agent_kernel.sessions.export.formats.json_reader import Fields
 
 PNG = "image/png"
 MAX_FRAMES = 512

@@ -12,8 +12,8 @@ import pytest_asyncio
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Sampling, TextChunk
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import Decoding, LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.backend import Decoding, LoadOptions
 from agent_kernel.engines.local.decoding.completion import Completer, Completion, decoding_of
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.openvino.backend import OpenVino

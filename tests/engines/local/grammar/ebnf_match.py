@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.backend import Grammar
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|\w+|\{\d+(?:,\d*)?\}|[()|*+?]|\s+')
 

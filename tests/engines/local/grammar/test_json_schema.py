@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.grammar.json_schema import Bounds, bounds_within, json_grammar, written
 from tests.engines.local.grammar.ebnf_match import matches
 from tests.engines.local.grammar.json_schemas import SCHEMAS, VALUES, Drawn

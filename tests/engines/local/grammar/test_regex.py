@@ -7,7 +7,7 @@ import re
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Grammar
+from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.grammar.ebnf import Rules
 from agent_kernel.engines.local.grammar.regex import pattern
 from tests.engines.local.grammar.ebnf_match import matches

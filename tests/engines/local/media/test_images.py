@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media import images
 from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES, evenly, frames, opened
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import EngineRequest
-from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media.prompt_media import ShownMedia, in_parts
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 

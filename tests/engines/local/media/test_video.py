@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
-from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media import video
 from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES
 

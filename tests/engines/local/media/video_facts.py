@@ -12,7 +12,7 @@ import av
 import PIL.Image
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.engines.local.decoding.backend import Picture
+from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media.video import frames
 
 WIDTH, HEIGHT = 64, 48

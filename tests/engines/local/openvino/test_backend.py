@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from agent_kernel.core.errors import ContextOverflow, EngineError, InvalidRequest
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import Decoding, Grammar, Loaded, LoadOptions, Piece
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.backend import Decoding, Grammar, Loaded, LoadOptions, Piece
 from agent_kernel.engines.local.decoding.completion import Completer, Completion
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks

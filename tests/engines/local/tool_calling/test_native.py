@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import (
     TextChunk,
     ToolSpec,
 )
-from agent_kernel.engines.local.decoding.backend import Loaded
+from agent_kernel.engines.local.backend import Loaded
 from agent_kernel.engines.local.tool_calling.auto_protocol import SMALL, AutoProtocol
 from agent_kernel.engines.local.tool_calling.native import Native
 from tests.engines.local.scripted_backend import BLOCK, ScriptedBackend, chunks_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.decoding.backend import ChatMessage
+from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
 from tests.engines.local.tool_calling import chat_templates

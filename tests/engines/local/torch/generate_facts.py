@@ -16,7 +16,7 @@ import PIL.Image
 import torch
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.engines.local.decoding.backend import Decoding, Grammar, LoadOptions, Picture, Piece
+from agent_kernel.engines.local.backend import Decoding, Grammar, LoadOptions, Picture, Piece
 from agent_kernel.engines.local.media.images import opened
 from agent_kernel.engines.local.torch.load import load_model
 from agent_kernel.engines.local.torch.single_backend import GenerateBackend

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from transformers.generation.continuous_batching import cb_logits_processors
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.engines.local.decoding.backend import Decoding, Grammar, Loaded, LoadOptions, Piece
+from agent_kernel.engines.local.backend import Decoding, Grammar, Loaded, LoadOptions, Piece
 from agent_kernel.engines.local.torch.batched_backend import Transformers, Unbatchable
 from agent_kernel.engines.local.torch.paged_cache import BLOCK, bytes_per_block
 from tests.engines.local import tiny_models

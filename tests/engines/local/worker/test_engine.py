@@ -30,7 +30,7 @@ from agent_kernel.core.protocols import (
     WaitChunk,
 )
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.local.worker.pipe_framing import encode_frame
 

@@ -18,8 +18,8 @@ from agent_kernel.core.errors import OutOfMemory
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.system_memory import GIB, Memory, resident
 from agent_kernel.engines.local.worker.engine import LocalEngine
-from agent_kernel.engines.local.worker.system_memory import GIB, Memory, resident
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -13,12 +13,12 @@ from agent_kernel.core.errors import OutOfMemory
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, Sampling
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.catalog import resolve
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
-from agent_kernel.engines.local.decoding.backend import LoadOptions
+from agent_kernel.engines.local.system_memory import GIB, Holder, Memory
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.local.worker.memory_estimate import fitted, footprint
-from agent_kernel.engines.local.worker.system_memory import GIB, Holder, Memory
 from tests.engines.local.model_sources import model_files
 
 TORCH = LoadOptions(backend="transformers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.engines.local.worker.system_memory import GIB, Memory
+from agent_kernel.engines.local.system_memory import GIB, Memory
 from agent_kernel.engines.local.worker.unload_policy import STAY, Watch
 
 MIB = 2**20

@@ -30,8 +30,8 @@ from agent_kernel.core.events import (
     TextDelta,
     TurnFinished,
 )
-from jupyter_ext.api.anthropic import errors
 from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
+from jupyter_ext.api.dialects import anthropic_errors
 from tests.jupyter_ext.api.dialects.events import (
     BEGIN,
     END,
@@ -51,7 +51,7 @@ BETA_EVENT: TypeAdapter[beta.BetaRawMessageStreamEvent] = TypeAdapter(beta.BetaR
 
 def codec(**options: Any) -> MessagesCodec:
     def refused(end: TurnFinished) -> Mapping[str, Any]:
-        return errors.body(503, end.error or {}, "req_1")
+        return anthropic_errors.body(503, end.error or {}, "req_1")
 
     return MessagesCodec("agent/default", options.pop("session", ""), refused=refused, **options)
 

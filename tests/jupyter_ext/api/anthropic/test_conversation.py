@@ -19,7 +19,7 @@ from jupyter_ext.api.anthropic.codec import MessagesCodec
 from jupyter_ext.api.anthropic.conversation import Conversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.dialects.content import MAX_PICTURES, from_base64
-from jupyter_ext.api.dialects.dialect_request import Given
+from jupyter_ext.turns.dialect_request import Given
 
 PNG = base64.b64encode(b"png").decode()
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}

@@ -13,7 +13,7 @@ from jupyter_ext.api.anthropic import turn_request
 from jupyter_ext.api.anthropic.conversation import conversation
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.anthropic.token_count import counted
-from jupyter_ext.api.dialects.dialect_request import Asked
+from jupyter_ext.turns.dialect_request import Asked
 
 WEATHER = {
     "name": "weather",

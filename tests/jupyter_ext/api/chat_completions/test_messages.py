@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from agent_kernel.core.messages import Media, Text
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.dialect_request import Asked
 from jupyter_ext.api.dialects.openai_handler import mistake
+from jupyter_ext.turns.dialect_request import Asked
 
 HI = {"role": "user", "content": "hi"}
 PNG = b"\x89PNG..."

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.dialect_request import Asked, Given
 from jupyter_ext.api.dialects.openai_handler import mistake
+from jupyter_ext.turns.dialect_request import Asked, Given
 
 HI = {"role": "user", "content": "hi"}
 PNG = b"\x89PNG..."

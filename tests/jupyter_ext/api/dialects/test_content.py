@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant, tool_result, user
 from jupyter_ext.api.dialects import content
-from jupyter_ext.api.dialects.dialect_request import Given
+from jupyter_ext.turns.dialect_request import Given
 
 CALL = ToolCall("c1", "weather", {})
 

@@ -6,10 +6,10 @@ import pytest
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.tools.web.net.fetch import Bounds, Fetcher
-from agent_kernel.tools.web.net.guard import Guard
+from agent_kernel.core.net.fetch import Bounds, Fetcher
+from agent_kernel.core.net.guard import Guard
 from jupyter_ext.api.http.media_fetch import fetch_all
-from tests.tools.web.net.web import Web, says, served
+from tests.core.net.web import Web, says, served
 
 SIZE = 1 << 20
 PATHS = tuple(f"/{number}" for number in range(8))

@@ -17,12 +17,12 @@ from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.messages import Media, Message, Text, assistant
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import MAX_TEXT
-from jupyter_ext.api.dialects.dialect_request import Asked, Given
 from jupyter_ext.api.responses import input
 from jupyter_ext.api.responses.input import Reading, listed, messages_of, with_files
 from jupyter_ext.api.responses.items import Brought
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import Facts, response_id
+from jupyter_ext.turns.dialect_request import Asked, Given
 
 TOOL: TypeAdapter[Any] = TypeAdapter(Tool)
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)

@@ -16,8 +16,8 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.contract_tests.files import LARGE, bytes_of, file
 from agent_kernel.sessions.export import consistent_read
 from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.import_export import copy_session, export_session, import_session
-from agent_kernel.sessions.export.json_reader import Fields
 from agent_kernel.sessions.export.transcript import export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.talk import KEY, whole_turns

@@ -8,8 +8,8 @@ import pytest
 from jupyter_server.auth.identity import User
 
 from agent_kernel.core.api_tokens import Token
+from jupyter_ext.api.http import request_log
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.monitoring import request_log
 from jupyter_ext.notebooks.kernels import Kernel
 
 PROGRAM = Caller("local", token=Token("0123456789ab", "app", frozenset({"turns"}), "", 0.0, 1.0))

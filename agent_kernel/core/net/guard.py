@@ -13,8 +13,8 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import TypeAlias
 
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest
+from agent_kernel.core.net.addresses import Address, by_address_only, is_own, why_refused
 from agent_kernel.core.thread_offload import in_own_thread
-from agent_kernel.tools.web.net.addresses import Address, by_address_only, is_own, why_refused
 
 PORTS = {"http": 80, "https": 443}
 RESOLVE_S = 5.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.engines.local.worker.system_memory import GIB, Memory, holders, read_memory, resident
+from agent_kernel.engines.local.system_memory import GIB, Memory, holders, read_memory, resident
 
 MIB = 2**20
 

@@ -12,10 +12,10 @@ import trustme
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest, LocalOnly
-from agent_kernel.tools.web.net import fetch
-from agent_kernel.tools.web.net.fetch import FILE, Bounds, Fetcher
-from agent_kernel.tools.web.net.guard import Guard
-from tests.tools.web.net.web import Answer, Web, drips, floods, moved, says, says_nothing, served
+from agent_kernel.core.net import fetch
+from agent_kernel.core.net.fetch import FILE, Bounds, Fetcher
+from agent_kernel.core.net.guard import Guard
+from tests.core.net.web import Answer, Web, drips, floods, moved, says, says_nothing, served
 
 
 def fetcher(web: Web, *more: str) -> Fetcher:

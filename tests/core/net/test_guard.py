@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import AgentKernelError, FetchFailed, Forbidden, InvalidRequest
-from agent_kernel.tools.web.net import guard as guard_module
-from agent_kernel.tools.web.net.guard import Guard, plain_host
+from agent_kernel.core.net import guard as guard_module
+from agent_kernel.core.net.guard import Guard, plain_host
 
 PUBLIC = "93.184.215.14"
 

@@ -25,8 +25,8 @@ from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript, transcript_reader
 from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats.json_reader import Fields, loads
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, medium
-from agent_kernel.sessions.export.json_reader import Fields, loads
 
 START = b'{"type":"session","format":'
 MAX_LINE = 64 * 2**20

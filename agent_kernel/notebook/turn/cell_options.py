@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.notebook.display.short_errors import AgentError
+from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.execution_target import CHOICES
 
 WORD = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|\S+)")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent_kernel.tools.web.net.addresses import Address, by_address_only, is_own, why_refused
+from agent_kernel.core.net.addresses import Address, by_address_only, is_own, why_refused
 
 PUBLIC = [
     "1.1.1.1",

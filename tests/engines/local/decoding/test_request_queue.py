@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import EngineBusy
-from agent_kernel.engines.local.worker.request_queue import Admission
+from agent_kernel.engines.local.decoding.request_queue import Admission
 
 
 class Line:

@@ -100,7 +100,7 @@ def takes_json(method: Any) -> bool:
 
 BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
 ANY_BYTES = Raw(("application/octet-stream", "*/*"), BYTES)
-TURN_EVENTS = ("jupyter_ext.api.openapi.events:TurnEvent",)
+TURN_EVENTS = ("jupyter_ext.api.schemas.events:TurnEvent",)
 KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
 FOLDER = r"[^/\x00\\]*[^/\x00\\.][^/\x00\\]*/"
 NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": rf"^\s*(({FOLDER})*[^/\x00\\]*\.ipynb\s*)?$"})]

@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from jupyter_ext.api.openapi.operation import Raw
+from jupyter_ext.api.schemas.operation import Raw
 
 
 class Source(TypedDict):

@@ -11,9 +11,9 @@ from agent_kernel.core.session import Session, SessionKey, Turn
 from agent_kernel.engines.openai_api.endpoint import is_url
 from agent_kernel.engines.registry import NamedEngines
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.auth.private_sessions import PrivateSessions
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
+from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.turns.engine_choices import Choices
 from jupyter_ext.turns.stored_events import find_turn
 from jupyter_ext.turns.turns import LiveTurn, Turns

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.tools.web.net.decompression import unpacker
-from agent_kernel.tools.web.net.guard import Guard, Place
+from agent_kernel.core.net.decompression import unpacker
+from agent_kernel.core.net.guard import Guard, Place
 
 if TYPE_CHECKING:
     import ssl

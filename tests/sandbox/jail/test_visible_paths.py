@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.sandbox.host import visible_paths
+from agent_kernel.sandbox.jail import visible_paths
 
 
 def names(root: Path, *hidden: Path, apart: bool = False) -> set[str]:

@@ -13,7 +13,7 @@ import time
 from agent_kernel.core.errors import AgentKernelError, SessionBusy
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.sessions.store.private_store import PREFIX
-from jupyter_ext.auth.private_sessions import PrivateSessions
+from jupyter_ext.notebooks.private_sessions import PrivateSessions
 
 log = logging.getLogger(__name__)
 IDLE_S = 30 * 60.0

@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, TypeAlias
 from typing_extensions import TypedDict
 
 from agent_kernel.sessions.export.import_export import Preview
-from jupyter_ext.api.openapi.sessions import Bound, Session
+from jupyter_ext.api.schemas.sessions import Bound, Session
 
 
 class Engine(TypedDict):

@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.error import StdinNotImplementedError
 
-from agent_kernel.notebook.turn.cell_identity import parent
+from agent_kernel.notebook.kernel.cell_identity import parent
 
 TRIES = 3
 

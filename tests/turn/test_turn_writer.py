@@ -12,7 +12,7 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage, assistant, user
 from agent_kernel.core.session import Owner, Turn
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.turn_writer import Ledger, settled
+from agent_kernel.turn.turn_writer import Ledger, settled
 from tests.turns import KEY
 
 OWNER = """

@@ -17,8 +17,8 @@ from agent_kernel.core.protocols import Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.cgroup import Cgroups, Scope
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.host.resource_usage import Usage, exact_mb, look, standing_still, usage
 from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.resource_usage import Usage, exact_mb, look, standing_still, usage
 from tests.sandbox.conftest import Make
 
 if sys.platform != "linux":

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from agent_kernel.sandbox.host.resource_usage import look, usage
 from agent_kernel.sandbox.jail import credentials, mounts, network
 from agent_kernel.sandbox.jail.jail import Jail, Spec
+from agent_kernel.sandbox.jail.resource_usage import look, usage
 from agent_kernel.sandbox.worker import worker
 
 REFUSED = 97

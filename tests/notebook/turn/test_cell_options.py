@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.notebook.display.short_errors import AgentError
-from agent_kernel.notebook.magic.options import OPTIONS, Request, parsed, usage
+from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.turn.cell_options import OPTIONS, Request, parsed, usage
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Descriptions of request and response bodies, from which the OpenAPI document is made."""
