@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from agent_kernel.core.version import __version__
+
 if TYPE_CHECKING:
     from agent_kernel.client.approval import Decision
     from agent_kernel.client.client import Client
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from agent_kernel.turn.observers import SessionObserver
     from agent_kernel.turn.runtime import Runtime
 
-__version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentKernelError",
@@ -55,6 +56,7 @@ __all__ = [
     "TurnRequest",
     "TurnResult",
     "Usage",
+    "__version__",
     "load_ipython_extension",
     "tool",
     "unload_ipython_extension",

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel import __version__
 from agent_kernel.cli.command import Command, group, settings_of
 from agent_kernel.cli.output import Column, listed, show
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.version import __version__
 
 TRIED_S = 30.0
 NO_CONFIGURATION = InvalidRequest(

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel import __version__
 from agent_kernel.cli import pid1
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import Token, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.settings import LIMITS, SHARED, Settings
+from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog import catalog
 
 if TYPE_CHECKING:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from agent_kernel.core.files import Wanted
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolSpec, Variable
 from agent_kernel.core.settings import Permission
-from agent_kernel.sessions.history_merge import History
+
+History: TypeAlias = Literal["auto", "append", "replay"]
+"""How the messages of a request relate to the stored ones: all are new, or they repeat the conversation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from agent_kernel.core.messages import Message
+from agent_kernel.core.request import History
 from agent_kernel.core.session import Item
 from agent_kernel.core.session_tree import Whole
 from agent_kernel.sessions import message_hash
 
-History: TypeAlias = Literal["auto", "append", "replay"]
 MOST_BRANCHES = 32
 """Of the newest, that a request is compared with beside the current one."""
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel import __version__
 from agent_kernel.core.egress import Exits
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.core.version import __version__
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.client_call_broker import Offers
 from agent_kernel.tools.base.tool_source import ToolSource

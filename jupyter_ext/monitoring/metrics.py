@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from agent_kernel import __version__
 from agent_kernel.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -29,6 +28,7 @@ from agent_kernel.core.events import (
     TextDelta,
     TurnFinished,
 )
+from agent_kernel.core.version import __version__
 from agent_kernel.tools.base.tool_source import Occasion, Offered, ToolSource
 from jupyter_ext.monitoring.gauges import Gauges
 from jupyter_ext.turns.turns import LiveTurn

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel import __version__
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.version import __version__
 from jupyter_ext.api.http.asgi import Exchange
 from jupyter_ext.api.mcp.tools import TOOLS, McpTools
 from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, Question

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tornado.escape import xhtml_escape
 
-from agent_kernel import __version__
 from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.trusted_folders import digest_of
+from agent_kernel.core.version import __version__
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.mcp.config import BESIDE, read

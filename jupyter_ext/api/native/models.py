@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_server.auth.decorator import allow_unauthenticated
 
-from agent_kernel import __version__
 from agent_kernel.core.errors import (
     AgentKernelError,
     Conflict,
@@ -21,6 +20,7 @@ from agent_kernel.core.errors import (
 )
 from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable, installed, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import Entry
 from agent_kernel.engines.local.catalog.hub_id import HubId

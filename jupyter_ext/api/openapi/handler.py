@@ -7,7 +7,7 @@ import functools
 import json
 from typing import Any
 
-from agent_kernel import __version__
+from agent_kernel.core.version import __version__
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.http.lazy_handlers import loaded
 from jupyter_ext.api.openapi.document import document

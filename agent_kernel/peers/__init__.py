@@ -1,0 +1,1 @@
+"""Former import paths; the modules forward to where they live now."""
