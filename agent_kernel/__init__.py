@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from agent_kernel.core.errors import AgentKernelError
     from agent_kernel.core.events import Event
     from agent_kernel.core.messages import Media, Message, ToolCall, Usage
+    from agent_kernel.core.protocols import Engine, Tool, ToolSpec
+    from agent_kernel.core.seams.session_store import SessionStore
     from agent_kernel.core.session import SessionKey
     from agent_kernel.core.settings import Settings
     from agent_kernel.engines.scripted import ScriptedEngine
@@ -38,6 +40,7 @@ __all__ = [
     "ChatPanel",
     "Client",
     "Decision",
+    "Engine",
     "Event",
     "Gate",
     "InputFile",
@@ -49,10 +52,13 @@ __all__ = [
     "ScriptedEngine",
     "SessionKey",
     "SessionObserver",
+    "SessionStore",
     "Settings",
     "SqliteStore",
     "SyncClient",
+    "Tool",
     "ToolCall",
+    "ToolSpec",
     "TurnRequest",
     "TurnResult",
     "Usage",
@@ -79,6 +85,8 @@ _HOMES = {
     "core.session": ("SessionKey",),
     "turn.observers": ("SessionObserver",),
     "sessions.store.sqlite": ("SqliteStore",),
+    "core.protocols": ("Engine", "Tool", "ToolSpec"),
+    "core.seams.session_store": ("SessionStore",),
     "core.settings": ("Settings",),
     "tools.base.functions": ("tool",),
 }

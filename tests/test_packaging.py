@@ -108,12 +108,15 @@ def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) 
     assert f"Version: {version_in_source()}\n" in text
 
 
-NEEDED_BY_WHO_HAS_IT = {"pytest": "agent_kernel/contracts", "selectools": "agent_kernel/peers"}
+NEEDED_BY_WHO_HAS_IT = {
+    "pytest": "agent_kernel/sessions/contract_tests",
+    "selectools": "agent_kernel/sessions/adapters",
+}
 """Imported only where somebody tests a store with it, or uses one from it."""
 
 
 def version_in_source() -> str:
-    tree = ast.parse((ROOT / "agent_kernel" / "__init__.py").read_text())
+    tree = ast.parse((ROOT / "agent_kernel" / "core" / "version.py").read_text())
     named = [
         node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__version__"
     ]

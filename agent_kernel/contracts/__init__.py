@@ -1,13 +1,1 @@
-"""What implementations of our seams are held to, as tests that any project can run on its own; needs pytest.
-
-    from agent_kernel.sessions.contract_tests.suite import *
-
-in a test module, with a fixture ``store``, is all of it; see docs/session-stores.md.
-"""
-
-import pkgutil
-
-import pytest
-
-# Before the contracts are imported: their asserts then say what they compared.
-pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
+"""Former import paths; the modules forward to where they live now."""

@@ -1,0 +1,49 @@
+"""Programs that follow the documentation, of this version and of those before modules moved, find what they import."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import agent_kernel
+
+DOCUMENTED = """
+agent_kernel: Agent Answer Approvals ChatPanel Client Engine Gate InputFile MemoryStore ScriptedEngine SessionStore
+agent_kernel: SyncClient Tool ToolSpec tool
+agent_kernel.contracts.session_files: *
+agent_kernel.contracts.session_grants: *
+agent_kernel.contracts.session_store: *
+agent_kernel.errors: AgentKernelError InvalidRequest NotFound
+agent_kernel.events: Event TurnFinished
+agent_kernel.net.fetch: Fetcher
+agent_kernel.net.guard: Guard
+agent_kernel.peers.openai_agents: AgentsSession
+agent_kernel.peers.selectools: SelectoolsStore
+agent_kernel.protocols: Engine Tool ToolSpec Work
+agent_kernel.sandbox.pool: LinuxSandbox
+agent_kernel.sessions.account: account
+agent_kernel.sessions.checkpoint: PendingWrite
+agent_kernel.sessions.exchange: export_session import_session preview
+agent_kernel.sessions.matching: *
+agent_kernel.sessions.model: SessionKey
+agent_kernel.sessions.observers: SessionObserver
+agent_kernel.sessions.store: SessionStore
+agent_kernel.settings: Settings
+jupyter_ext: AgentKernel
+"""
+
+
+@pytest.mark.parametrize("line", DOCUMENTED.strip().splitlines())
+def test_a_documented_import_works(line: str) -> None:
+    module, names = line.split(": ")
+    found = vars(importlib.import_module(module)) | {
+        name: None for name in dir(agent_kernel) if module == "agent_kernel"
+    }
+    assert found
+    assert not set(names.split()) - {"*"} - set(found)
+
+
+@pytest.mark.parametrize("name", agent_kernel.__all__)
+def test_every_public_name_is_loaded_at_its_first_use(name: str) -> None:
+    assert getattr(agent_kernel, name) is not None
