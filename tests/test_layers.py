@@ -25,7 +25,10 @@ HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "regex", "trafilatura", "transformers",
 # imports are for type checkers: the names are loaded at their first use. Imports for type checkers count like others.
 # A notebook's kernel loads ``notebook`` and what it imports; the sandbox loads ``sandbox.worker`` and ``sandbox.jail``.
 LAYERS: dict[str, tuple[str, str]] = {
-    "agent_kernel": ("cli client core engines notebook.panel permissions sessions.store tools.base turn", ""),
+    "agent_kernel": (
+        "cli client core core.seams engines notebook.panel permissions sessions.store tools.base turn",
+        "",
+    ),
     "cli": (
         "cli.replaying core core.seams engines engines.local.catalog engines.openai_api jupyter_ext "
         "jupyter_ext.api permissions sandbox.host sessions sessions.export sessions.redaction "
