@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_kernel.cli.command import Command, group, settings_of
 from agent_kernel.cli.output import Column, listed, show
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.version import __version__
 
@@ -32,7 +32,7 @@ def mcp_list(args: argparse.Namespace) -> int:
     path = str(args.config or settings.mcp_config)
     if not path:
         raise NO_CONFIGURATION
-    rows = asyncio.run(_tried(path, Exits(settings.local_only), args.timeout))
+    rows = asyncio.run(_tried(path, EgressPolicy(settings.local_only), args.timeout))
     columns = {
         "name": Column("SERVER"),
         "state": Column("STATE"),
@@ -44,7 +44,7 @@ def mcp_list(args: argparse.Namespace) -> int:
     return 0 if all(row["state"] == "ok" for row in rows) else 1
 
 
-async def _tried(path: str, exits: Exits, timeout_s: float) -> list[dict[str, Any]]:
+async def _tried(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
     """Each server is started, asked for its tools, and ended."""
     mcp: Any = importlib.import_module("agent_kernel.tools.mcp.source")  # late, as ``command.assembly``
     source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_kernel.cli.command import Command, cache_argument, data_argument, settings_of
 from agent_kernel.cli.store import confirmed
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import Entry, Source, source_to_json
@@ -84,7 +84,7 @@ def model_setup(args: argparse.Namespace) -> int:
         done = remove(args.kind, data_dir)
         print(json.dumps({"removed": done}) if args.json else ("Removed." if done else "There was none."))
         return 0
-    Exits(settings.local_only).check("", "the download of libraries")
+    EgressPolicy(settings.local_only).check("", "the download of libraries")
     if not confirmed(args, f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on?"):
         return 1
     made = setup(args.kind, data_dir, lambda line: print(line[:160], file=sys.stderr, flush=True))
@@ -126,7 +126,7 @@ def pull_arguments(parser: argparse.ArgumentParser) -> None:
 
 def model_pull(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    Exits(settings.local_only).check("", "the download of a model")
+    EgressPolicy(settings.local_only).check("", "the download of a model")
     parse_sources(settings.sources)
     found = fetchable(args.name, sources=settings.model_sources)
     if args.force:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from agent_kernel.cli.replaying.notebook_code import Cells
 from agent_kernel.cli.replaying.run import Laboratory, Replay
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.protocols import Engine, Sandbox
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.core.settings import Settings
@@ -37,7 +37,7 @@ async def opened(
 
 
 def _sandbox(settings: Settings) -> Sandbox:
-    policy, exits = SandboxPolicy.of(settings), Exits(settings.local_only)
+    policy, exits = SandboxPolicy.of(settings), EgressPolicy(settings.local_only)
     return LinuxSandbox(settings.data_dir / "work", policy, hidden=[settings.data_dir], exits=exits)
 
 

@@ -14,7 +14,7 @@ from agent_kernel.core.errors import LocalOnly
 
 
 @dataclass(frozen=True, slots=True)
-class Exits:
+class EgressPolicy:
     """``local_only``: no connection leaves this machine."""
 
     local_only: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest, LocalOnly, UnknownModel
 from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.core.settings import Settings
@@ -69,7 +69,7 @@ class NamedEngines:
         self._own: Engine = Seated(own, self._seat) if sits else own
         model = named.model if named else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
-        self._exits = Exits(settings.local_only)
+        self._exits = EgressPolicy(settings.local_only)
         try:
             self._check(own.info())
         except LocalOnly as refused:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, StoreError
 from agent_kernel.core.events import Body, Notice
 from agent_kernel.core.net.guard import Guard
@@ -163,7 +163,7 @@ class Runtime:
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
         self.settings = settings
-        self.exits = Exits(settings.local_only)
+        self.exits = EgressPolicy(settings.local_only)
         self.engine = engine
         self.engines = NamedEngines(settings, engine, _local)
         self.observers = _observers(settings)
@@ -215,7 +215,7 @@ class Runtime:
             settings.data_dir / "work",
             SandboxPolicy.of(settings),
             hidden=[settings.data_dir],
-            exits=Exits(settings.local_only),
+            exits=EgressPolicy(settings.local_only),
         )
         engine: Engine = engine_of(settings, _local) or named(ENGINES, settings.engine, settings)
         return cls(settings, engine, named(STORES, settings.store, settings), sandbox)

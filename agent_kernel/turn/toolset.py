@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
@@ -33,7 +33,7 @@ class Parts:
     sandbox: Sandbox
     offers: Offers
     files: FileRegistry | None
-    exits: Exits
+    exits: EgressPolicy
     guard: Guard
     trust: Trust
     skills: SkillStore

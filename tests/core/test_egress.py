@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.egress import Exits, host_of, is_here
+from agent_kernel.core.egress import EgressPolicy, host_of, is_here
 from agent_kernel.core.errors import Forbidden, LocalOnly
 
 HERE = (
@@ -33,23 +33,23 @@ ELSEWHERE = (
 @pytest.mark.parametrize("url", HERE)
 def test_this_machine_is_no_exit(url: str) -> None:
     assert is_here(url)
-    Exits(local_only=True).check(url, "a model")
+    EgressPolicy(local_only=True).check(url, "a model")
 
 
 @pytest.mark.parametrize("url", ELSEWHERE)
 def test_with_local_only_nothing_goes_elsewhere(url: str) -> None:
     with pytest.raises(LocalOnly, match="local_only is set: the web search would go to"):
-        Exits(local_only=True).check(url, "the web search")
+        EgressPolicy(local_only=True).check(url, "the web search")
 
 
 @pytest.mark.parametrize("url", [*HERE, *ELSEWHERE])
 def test_without_it_everything_may(url: str) -> None:
-    Exits().check(url, "the web search")
+    EgressPolicy().check(url, "the web search")
 
 
 def test_a_refusal_names_the_host_and_no_password() -> None:
     with pytest.raises(Forbidden) as refused:
-        Exits(local_only=True).check("https://me:secret@example.org:8443/x?key=secret", "a page")
+        EgressPolicy(local_only=True).check("https://me:secret@example.org:8443/x?key=secret", "a page")
     assert refused.value.code == "local_only"
     assert refused.value.details == {"host": "example.org", "purpose": "a page"}
     assert "secret" not in str(refused.value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.net.fetch import Bounds, Fetcher
 from agent_kernel.core.net.guard import Guard, lookup
@@ -143,7 +143,7 @@ async def test_no_url_redirect_or_name_leads_a_fetch_to_this_machine(soak: Soak)
         async with httpx.AsyncClient(trust_env=False) as plain:
             assert (await plain.get(f"http://127.0.0.1:{bird.port}/")).text == "secret"
         assert len(bird.met) == 1, "the canary is there for whoever is let through"
-        fetcher = Fetcher(Guard(web.host, ports=None, resolve=Flipping(own, rng)), Exits())
+        fetcher = Fetcher(Guard(web.host, ports=None, resolve=Flipping(own, rng)), EgressPolicy())
         assert (await fetcher.get(web.url("/fine"), BOUNDS)).data == b"fine"
         soak.begin()
         while soak.running or not soak.counts["refused"]:

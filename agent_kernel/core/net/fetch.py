@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.decompression import unpacker
 from agent_kernel.core.net.guard import Guard, Place
@@ -65,7 +65,7 @@ class Fetched:
 class Fetcher:
     """``purpose`` of each fetch is named when ``exits`` refuses it."""
 
-    def __init__(self, guard: Guard, exits: Exits) -> None:
+    def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
         self._exits = exits
         self._certificates: ssl.SSLContext | None = None

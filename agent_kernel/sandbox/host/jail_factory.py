@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, SandboxUnavailable
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Work
@@ -64,14 +64,16 @@ class Jails:
         *,
         hidden: Sequence[Path] = (),
         plans: Sequence[Plan] | None = None,
-        exits: Exits | None = None,
+        exits: EgressPolicy | None = None,
     ) -> None:
         self.policy = policy
         self.interpreter = Path(interpreter or sys.executable)
         self._work_root = work_root
         self._hidden = [str(path) for path in (work_root, *hidden)]
         self._plans = plans
-        self._reach = Reach(Guard(policy.hosts, ports=None), exits or Exits()) if policy.network == "full" else None
+        self._reach = (
+            Reach(Guard(policy.hosts, ports=None), exits or EgressPolicy()) if policy.network == "full" else None
+        )
         self._cgroups: Cgroups | None = None
         self._found: asyncio.Task[Found] | None = None
         self._tools: list[str] | None = None

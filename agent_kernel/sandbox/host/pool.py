@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest, NotFound, SandboxUnavailable
 from agent_kernel.core.protocols import Held, RunResult, Variable, Work
 from agent_kernel.core.session import SessionKey
@@ -71,7 +71,7 @@ class LinuxSandbox:
         *,
         hidden: Sequence[Path] = (),
         plans: Sequence[Plan] | None = None,
-        exits: Exits | None = None,
+        exits: EgressPolicy | None = None,
     ) -> None:
         self.policy = policy
         self.kernel_of: Callable[[SessionKey], str] = lambda session: ""

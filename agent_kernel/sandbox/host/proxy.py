@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest
 from agent_kernel.core.net.addresses import is_own
 from agent_kernel.core.net.guard import Guard, Place
@@ -46,7 +46,7 @@ class Target:
 class Reach:
     """Where a sandbox may connect: by the guard, but never to this machine, even if the guard would allow that."""
 
-    def __init__(self, guard: Guard, exits: Exits) -> None:
+    def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
         self._exits = exits
 

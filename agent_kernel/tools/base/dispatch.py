@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.core.egress import Exits, is_here
+from agent_kernel.core.egress import EgressPolicy, is_here
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.core.events import Notice
 from agent_kernel.core.messages import shortened
@@ -66,7 +66,7 @@ class Refused(Exception):
 class Dispatcher:
     """``key_env`` names the variable with the key for ``url``; it goes nowhere else."""
 
-    def __init__(self, url: str, key_env: str, exits: Exits, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidRequest("A dispatch_url begins with http:// or https://.")
         self.url = url
@@ -153,7 +153,7 @@ class DispatchTools:
     """The functions of a request that its client does not run itself. ``url`` is the server's; a request inside this
     process may name another, which is sent no key."""
 
-    def __init__(self, url: str, key_env: str, exits: Exits, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
         self._exits = exits
         self._timeout_s = timeout_s
         self._dispatcher = Dispatcher(url, key_env, exits, timeout_s) if url else None

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.tools.mcp import sdk
 from agent_kernel.tools.mcp.config import Filled, McpServer
@@ -72,7 +72,7 @@ class Connection:
     def __init__(
         self,
         server: McpServer,
-        exits: Exits,
+        exits: EgressPolicy,
         *,
         version: str = "",
         env: Mapping[str, str] = os.environ,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Tool
@@ -65,7 +65,7 @@ class McpTools:
     def __init__(
         self,
         path: str,
-        exits: Exits,
+        exits: EgressPolicy,
         *,
         trust: Trust | None = None,
         version: str = "",

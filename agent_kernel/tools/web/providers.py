@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest
 from agent_kernel.core.net.fetch import Bounds, Fetcher
 from agent_kernel.core.net.guard import PORTS, Guard
@@ -80,7 +80,7 @@ class SearchProvider(Protocol):
 class DuckDuckGo:
     """Through the package ``ddgs`` (extra ``web``), of whose engines only this one is asked."""
 
-    def __init__(self, exits: Exits) -> None:
+    def __init__(self, exits: EgressPolicy) -> None:
         self._exits = exits
 
     async def search(self, query: Query) -> Sequence[Found]:
@@ -97,7 +97,7 @@ class SearXNG:
     """``url`` of an instance whose settings allow the format json. It may be on this machine: whoever configured it
     chose it. A redirect leads nowhere else."""
 
-    def __init__(self, url: str, exits: Exits) -> None:
+    def __init__(self, url: str, exits: EgressPolicy) -> None:
         split = urllib.parse.urlsplit(url)
         if split.scheme not in PORTS or not split.hostname:
             raise InvalidRequest(f"web is searxng:URL of an instance, as searxng:http://localhost:8080; not {url!r}.")
@@ -143,7 +143,7 @@ class CallbackSearch:
         return found_in(found, url="url", description="description", content="content")
 
 
-def provider_of(setting: str, exits: Exits) -> SearchProvider | None:
+def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
     """By the setting ``web``; None: off. Raises InvalidRequest."""
     if setting.strip() in ("", "off"):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.events import Notice
 from agent_kernel.core.net.fetch import Fetcher
 from agent_kernel.core.net.guard import Guard
@@ -24,7 +24,7 @@ class WebTools:
     """``web`` is the setting of that name, ``guard`` of what may be fetched. Raises InvalidRequest for a setting that
     names no provider."""
 
-    def __init__(self, web: str, guard: Guard, exits: Exits) -> None:
+    def __init__(self, web: str, guard: Guard, exits: EgressPolicy) -> None:
         self._provider = provider_of(web, exits)
         self._fetcher = Fetcher(guard, exits)
         self._reader = Reader()

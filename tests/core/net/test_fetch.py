@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest, LocalOnly
 from agent_kernel.core.net import fetch
 from agent_kernel.core.net.fetch import FILE, Bounds, Fetcher
@@ -19,7 +19,7 @@ from tests.core.net.web import Answer, Web, drips, floods, moved, says, says_not
 
 
 def fetcher(web: Web, *more: str) -> Fetcher:
-    return Fetcher(Guard(",".join([web.host, *more])), Exits())
+    return Fetcher(Guard(",".join([web.host, *more])), EgressPolicy())
 
 
 async def test_a_page_is_fetched_with_its_type_and_text() -> None:
@@ -97,18 +97,18 @@ async def test_a_name_that_changes_its_address_is_connected_to_the_one_that_was_
             return real(host, *rest, **more)  # type: ignore[arg-type]
 
         monkeypatch.setattr(socket, "getaddrinfo", asked)
-        fetched = await Fetcher(guard, Exits()).get(f"http://rebind.example:{web.port}/")
+        fetched = await Fetcher(guard, EgressPolicy()).get(f"http://rebind.example:{web.port}/")
         assert (fetched.data, resolver.answers) == (b"checked", ["127.0.0.2"])
         assert web.asked[0].headers["host"] == f"rebind.example:{web.port}"
         with pytest.raises(Forbidden):
-            await Fetcher(guard, Exits()).get(f"http://rebind.example:{web.port}/")
+            await Fetcher(guard, EgressPolicy()).get(f"http://rebind.example:{web.port}/")
 
 
 async def test_a_redirect_to_the_same_name_is_resolved_and_checked_again() -> None:
     async with served({"/": moved("/b"), "/b": says(200, b"b")}) as web:
         guard = Guard(f"127.0.0.1:{web.port}", resolve=Rebinding("127.0.0.1", "10.0.0.9"))
         with pytest.raises(Forbidden, match=r"10\.0\.0\.9"):
-            await Fetcher(guard, Exits()).get(f"http://rebind.example:{web.port}/")
+            await Fetcher(guard, EgressPolicy()).get(f"http://rebind.example:{web.port}/")
     assert [asked.path for asked in web.asked] == ["/"]
 
 
@@ -118,7 +118,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
 
     async with served({"/": says(200, b"second")}) as web:
         guard = Guard("two.example", resolve=resolve)
-        assert (await Fetcher(guard, Exits()).get(f"http://two.example:{web.port}/")).data == b"second"
+        assert (await Fetcher(guard, EgressPolicy()).get(f"http://two.example:{web.port}/")).data == b"second"
 
 
 async def test_the_certificate_has_to_be_the_names_though_the_address_is_connected_to(
@@ -134,12 +134,12 @@ async def test_the_certificate_has_to_be_the_names_though_the_address_is_connect
     authority.configure_trust(trusting)
     monkeypatch.setattr(fetch, "_certificates", lambda: trusting)
     async with served({"/": says(200, b"safe")}, tls) as web:
-        one = Fetcher(Guard("*.example", resolve=resolve), Exits())
+        one = Fetcher(Guard("*.example", resolve=resolve), EgressPolicy())
         assert (await one.get(f"https://right.example:{web.port}/")).data == b"safe"
         with pytest.raises(FetchFailed, match=r"wrong\.example"):
             await one.get(f"https://wrong.example:{web.port}/")
         with pytest.raises(FetchFailed, match="certificate"):
-            await Fetcher(Guard(web.host), Exits()).get(f"https://{web.host}/")
+            await Fetcher(Guard(web.host), EgressPolicy()).get(f"https://{web.host}/")
 
 
 @pytest.mark.parametrize("page", [drips(0.01), says_nothing()], ids=["a drip", "silence"])
@@ -241,7 +241,7 @@ async def test_a_server_that_speaks_something_else_is_said_to() -> None:
 
 async def test_local_only_fetches_nothing_from_elsewhere_and_a_redirect_is_no_way_around() -> None:
     async with served({"/": moved("https://example.org/secret"), "/b": says(200, b"b")}) as web:
-        one = Fetcher(Guard(web.host), Exits(local_only=True))
+        one = Fetcher(Guard(web.host), EgressPolicy(local_only=True))
         assert (await one.get(web.url("/b"))).data == b"b"
         for url in ("https://example.org/", web.url()):
             with pytest.raises(LocalOnly):

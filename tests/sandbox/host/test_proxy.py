@@ -16,7 +16,7 @@ from functools import partial
 
 import pytest
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import Forbidden, InvalidRequest, LocalOnly
 from agent_kernel.core.net import guard
 from agent_kernel.core.net.guard import Guard
@@ -88,7 +88,7 @@ async def served(one: Elsewhere, reach: Reach) -> AsyncIterator[int]:
 
 
 def reaching(*addresses: str, hosts: str = "", local_only: bool = False) -> Reach:
-    return Reach(Guard(hosts, ports=None, resolve=resolver(*addresses)), Exits(local_only))
+    return Reach(Guard(hosts, ports=None, resolve=resolver(*addresses)), EgressPolicy(local_only))
 
 
 async def said_to(port: int, *parts: bytes) -> bytes:

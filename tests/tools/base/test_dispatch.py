@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.core.events import Body, Notice
 from agent_kernel.core.protocols import ToolOutput, ToolSpec
@@ -37,7 +37,7 @@ async def called(tools: DispatchTools, **request: Any) -> ToolOutput:
 
 async def told(page: Answer, *, timeout_s: float = 20.0, key_env: str = "") -> tuple[ToolOutput, list[Asked]]:
     async with served({"/tool": page}) as web:
-        return await called(DispatchTools(web.url("/tool"), key_env, Exits(), timeout_s)), web.asked
+        return await called(DispatchTools(web.url("/tool"), key_env, EgressPolicy(), timeout_s)), web.asked
 
 
 def then(*pages: Answer) -> Answer:
@@ -136,7 +136,7 @@ async def test_a_connection_that_breaks_off_is_not_tried_again() -> None:
 
     async with served({"/tool": hangs_up}) as web:
         with pytest.raises(FetchFailed, match="did not answer"):
-            await called(DispatchTools(web.url("/tool"), "", Exits()))
+            await called(DispatchTools(web.url("/tool"), "", EgressPolicy()))
         assert len(web.asked) == 1
 
 
@@ -144,7 +144,7 @@ async def test_a_server_that_is_just_starting_is_tried_again(monkeypatch: pytest
     monkeypatch.setattr(dispatch, "PAUSE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    call = asyncio.create_task(called(DispatchTools(f"http://127.0.0.1:{port}/tool", "", Exits())))
+    call = asyncio.create_task(called(DispatchTools(f"http://127.0.0.1:{port}/tool", "", EgressPolicy())))
     await asyncio.sleep(0.03)
     web = Web(pages={"/tool": says(200, b"started")})
     async with await asyncio.start_server(web.serve, "127.0.0.1", port):
@@ -157,7 +157,7 @@ async def test_a_server_that_is_not_there_is_said_to_be(monkeypatch: pytest.Monk
     async with served({}) as web:
         pass
     with pytest.raises(FetchFailed, match="can not be reached"):
-        await called(DispatchTools(web.url("/tool"), "", Exits()))
+        await called(DispatchTools(web.url("/tool"), "", EgressPolicy()))
 
 
 @pytest.mark.parametrize("page", [says_nothing(), drips(0.01)], ids=["silence", "a drip"])
@@ -172,7 +172,7 @@ async def test_a_server_that_never_answers_is_given_up(page: Answer) -> None:
 async def test_an_endless_answer_is_not_read_on(page: Answer) -> None:
     async with served({"/tool": page}) as web:
         with pytest.raises(FetchFailed, match="was not read on"):
-            await called(DispatchTools(web.url("/tool"), "", Exits()))
+            await called(DispatchTools(web.url("/tool"), "", EgressPolicy()))
 
 
 @pytest.mark.parametrize("key", ["", "  ", "two\nlines", "schlüssel"])
@@ -180,14 +180,14 @@ async def test_without_its_key_nothing_is_sent(key: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("TOOL_KEY", key)
     async with served({"/tool": says(200, b"x")}) as web:
         with pytest.raises(InvalidRequest, match="TOOL_KEY"):
-            await called(DispatchTools(web.url("/tool"), "TOOL_KEY", Exits()))
+            await called(DispatchTools(web.url("/tool"), "TOOL_KEY", EgressPolicy()))
         assert web.asked == []
 
 
 async def test_a_key_goes_only_where_the_configuration_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOL_KEY", KEY)
     async with served({"/tool": says(200, b"x")}) as web, served({"/other": says(200, b"y")}) as other:
-        tools = DispatchTools(web.url("/tool"), "TOOL_KEY", Exits())
+        tools = DispatchTools(web.url("/tool"), "TOOL_KEY", EgressPolicy())
         assert (await called(tools, dispatch_url=other.url("/other"))).text == "y"
         assert (await called(tools, dispatch_url=web.url("/tool"))).text == "x"
     assert "authorization" not in other.asked[0].headers
@@ -196,7 +196,7 @@ async def test_a_key_goes_only_where_the_configuration_says(monkeypatch: pytest.
 
 async def test_ids_of_any_characters_travel_as_plain_ones() -> None:
     async with served({"/tool": says(200, b"x")}) as web:
-        tools = DispatchTools(web.url("/tool"), "", Exits())
+        tools = DispatchTools(web.url("/tool"), "", EgressPolicy())
         [tool] = (await tools.offer(occasion(functions=(SPEC,)))).tools
         odd = context("order", {})
         odd = replace(odd, call=replace(odd.call, id="ä\r\nX-Evil: 1"))
@@ -206,12 +206,12 @@ async def test_ids_of_any_characters_travel_as_plain_ones() -> None:
 
 
 async def test_only_what_nobody_else_runs_is_dispatched() -> None:
-    tools = DispatchTools("http://127.0.0.1:9/", "", Exits())
+    tools = DispatchTools("http://127.0.0.1:9/", "", EgressPolicy())
     assert (await tools.offer(occasion(functions=(SPEC,), client_tools=frozenset({"order"})))).tools == ()
     assert (await tools.offer(occasion(functions=(SPEC,), tools=("python",)))).tools == ()
     assert (await tools.offer(occasion())).tools == ()
     events: list[Body] = []
-    assert (await DispatchTools("", "", Exits()).offer(occasion(events, functions=(SPEC,)))).tools == ()
+    assert (await DispatchTools("", "", EgressPolicy()).offer(occasion(events, functions=(SPEC,)))).tools == ()
     assert [event.text for event in events if isinstance(event, Notice)] == [dispatch.NOBODY.format(names="order")]
     [tool] = (await tools.offer(occasion(functions=(SPEC,), tools=("order",)))).tools
     assert (tool.spec.kind, tool.spec.where, tool.spec.source) == ("dispatch", "server", "external")
@@ -219,19 +219,19 @@ async def test_only_what_nobody_else_runs_is_dispatched() -> None:
 
 async def test_local_only_dispatches_to_this_machine_alone() -> None:
     events: list[Body] = []
-    away = DispatchTools("https://tools.example/", "", Exits(local_only=True))
+    away = DispatchTools("https://tools.example/", "", EgressPolicy(local_only=True))
     assert (await away.offer(occasion(events, functions=(SPEC,)))).tools == ()
     assert isinstance(events[0], Notice)
     with pytest.raises(LocalOnly):
-        await dispatch.Dispatcher("https://tools.example/", "", Exits(local_only=True)).run(context())
+        await dispatch.Dispatcher("https://tools.example/", "", EgressPolicy(local_only=True)).run(context())
     async with served({"/": says(200, b"here")}) as web:
-        assert (await called(DispatchTools(web.url(), "", Exits(local_only=True)))).text == "here"
+        assert (await called(DispatchTools(web.url(), "", EgressPolicy(local_only=True)))).text == "here"
 
 
 @pytest.mark.parametrize("url", ["tools.example", "file:///etc/passwd", "unix:/x"])
 def test_a_dispatch_url_is_one_of_the_web(url: str) -> None:
     with pytest.raises(InvalidRequest, match="http"):
-        DispatchTools(url, "", Exits())
+        DispatchTools(url, "", EgressPolicy())
 
 
 async def test_a_turn_goes_on_after_a_tool_that_never_answered() -> None:
@@ -239,7 +239,7 @@ async def test_a_turn_goes_on_after_a_tool_that_never_answered() -> None:
         engine = ScriptedEngine([{"calls": [{"name": "order", "arguments": {"n": 1}}]}, {"text": "I could not."}])
         store = MemoryStore()
         gate = Gate(Approvals(), policy={"dispatch": "auto"})
-        agent = Agent(store, engine, "s1", gate=gate, sources=[DispatchTools(web.url(), "", Exits(), 0.1)])
+        agent = Agent(store, engine, "s1", gate=gate, sources=[DispatchTools(web.url(), "", EgressPolicy(), 0.1)])
         result = await agent.run(TurnRequest("order one", functions=(SPEC,)))
     assert (result.state, result.text) == ("committed", "I could not.")
     assert [message.status for message in await stored(store) if message.role == "tool"] == ["timeout"]

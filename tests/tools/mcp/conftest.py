@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.events import Body, Notice
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
@@ -82,7 +82,7 @@ class Made:
         path = self.directory / f"mcp{len(self.sources)}.json"
         path.write_text(json.dumps(config))
         trust = Trust(self.directory / "trusted.json")
-        source = McpTools(str(path), Exits(local_only), trust=trust, env=env or {}, **given)
+        source = McpTools(str(path), EgressPolicy(local_only), trust=trust, env=env or {}, **given)
         self.sources.append(source)
         return Client(source, self.log)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ddgs.engines import ENGINES
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.tools.web import providers
 from agent_kernel.tools.web.providers import CallbackSearch, DuckDuckGo, Found, Query, SearXNG, provider_of
@@ -28,7 +28,7 @@ async def test_duckduckgo_is_asked_through_its_package(monkeypatch: pytest.Monke
     page = PAGE.format("".join(RESULT.format(n=n) for n in range(3))).encode()
     async with served({"/html/": says(200, page, content_type="text/html; charset=utf-8")}) as web:
         monkeypatch.setattr(ENGINES["text"]["duckduckgo"], "search_url", web.url("/html/"))
-        found = await DuckDuckGo(Exits()).search(BIRDS)
+        found = await DuckDuckGo(EgressPolicy()).search(BIRDS)
     assert {one.url for one in found} == {f"https://birds.example/{n}" for n in range(3)}
     assert "sparrow" in found[0].description
     [asked] = web.asked
@@ -43,7 +43,7 @@ async def test_duckduckgo_without_results_has_none_or_says_why(
 ) -> None:
     async with served({"/html/": says(status, body, content_type="text/html")}) as web:
         monkeypatch.setattr(ENGINES["text"]["duckduckgo"], "search_url", web.url("/html/"))
-        assert await DuckDuckGo(Exits()).search(BIRDS) == []
+        assert await DuckDuckGo(EgressPolicy()).search(BIRDS) == []
         assert len(web.asked) == 1
 
 
@@ -52,14 +52,14 @@ async def test_duckduckgo_out_of_reach_is_a_search_that_failed(monkeypatch: pyte
         pass
     monkeypatch.setattr(ENGINES["text"]["duckduckgo"], "search_url", web.url("/html/"))
     with pytest.raises(FetchFailed, match="DuckDuckGo"):
-        await DuckDuckGo(Exits()).search(BIRDS)
+        await DuckDuckGo(EgressPolicy()).search(BIRDS)
 
 
 async def test_no_other_engine_is_asked_instead_of_duckduckgo(monkeypatch: pytest.MonkeyPatch) -> None:
     others = {name: engine for name, engine in ENGINES["text"].items() if name != "duckduckgo"}
     monkeypatch.setitem(ENGINES, "text", others)
     with pytest.raises(FetchFailed, match="another one"):
-        await DuckDuckGo(Exits()).search(BIRDS)
+        await DuckDuckGo(EgressPolicy()).search(BIRDS)
 
 
 async def test_searxng_is_asked_for_json() -> None:
@@ -73,7 +73,7 @@ async def test_searxng_is_asked_for_json() -> None:
     ]
     body = json.dumps({"query": "q", "results": results}).encode()
     async with served({"/searx/search": says(200, body, content_type="application/json")}) as web:
-        found = await SearXNG(web.url("/searx/"), Exits()).search(BIRDS)
+        found = await SearXNG(web.url("/searx/"), EgressPolicy()).search(BIRDS)
     assert found == [Found("Sparrow", "https://birds.example/1", "A bird."), Found("", "https://birds.example/2")]
     asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(web.asked[0].path).query))
     assert asked["q"] == "house sparrow (site:birds.example OR site:wiki.example)"
@@ -96,13 +96,13 @@ async def test_a_searxng_that_does_not_answer_with_results_is_a_search_that_fail
 ) -> None:
     async with served({"/search": says(status, body, content_type=mime)}) as web:
         with pytest.raises(FetchFailed):
-            await SearXNG(web.url(), Exits()).search(BIRDS)
+            await SearXNG(web.url(), EgressPolicy()).search(BIRDS)
 
 
 async def test_a_searxng_leads_nowhere_else() -> None:
     async with served({"/": says(200, b"secret")}) as other, served({"/search": moved(other.url())}) as web:
         with pytest.raises(Exception, match="may not be fetched"):
-            await SearXNG(web.url(), Exits()).search(BIRDS)
+            await SearXNG(web.url(), EgressPolicy()).search(BIRDS)
         assert other.asked == []
 
 
@@ -160,7 +160,7 @@ def test_at_most_ten_results_are_taken() -> None:
     ],
 )
 def test_the_setting_names_a_provider(setting: str, kind: type) -> None:
-    assert isinstance(provider_of(setting, Exits()), kind)
+    assert isinstance(provider_of(setting, EgressPolicy()), kind)
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,16 @@ def test_the_setting_names_a_provider(setting: str, kind: type) -> None:
 )
 def test_a_setting_that_names_none_is_said_to(setting: str) -> None:
     with pytest.raises(InvalidRequest, match="web is"):
-        provider_of(setting, Exits())
+        provider_of(setting, EgressPolicy())
 
 
 async def test_with_local_only_nothing_is_searched_elsewhere() -> None:
     with pytest.raises(LocalOnly):
-        await DuckDuckGo(Exits(local_only=True)).search(BIRDS)
+        await DuckDuckGo(EgressPolicy(local_only=True)).search(BIRDS)
     with pytest.raises(LocalOnly):
-        await SearXNG("https://searx.example/", Exits(local_only=True)).search(BIRDS)
+        await SearXNG("https://searx.example/", EgressPolicy(local_only=True)).search(BIRDS)
     async with served({"/search": says_nothing()}) as web, asyncio.timeout(20):
-        search = asyncio.create_task(SearXNG(web.url(), Exits(local_only=True)).search(BIRDS))
+        search = asyncio.create_task(SearXNG(web.url(), EgressPolicy(local_only=True)).search(BIRDS))
         while not web.asked:
             await asyncio.sleep(0.01)
         search.cancel()

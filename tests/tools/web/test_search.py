@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest
 from agent_kernel.core.events import Body, CallFinished, CallOutput, Notice
 from agent_kernel.core.net.fetch import Fetcher
@@ -73,7 +73,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def page_tool(web: Web, **options: Any) -> FetchPage:
-    return FetchPage(Fetcher(Guard(web.host), Exits()), READERS[web.port], WebOptions.of(options))
+    return FetchPage(Fetcher(Guard(web.host), EgressPolicy()), READERS[web.port], WebOptions.of(options))
 
 
 async def searched(web: Web, *found: Found, query: str = "weight of a sparrow", **options: Any) -> ToolOutput:
@@ -190,7 +190,9 @@ async def test_the_filters_of_a_request_hold_for_pages_and_where_they_lead(web: 
     guard = Guard(f"127.0.0.1:{web.port},localhost:{web.port}")
     allowed = WebOptions.of({"filters": {"allowed_domains": ["127.0.0.1"]}})
     with pytest.raises(Forbidden, match="led to localhost"):
-        await FetchPage(Fetcher(guard, Exits()), READERS[web.port], allowed).call({"url": web.url("/on")}, context())
+        await FetchPage(Fetcher(guard, EgressPolicy()), READERS[web.port], allowed).call(
+            {"url": web.url("/on")}, context()
+        )
 
 
 def own_search(query: str) -> list[dict[str, str]]:
@@ -218,19 +220,19 @@ OWN = f"{__name__}:own_search"
 async def test_the_web_is_there_where_the_server_and_the_request_want_it(
     setting: str, request_: dict[str, Any], names: list[str]
 ) -> None:
-    offered = await WebTools(setting, Guard(), Exits()).offer(occasion(**request_))
+    offered = await WebTools(setting, Guard(), EgressPolicy()).offer(occasion(**request_))
     assert [tool.spec.name for tool in offered.tools] == names
     assert {tool.spec.kind for tool in offered.tools} <= {"web"}
 
 
 async def test_a_program_that_asks_for_a_web_that_is_off_is_told() -> None:
     events: list[Body] = []
-    await WebTools("off", Guard(), Exits()).offer(occasion(events, web={}))
+    await WebTools("off", Guard(), EgressPolicy()).offer(occasion(events, web={}))
     assert [event.text for event in events if isinstance(event, Notice)] == [
         "This server has no web search: it is off in its configuration."
     ]
     with pytest.raises(InvalidRequest):
-        await WebTools("off", Guard(), Exits()).offer(occasion(web={"search_context_size": "huge"}))
+        await WebTools("off", Guard(), EgressPolicy()).offer(occasion(web={"search_context_size": "huge"}))
 
 
 @pytest.mark.parametrize(("setting", "missing"), [(OWN, "trafilatura"), ("duckduckgo", "trafilatura and ddgs")])
@@ -239,13 +241,13 @@ async def test_without_its_packages_there_is_no_web_and_the_person_is_told(
 ) -> None:
     events: list[Body] = []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert (await WebTools(setting, Guard(), Exits()).offer(occasion(events, web={}))).tools == ()
+    assert (await WebTools(setting, Guard(), EgressPolicy()).offer(occasion(events, web={}))).tools == ()
     assert [f"{missing} is not installed" in event.text for event in events if isinstance(event, Notice)] == [True]
 
 
 async def test_a_request_may_describe_the_tools_itself() -> None:
     web = {"search_description": "Look up birds.", "extract_description": "Read about a bird."}
-    offered = await WebTools(OWN, Guard(), Exits()).offer(occasion(web=web))
+    offered = await WebTools(OWN, Guard(), EgressPolicy()).offer(occasion(web=web))
     assert [tool.spec.description for tool in offered.tools] == ["Look up birds.", "Read about a bird."]
 
 
@@ -256,7 +258,7 @@ async def test_a_turn_searches_and_goes_on_after_what_fails() -> None:
     ]
     engine, store, events = ScriptedEngine([{"calls": calls}, {"text": "39 grams."}]), MemoryStore(), list[Body]()
     gate = Gate(Approvals(), policy={"web": "auto"})
-    agent = Agent(store, engine, "s1", gate=gate, sources=[WebTools(OWN, Guard(), Exits())])
+    agent = Agent(store, engine, "s1", gate=gate, sources=[WebTools(OWN, Guard(), EgressPolicy())])
     result = await agent.turn(TurnRequest("how heavy?", web={}), events.append)
     assert (result.state, result.text) == ("committed", "39 grams.")
     results = {message.name: message for message in await stored(store) if message.role == "tool"}
@@ -270,7 +272,7 @@ async def test_a_turn_searches_and_goes_on_after_what_fails() -> None:
 async def test_the_web_asks_a_person_unless_told_otherwise() -> None:
     engine = ScriptedEngine([{"calls": [{"name": "web_search", "arguments": {"query": "x"}}]}, {"text": "no"}])
     store = MemoryStore()
-    agent = Agent(store, engine, "s1", sources=[WebTools(OWN, Guard(), Exits())])
+    agent = Agent(store, engine, "s1", sources=[WebTools(OWN, Guard(), EgressPolicy())])
     await agent.run(TurnRequest("search", web={}))
     assert [message.status for message in await stored(store) if message.role == "tool"] == ["denied"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.fetch import Bounds, Fetcher
 from agent_kernel.core.net.guard import Guard
@@ -16,7 +16,7 @@ PATHS = tuple(f"/{number}" for number in range(8))
 
 
 def fetcher(web: Web) -> Fetcher:
-    return Fetcher(Guard(web.host), Exits())
+    return Fetcher(Guard(web.host), EgressPolicy())
 
 
 async def test_all_are_fetched_in_their_order() -> None:
