@@ -18,7 +18,7 @@ from agent_kernel.core.settings import Settings
 from jupyter_ext.auth.callers import namespace_of
 
 if TYPE_CHECKING:
-    from agent_kernel.core.api_tokens import Tokens
+    from agent_kernel.core.api_tokens import ApiTokenStore
     from agent_kernel.core.session import SessionKey
     from agent_kernel.sessions.store.database import Database
     from agent_kernel.turn.runtime import Runtime
@@ -83,7 +83,7 @@ class AgentKernel(ExtensionApp):
     pages: Pages
     requests: Requests
     metrics: Metrics
-    tokens: Tokens
+    tokens: ApiTokenStore
     notebooks: Notebooks
     sidecars: Sidecars
     reunion: Reunion

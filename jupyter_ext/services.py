@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from jupyter_server.services.contents.filemanager import FileContentsManager
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.turn.runtime import Runtime
@@ -61,7 +61,7 @@ def wire(app: AgentKernel, settings: Settings) -> None:
     app.metrics = Metrics(Gauges(app))
     app.requests = Requests(app.metrics.answered)
     runtime.sources = [*app.metrics.watching(runtime.sources)]
-    app.tokens = Tokens(settings.tokens_path)
+    app.tokens = ApiTokenStore(settings.tokens_path)
     app.changes = Changes(runtime.store, app.news.changed)
     runtime.afterwards.told = app.news.changed
     kept = None if settings.store == "memory" else settings.data_dir / "requests.db"

@@ -25,7 +25,7 @@ class Process:
     @property
     def alive(self) -> bool:
         """A zombie is not: it holds nothing any more."""
-        return process_identity.alive(self.pid, self.started)
+        return process_identity.is_alive(self.pid, self.started)
 
     def send(self, what: signal.Signals) -> None:
         if self.alive:

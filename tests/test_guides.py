@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from jupyter_ext.app import AgentKernel
 from tests.server import AgentServer
 from tests.test_layers import ROOT
@@ -100,14 +100,14 @@ def run(path: Path, where: Path, environment: dict[str, str], cell_s: float = CE
 def test_a_guide_runs_and_shows_what_it_says(server: AgentServer, name: str, tmp_path: Path) -> None:
     """With the tokens that it tells its reader to make."""
     path = ROOT / "notebooks" / name
-    tokens = made(path.read_text(), Tokens(server.directory / "data" / "tokens"))
+    tokens = made(path.read_text(), ApiTokenStore(server.directory / "data" / "tokens"))
     told = run(path, tmp_path, {"AGENT_KERNEL_URL": server.url, "IPYTHONDIR": str(tmp_path / "ipython"), **tokens})
     assert not [words for words in TOLD[name] if words not in told], told
     assert "NOT REFUSED" not in told
     assert not [token for token in tokens.values() if token in told]
 
 
-def made(text: str, tokens: Tokens) -> dict[str, str]:
+def made(text: str, tokens: ApiTokenStore) -> dict[str, str]:
     """By the variables that a guide reads them from."""
     found = {}
     for line in re.findall(r"agent-kernel token new (.*?--days \d+)", text):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.core.events import Body
+from agent_kernel.core.events import EventBody
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
@@ -56,7 +56,7 @@ async def stored(store: SessionStore, key: SessionKey = KEY) -> list[Message]:
     return [item.message for item in await store.latest(key)]
 
 
-def types(bodies: Sequence[Body]) -> list[str]:
+def types(bodies: Sequence[EventBody]) -> list[str]:
     return [body.type for body in bodies]
 
 

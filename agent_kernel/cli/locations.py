@@ -11,8 +11,8 @@ from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command, cache_argument, settings_of
 from agent_kernel.cli.output import Column, show, size
 from agent_kernel.cli.store import as_json, every_namespace, opened
-from agent_kernel.core.session import Bound
-from agent_kernel.core.storage_locations import Place, places
+from agent_kernel.core.session import NotebookBinding
+from agent_kernel.core.storage_locations import StorageLocation, existing_locations
 
 UNKNOWN = "agent-kernel does not know about exports, copies of notebooks, backups, and outputs saved in notebooks."
 
@@ -24,7 +24,7 @@ def where_arguments(parser: argparse.ArgumentParser) -> None:
 
 def where(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    found = places(settings, asyncio.run(_bound(args)))
+    found = existing_locations(settings, asyncio.run(_bound(args)))
     rows = [_row(place) for place in found]
     columns = {
         "kind": Column("KIND"),
@@ -38,12 +38,12 @@ def where(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(place: Place) -> dict[str, Any]:
+def _row(place: StorageLocation) -> dict[str, Any]:
     told = {"kind": place.kind, "path": str(place.path), "bytes": place.bytes}
     return told | {"holds": place.holds, "private": place.private}
 
 
-async def _bound(args: argparse.Namespace) -> Sequence[Bound]:
+async def _bound(args: argparse.Namespace) -> Sequence[NotebookBinding]:
     """Without making a store where there is none."""
     settings = settings_of(args)
     file = {"sqlite": "sessions.db", "files": "sessions"}.get(settings.store, "")

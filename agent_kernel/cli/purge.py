@@ -20,7 +20,7 @@ from agent_kernel.cli.store import as_json, confirmed, every_namespace, namespac
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.seams.session_store import KeptStore
-from agent_kernel.core.session import Bound, Session, SessionKey
+from agent_kernel.core.session import NotebookBinding, Session, SessionKey
 from agent_kernel.core.settings import OFF, Settings
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
@@ -85,28 +85,32 @@ async def _planned(args: argparse.Namespace, store: KeptStore) -> Plan:
         plan = Plan([session for key in keys if (session := await store.info(key)) is not None])
         plan.left += [f"{path}: conversations as they were before an upgrade" for path in _backups(settings)]
     if args.notebook is not None:
-        plan.paths += storage_locations.beside(args.notebook.absolute())
+        plan.paths += storage_locations.sidecar_paths(args.notebook.absolute())
     for session in plan.sessions:
         plan.paths += _of_session(settings, session.key)
         plan.left += await _seen_elsewhere(store, session.key)
     for binding in bound:
-        plan.paths += storage_locations.in_data_dir(settings, binding)
-        if (notebook := storage_locations.notebook_of(binding)) is not None:
-            plan.paths += storage_locations.beside(notebook)
+        plan.paths += storage_locations.data_dir_sidecar_paths(settings, binding)
+        if (notebook := storage_locations.notebook_path(binding)) is not None:
+            plan.paths += storage_locations.sidecar_paths(notebook)
             plan.left += _outputs(notebook)
     plan.paths = [path for path in dict.fromkeys(plan.paths) if path.is_symlink() or path.exists()]
     plan.left = list(dict.fromkeys(plan.left))
     return plan
 
 
-def _meant(args: argparse.Namespace, bound: Iterable[Bound]) -> tuple[list[SessionKey], list[Bound]]:
+def _meant(
+    args: argparse.Namespace, bound: Iterable[NotebookBinding]
+) -> tuple[list[SessionKey], list[NotebookBinding]]:
     """The sessions of a notebook with their bindings; or one session with the notebooks that talk to it now."""
     if args.session is not None:
         key = SessionKey(namespace_of(args), args.session)
         mine = [it for it in bound if it.session == key.id and not it.path.startswith(storage_locations.DELETED)]
         return [key], mine
     wanted = args.notebook.resolve()
-    mine = [it for it in bound if (path := storage_locations.notebook_of(it)) is not None and path.resolve() == wanted]
+    mine = [
+        it for it in bound if (path := storage_locations.notebook_path(it)) is not None and path.resolve() == wanted
+    ]
     return list(dict.fromkeys(SessionKey(it.namespace, it.session) for it in mine)), mine
 
 
@@ -129,19 +133,19 @@ async def _seen_elsewhere(store: KeptStore, key: SessionKey) -> list[str]:
 
 
 def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
-    found = storage_locations.of_session(settings, key)
+    found = storage_locations.session_paths(settings, key)
     if settings.transcripts.lower() not in ("", *OFF):
         found.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))
     return found
 
 
-def _of_everything(settings: Settings, bound: Iterable[Bound]) -> list[Path]:
+def _of_everything(settings: Settings, bound: Iterable[NotebookBinding]) -> list[Path]:
     kinds = {"backup", "work", "sidecars", "sidecar", "choices"}
-    return [place.path for place in storage_locations.places(settings, bound) if place.kind in kinds]
+    return [place.path for place in storage_locations.existing_locations(settings, bound) if place.kind in kinds]
 
 
 def _backups(settings: Settings) -> list[Path]:
-    return [place.path for place in storage_locations.places(settings) if place.kind == "backup"]
+    return [place.path for place in storage_locations.existing_locations(settings) if place.kind == "backup"]
 
 
 def _outputs(notebook: Path) -> list[str]:
@@ -170,7 +174,7 @@ def _announce(plan: Plan, to: Any) -> None:
         title = printable(session.title)
         print(f"session    {session.key.id}  {moment(session.updated)}  {session.turns} turns  {title}", file=to)
     for path in plan.paths:
-        print(f"file       {path}  {size(storage_locations.size_of(path))}", file=to)
+        print(f"file       {path}  {size(storage_locations.disk_usage(path))}", file=to)
 
 
 def _report(args: argparse.Namespace, plan: Plan, freed: int, stuck: list[str]) -> None:

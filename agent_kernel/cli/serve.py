@@ -17,7 +17,7 @@ from agent_kernel.cli import pid1
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import Token, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
-from agent_kernel.core.settings import LIMITS, SHARED, Settings
+from agent_kernel.core.settings import LIMIT_FIELDS, SHARED_SERVER_LIMITS, Settings
 from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog import catalog
 
@@ -145,7 +145,7 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
         os.environ[DATA_VARIABLE] = str(Path(at).absolute())
     os.environ.setdefault("JUPYTER_RUNTIME_DIR", str(private))
     if _shared(args):
-        for name, limit in SHARED.items():
+        for name, limit in SHARED_SERVER_LIMITS.items():
             os.environ.setdefault(f"AGENT_KERNEL_{name.upper()}", str(limit))
     given: dict[str, Any] = {name: str(value) for name in TRAITS if (value := getattr(args, name, None)) is not None}
     settings = Settings.from_env(**given)
@@ -245,7 +245,7 @@ def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> N
             "token_file": str(key.file) if key.file else None,
             "token_from": key.where,
             "sessions": sessions,
-            "limits": {name: getattr(settings, name) for name in LIMITS},
+            "limits": {name: getattr(settings, name) for name in LIMIT_FIELDS},
         }
         print(json.dumps(body), flush=True)
         return

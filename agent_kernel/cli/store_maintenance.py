@@ -15,7 +15,7 @@ from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.output import Column, facts, moment, show, size
 from agent_kernel.cli.store import as_json, confirmed, every_namespace, opened
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.session import Fault
+from agent_kernel.core.session import StoreFault
 from agent_kernel.sessions.retention.limits import Limits
 from agent_kernel.sessions.retention.retention import Going, Retention
 
@@ -36,7 +36,7 @@ def care_arguments(parser: argparse.ArgumentParser) -> None:
 def sessions_verify(args: argparse.Namespace) -> int:
     """1 when something is not as it should be."""
 
-    async def found() -> list[Fault]:
+    async def found() -> list[StoreFault]:
         async with opened(args) as store:
             return await store.verify(every_namespace(args))
 
@@ -46,14 +46,14 @@ def sessions_verify(args: argparse.Namespace) -> int:
 def sessions_repair(args: argparse.Namespace) -> int:
     """1 when something could not be mended."""
 
-    async def found() -> list[Fault]:
+    async def found() -> list[StoreFault]:
         async with opened(args) as store:
             return await store.repair(every_namespace(args))
 
     return _tell(args, asyncio.run(found()), "Nothing was wrong.")
 
 
-def _tell(args: argparse.Namespace, faults: Sequence[Fault], fine: str) -> int:
+def _tell(args: argparse.Namespace, faults: Sequence[StoreFault], fine: str) -> int:
     columns = {key: column for key, column in FAULT.items() if key != "mended" or any(fault.mended for fault in faults)}
     show([dataclasses.asdict(fault) for fault in faults], columns, as_json=as_json(args), empty=fine)
     return 1 if any(not fault.mended for fault in faults) else 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_kernel.cli.command import Command, data_argument, group, settings_of
 from agent_kernel.cli.output import Column, facts, listed, moment, show
-from agent_kernel.core.api_tokens import DAYS, MOST_DAYS, SCOPES, Token, Tokens
+from agent_kernel.core.api_tokens import DAYS, MAX_DAYS, SCOPES, ApiToken, ApiTokenStore
 
 
 def new_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "scopes:\n" + "\n".join(f"  {name:<10}{what}" for name, what in SCOPES.items())
     what = "what it is for, once or more (default: turns); see below"
     parser.add_argument("--scope", action="append", choices=list(SCOPES), metavar="SCOPE", help=what)
-    parser.add_argument("--days", type=int, default=DAYS, help=f"how long it counts: 1 to {MOST_DAYS} ({DAYS})")
+    parser.add_argument("--days", type=int, default=DAYS, help=f"how long it counts: 1 to {MAX_DAYS} ({DAYS})")
     what = "what to call it; tokens of one name without the scope sessions share their conversations"
     parser.add_argument("--name", default="", help=what)
     parser.add_argument("--user", default="", metavar="NAMESPACE", help="whose it is (default: the server's own user)")
@@ -69,11 +69,11 @@ def _shared(parser: argparse.ArgumentParser) -> None:
     data_argument(parser)
 
 
-def _tokens(args: argparse.Namespace) -> Tokens:
-    return Tokens(settings_of(args).tokens_path)
+def _tokens(args: argparse.Namespace) -> ApiTokenStore:
+    return ApiTokenStore(settings_of(args).tokens_path)
 
 
-def _row(token: Token) -> dict[str, Any]:
+def _row(token: ApiToken) -> dict[str, Any]:
     told = {"id": token.id, "name": token.name, "scopes": sorted(token.scopes), "user": token.user}
     times = {"created": token.created, "expires": token.expires, "used": token.used}
     return {**told, **times, "state": "expired" if token.expired else "valid"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent_kernel.cli.command import Command, data_argument, settings_of
 from agent_kernel.cli.output import Column, listed, moment, show
-from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.core.trusted_folders import TrustStore
 
 
 def trust_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def trust_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def trust(args: argparse.Namespace) -> int:
-    known = Trust(settings_of(args).trust_path)
+    known = TrustStore(settings_of(args).trust_path)
     if args.folder is None:
         folders = [{"path": str(one.path), "since": one.since, "files": sorted(one.files)} for one in known.folders()]
         columns = {"path": Column("FOLDER"), "since": Column("SINCE", moment), "files": Column("AS IT WAS", listed)}

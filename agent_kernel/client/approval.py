@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from agent_kernel.client.http import Connection
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.core.events import ApprovalRequired
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.notebook.server_client import quoted
 
 log = logging.getLogger(__name__)
@@ -89,5 +89,5 @@ async def ask(connection: Connection, asked: ApprovalRequired, approve: Approve)
 async def _said(approve: Approve, asked: ApprovalRequired) -> object:
     if inspect.iscoroutinefunction(approve):
         return await approve(asked)
-    said = await in_own_thread(lambda: approve(asked), "approval")
+    said = await run_in_own_thread(lambda: approve(asked), "approval")
     return await said if inspect.isawaitable(said) else said

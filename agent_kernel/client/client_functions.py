@@ -15,8 +15,8 @@ from agent_kernel.client.http import PAUSES_S, Connection, json_of
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.upload import Form
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, NotFound, ServerUnreachable
-from agent_kernel.core.events import Body, CallOffered, CallOutput, Event
-from agent_kernel.core.files import Produced
+from agent_kernel.core.events import CallOffered, CallOutput, Event, EventBody
+from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
@@ -74,7 +74,7 @@ class OwnFunctions:
     async def _output(self, event: Event, offered: CallOffered, held: Held) -> ToolOutput:
         loop = asyncio.get_running_loop()
 
-        def emit(body: Body) -> None:
+        def emit(body: EventBody) -> None:
             if isinstance(body, CallOutput):
                 loop.call_soon_threadsafe(held.say, body)
 
@@ -142,7 +142,7 @@ class Held:
         body |= {"details": dict(output.details)} if output.details else {}
         return body | ({"media": media} if media else {})
 
-    async def _kept(self, produced: Produced) -> str:
+    async def _kept(self, produced: ProducedFile) -> str:
         """A file of the session from now on; what the model is told of it."""
         given = InputFile(produced.name, produced.data)
         try:

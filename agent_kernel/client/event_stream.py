@@ -11,7 +11,7 @@ from agent_kernel.client.http import Connection
 from agent_kernel.client.resume_state import Received
 from agent_kernel.client.sse import Frame, frames_of
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
-from agent_kernel.core.events import TYPES, Event, TurnFinished
+from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
 from agent_kernel.notebook.server_client import quoted
 
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -83,7 +83,7 @@ class Following:
 
     def _live(self, frame: Frame) -> Event | None:
         number = int(frame.id) if frame.id.isdecimal() else 0
-        if number <= self._after or frame.event not in TYPES:
+        if number <= self._after or frame.event not in EVENT_TYPES:
             self._after = max(self._after, number)
             return None  # told already, or announced by a newer server than this version knows
         self._after = number
@@ -96,7 +96,7 @@ class Following:
         events: list[Event] = []
         async with self._connection.stream("GET", path, query=told, headers=headers) as (_, pieces):
             async for frame in frames_of(pieces):
-                if frame.event in TYPES:
+                if frame.event in EVENT_TYPES:
                     events.append(Event.from_json(json.loads(frame.data)))
         for body in self._received.rest([event.body for event in events]):
             self._after += 1

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from agent_kernel.core.events import (
-    Body,
     CallFinished,
     CallReturned,
     CallStarted,
+    EventBody,
     FileProduced,
     ReasoningDelta,
     TextDelta,
@@ -29,13 +29,13 @@ class Received:
         self._length = {TextDelta: 0, ReasoningDelta: 0}
         self._marks: set[tuple[str, str]] = set()
 
-    def add(self, body: Body) -> None:
+    def add(self, body: EventBody) -> None:
         if isinstance(body, TextDelta | ReasoningDelta):
             self._length[type(body)] += len(body.text)
         elif mark := _mark(body):
             self._marks.add(mark)
 
-    def rest(self, stored: Iterable[Body]) -> Iterator[Body]:
+    def rest(self, stored: Iterable[EventBody]) -> Iterator[EventBody]:
         """Of a turn told from its beginning what was not received."""
         skip = dict(self._length)
         for body in stored:
@@ -48,7 +48,7 @@ class Received:
                 yield body
 
 
-def _mark(body: Body) -> tuple[str, str] | None:
+def _mark(body: EventBody) -> tuple[str, str] | None:
     if isinstance(body, ONCE):
         return body.type, ""
     if isinstance(body, CallStarted | CallReturned | CallFinished):

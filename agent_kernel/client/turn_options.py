@@ -13,7 +13,7 @@ from agent_kernel.client.file import File
 from agent_kernel.client.input_file import Given, input_file
 from agent_kernel.client.output_schema import shape_of
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.files import Wanted
+from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Tool
 
@@ -55,7 +55,7 @@ class TurnOptions(TypedDict, total=False):
     approve: Approve | None
     answers: bool
     files: Sequence[Given | File]
-    outputs: Sequence[str | Wanted]
+    outputs: Sequence[str | RequestedFile]
     media: Sequence[Given]
     output: Any
     context: Mapping[str, str]
@@ -122,8 +122,8 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
 
 
-def _wanted(given: str | Wanted) -> Wanted:
-    return Wanted(given) if isinstance(given, str) else given
+def _wanted(given: str | RequestedFile) -> RequestedFile:
+    return RequestedFile(given) if isinstance(given, str) else given
 
 
 def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, StoreError, StoreFull, TokenInvalid
-from agent_kernel.core.session import valid_id
+from agent_kernel.core.session import check_id
 
 SCOPES: Mapping[str, str] = MappingProxyType(
     {
@@ -37,8 +37,8 @@ SCOPES: Mapping[str, str] = MappingProxyType(
     }
 )
 DAYS = 30
-MOST_DAYS = 366
-OWN = "/tokens/"
+MAX_DAYS = 366
+TOKEN_NAMESPACE_MARK = "/tokens/"
 """Between a user and a token in the name of a namespace that only that token has; in no user's name."""
 DAY_S = 86_400.0
 MAX_BYTES = 1 << 16
@@ -49,7 +49,7 @@ _TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ApiToken:
     """``user`` is the namespace that it was made for; empty: that of the server. Times are seconds since the epoch;
     ``used`` is right to the day, 0: never."""
 
@@ -77,25 +77,25 @@ class Token:
         """Without the scope ``sessions`` a namespace of its own: then nothing in it is of anybody else, and nothing of
         it is in anybody's list. Tokens of the same user and name share it, so that one can follow another."""
         user = self.user or server
-        return user if self.opens(("sessions",)) else f"{user}{OWN}{self.name}"
+        return user if self.opens(("sessions",)) else f"{user}{TOKEN_NAMESPACE_MARK}{self.name}"
 
 
-def is_token(text: str) -> bool:
+def looks_like_token(text: str) -> bool:
     """Whether it is meant to be one of ours, valid or not."""
     return bool(_BEGINS.match(text))
 
 
-class Tokens:
+class ApiTokenStore:
     """``directory`` is made with the first token."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def new(self, scopes: Collection[str], *, days: int = DAYS, name: str = "", user: str = "") -> tuple[Token, str]:
+    def new(self, scopes: Collection[str], *, days: int = DAYS, name: str = "", user: str = "") -> tuple[ApiToken, str]:
         """The token and its text, which is nowhere after this. Raises InvalidRequest, StoreFull, StoreError."""
         id, secret = secrets.token_hex(6), secrets.token_hex(32)
         now = time.time()
-        token = Token(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
+        token = ApiToken(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
         _check(token, days)
         facts = {"name": token.name, "scopes": sorted(scopes), "user": user, "created": now, "expires": token.expires}
         try:
@@ -105,12 +105,12 @@ class Tokens:
             raise kind(f"The token could not be kept: {error.strerror or error}.") from error
         return token, f"ak_{id}_{secret}"
 
-    def listed(self) -> list[Token]:
+    def listed(self) -> list[ApiToken]:
         """The oldest first; a file that can not be read is none."""
         found = [self._read(path)[0] for path in self._files()]
         return sorted((token for token in found if token), key=lambda token: (token.created, token.id))
 
-    def revoke(self, id: str) -> Token | None:
+    def revoke(self, id: str) -> ApiToken | None:
         """Who it was, where that could still be read. Raises NotFound, StoreError."""
         path = self._path(id)
         token = self._read(path)[0]
@@ -122,7 +122,7 @@ class Tokens:
             raise StoreError(f"The token could not be revoked: {error.strerror or error}.") from error
         return token
 
-    def holder(self, text: str) -> Token:
+    def holder(self, text: str) -> ApiToken:
         """Of a token that counts now. Blocking: reads one small file. Raises TokenInvalid."""
         parts = _TEXT.fullmatch(text)
         if parts is None:
@@ -139,7 +139,7 @@ class Tokens:
                 os.utime(path)
         return token
 
-    def counts(self, token: Token) -> bool:
+    def counts(self, token: ApiToken) -> bool:
         """Whether a token that was valid still is. Blocking, as ``holder``."""
         return not token.expired and self._path(token.id).exists()
 
@@ -155,14 +155,14 @@ class Tokens:
             raise StoreError(f"{self._directory} can not be read: {error.strerror or error}.") from error
         yield from (self._directory / name for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5]))
 
-    def _read(self, path: Path) -> tuple[Token | None, str]:
+    def _read(self, path: Path) -> tuple[ApiToken | None, str]:
         """With the hash of its secret part."""
         try:
             with path.open("rb") as file:
                 body, used = json.loads(file.read(MAX_BYTES)), os.fstat(file.fileno()).st_mtime
             scopes = frozenset(map(str, body["scopes"])) & SCOPES.keys()
             who = str(body["name"]), scopes, str(body["user"])
-            return Token(path.stem, *who, float(body["created"]), float(body["expires"]), used), str(body["sha256"])
+            return ApiToken(path.stem, *who, float(body["created"]), float(body["expires"]), used), str(body["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             return None, ""
 
@@ -182,17 +182,17 @@ class Tokens:
             raise
 
 
-def _check(token: Token, days: int) -> None:
+def _check(token: ApiToken, days: int) -> None:
     if not token.scopes or not token.scopes <= SCOPES.keys():
         raise InvalidRequest(f"The scopes of a token are {', '.join(SCOPES)}; one at least.")
-    if not 1 <= days <= MOST_DAYS:
-        raise InvalidRequest(f"A token lasts 1 to {MOST_DAYS} days.")
+    if not 1 <= days <= MAX_DAYS:
+        raise InvalidRequest(f"A token lasts 1 to {MAX_DAYS} days.")
     if not _NAME.fullmatch(token.name):
         raise InvalidRequest("The name of a token has 1 to 64 letters, digits, dots, hyphens and underlines.")
     if token.user:
-        valid_id(token.user, "namespace")
-        if OWN in token.user:
-            raise InvalidRequest(f"The name of a user has no {OWN} in it.")
+        check_id(token.user, "namespace")
+        if TOKEN_NAMESPACE_MARK in token.user:
+            raise InvalidRequest(f"The name of a user has no {TOKEN_NAMESPACE_MARK} in it.")
 
 
 def _hash(secret: str) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from agent_kernel.core.invisible_characters import mark_unseen, unseen_in
+from agent_kernel.core.invisible_characters import find_invisible, mark_invisible
 
-NAMED = 12
+MAX_LISTED_NUMBERS = 12
 """Numbers of an answer that one line names."""
 TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "interrupted"]
 
@@ -134,9 +134,9 @@ class ApprovalRequired:
     unseen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unseen", self.unseen or unseen_in(f"{self.code}{self.label}"))
-        object.__setattr__(self, "code", mark_unseen(self.code))
-        object.__setattr__(self, "label", " ".join(mark_unseen(self.label).split()))
+        object.__setattr__(self, "unseen", self.unseen or find_invisible(f"{self.code}{self.label}"))
+        object.__setattr__(self, "code", mark_invisible(self.code))
+        object.__setattr__(self, "label", " ".join(mark_invisible(self.label).split()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +250,12 @@ class AnswerChecked:
         texts = [str(number["text"]) for number in said if number["status"] == "open"]
         if not texts:
             return ""
-        more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+        more = f" and {len(texts) - MAX_LISTED_NUMBERS} more" if len(texts) > MAX_LISTED_NUMBERS else ""
         were = "was" if len(texts) == 1 else "were"
         numbers = "number" if len(said) == 1 else "numbers"
-        return f"{len(texts)} of {len(said)} {numbers} {were} not computed: {', '.join(texts[:NAMED])}{more}"
+        return (
+            f"{len(texts)} of {len(said)} {numbers} {were} not computed: {', '.join(texts[:MAX_LISTED_NUMBERS])}{more}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,7 @@ class TurnFinished:
     stopped: str = ""
 
 
-Body: TypeAlias = (
+EventBody: TypeAlias = (
     TurnStarted
     | TurnVersion
     | Queued
@@ -295,8 +297,8 @@ Body: TypeAlias = (
     | AnswerChecked
     | TurnFinished
 )
-TYPES: dict[str, type[Body]] = {kind.type: kind for kind in Body.__args__}
-Emit: TypeAlias = Callable[[Body], None]
+EVENT_TYPES: dict[str, type[EventBody]] = {kind.type: kind for kind in EventBody.__args__}
+Emit: TypeAlias = Callable[[EventBody], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +310,7 @@ class Event:
     session: str
     round: int
     time: float
-    body: Body = field()
+    body: EventBody = field()
 
     def to_json(self) -> dict[str, Any]:
         data = {item.name: getattr(self.body, item.name) for item in dataclasses.fields(self.body)}
@@ -326,13 +328,13 @@ class Event:
     def from_json(cls, wire: Mapping[str, Any]) -> Event:
         """Raises KeyError for a type this version does not know and TypeError for a body that lacks a field; unknown
         fields of a known type are ignored, so that an older client follows a newer server."""
-        kind = TYPES[wire["type"]]
+        kind = EVENT_TYPES[wire["type"]]
         known = {item.name for item in dataclasses.fields(kind)}
         body = kind(**{key: value for key, value in wire["data"].items() if key in known})
         return cls(wire["seq"], wire["turn"], wire["session"], wire["round"], wire["time"], body)
 
 
-class Stamp:
+class EventNumbering:
     """Puts the bodies of one turn into numbered envelopes; a ContextBuilt begins the next round (the first is 1)."""
 
     def __init__(self, turn: str, session: str, clock: Callable[[], float] = time.time) -> None:
@@ -342,7 +344,7 @@ class Stamp:
         self.round = 0
         self._clock = clock
 
-    def __call__(self, body: Body) -> Event:
+    def __call__(self, body: EventBody) -> Event:
         self.seq += 1
         if isinstance(body, ContextBuilt):
             self.round += 1

@@ -23,14 +23,14 @@ INPUTS_PREVIEW_CHARS = 32_768
 PREVIEW_CHARS = INPUT_PREVIEW_CHARS
 """What is kept of a text to show it without its bytes."""
 MAX_NAME = 255
-TOLD = 20
+MAX_DESCRIBED = 20
 """Files of one call that a model is told of, one by one."""
 NOT_PRODUCED = "not_produced"
-ELIDED = "elided"
+BODY_OMITTED = "elided"
 """The error of a file that came without its bytes: they were too large for what it came in."""
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 OCTETS = "application/octet-stream"
-_FORMATS = {
+_MIME_BY_EXTENSION = {
     "csv": "text/csv",
     "tsv": "text/tab-separated-values",
     "md": "text/markdown",
@@ -47,7 +47,7 @@ _FORMATS = {
     "ipynb": "application/x-ipynb+json",
     "parquet": "application/vnd.apache.parquet",
 }
-_TEXTS = {
+_TEXT_TYPES = {
     "application/json",
     "application/geo+json",
     "application/jsonl",
@@ -63,7 +63,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedFile:
     """A file that a request asks for. ``name`` is relative to the session's work directory."""
 
     name: str
@@ -77,7 +77,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class ProducedFile:
     """A file that a tool made, not yet kept: its bytes, or the path where they lie, or why there are none (a code).
 
     ``declared``: somebody asked for it by name; else it was found in the work directory. A path below ``root``, which
@@ -136,18 +136,18 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredFile:
     """A file as it was kept, and as it goes over the wire, with its body where that is small."""
 
     file: File
     wire: Mapping[str, Any]
 
 
-def told(files: Sequence[File]) -> str:
+def describe_files(files: Sequence[File]) -> str:
     """What a model reads of files: where TOLD of them are to be had, and how the texts among those begin, PREVIEW_BYTES
     of each and four times that of all."""
     lines, room = ["Files:"], 4 * PREVIEW_BYTES
-    for file in files[:TOLD]:
+    for file in files[:MAX_DESCRIBED]:
         if file.error:
             lines.append(f"- {file.name}: {file.message}")
             continue
@@ -156,8 +156,8 @@ def told(files: Sequence[File]) -> str:
             room -= len(shown.encode())
             lines += [f"    {line}" for line in shown.splitlines()]
             lines += ["    ..."] if len(shown.encode()) < file.size else []
-    if len(files) > TOLD:
-        lines.append(f"- and {len(files) - TOLD} more: list_files has all")
+    if len(files) > MAX_DESCRIBED:
+        lines.append(f"- and {len(files) - MAX_DESCRIBED} more: list_files has all")
     return "\n".join(lines)
 
 
@@ -178,19 +178,19 @@ def format_of(name: str) -> str:
 
 def mime_of(format: str) -> str:
     """Of a format in any case; ``application/octet-stream`` when it is not known."""
-    known = _FORMATS.get(format.lower())
+    known = _MIME_BY_EXTENSION.get(format.lower())
     return known or mimetypes.types_map.get(f".{format.lower()}", OCTETS)
 
 
 def clean_name(name: str) -> str:
     """As it is kept and shown: on one line, valid Unicode, without characters that are not seen; at most MAX_NAME, of
     which the end stays. Separators stay too: it is no path to open."""
-    cleaned = "".join("_" if unicodedata.category(char) in _UNSEEN else char for char in name).strip()
+    cleaned = "".join("_" if unicodedata.category(char) in _INVISIBLE_CATEGORIES else char for char in name).strip()
     return cleaned[-MAX_NAME:] or "file"
 
 
 def is_text(mime: str) -> bool:
-    return mime.startswith("text/") or mime in _TEXTS
+    return mime.startswith("text/") or mime in _TEXT_TYPES
 
 
 def cut_bytes(text: str, limit: int) -> str:

@@ -1,6 +1,6 @@
 """Text that a person decides by: characters that draw nothing, or draw others in another order, appear as numbers.
 
-Every surface that asks uses ``mark_unseen``: the cell's card, the terminal, the panel, MCP and the API.
+Every surface that asks uses ``mark_invisible``: the cell's card, the terminal, the panel, MCP and the API.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 _EMOJI = "\u00a9\u00ae\u203c\u2049\u2100-\u27ff\u2900-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _ACCENTS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
-UNSEEN = re.compile(
+INVISIBLE = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\xa0\xad"  # controls but tab and newline, no-break space, soft hyphen
     "\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # joiners and fillers of scripts
@@ -27,15 +27,15 @@ UNSEEN = re.compile(
 )
 
 
-def mark_unseen(text: str) -> str:
+def mark_invisible(text: str) -> str:
     """``text`` with ``[U+202E]`` in the place of each character that would not be seen. Line ends become newlines."""
-    return UNSEEN.sub(lambda found: f"[{_number(found[0])}]", text.replace("\r\n", "\n"))
+    return INVISIBLE.sub(lambda found: f"[{_code_point(found[0])}]", text.replace("\r\n", "\n"))
 
 
-def unseen_in(text: str) -> tuple[str, ...]:
+def find_invisible(text: str) -> tuple[str, ...]:
     """The numbers of the characters of ``text`` that would not be seen, each once, in the order of their first use."""
-    return tuple(dict.fromkeys(_number(found) for found in UNSEEN.findall(text.replace("\r\n", "\n"))))
+    return tuple(dict.fromkeys(_code_point(found) for found in INVISIBLE.findall(text.replace("\r\n", "\n"))))
 
 
-def _number(char: str) -> str:
+def _code_point(char: str) -> str:
     return f"U+{ord(char):04X}"

@@ -39,13 +39,13 @@ class Media:
 
 
 Part: TypeAlias = Text | Media
-SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff"})
+VISIBLE_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff"})
 """Images that models are shown; of videos they get frames."""
 
 
-def is_seen(mime: str) -> bool:
+def is_visible_media(mime: str) -> bool:
     """Whether a model that sees can be shown this kind of media."""
-    return mime in SEEN or mime.startswith("video/")
+    return mime in VISIBLE_IMAGE_TYPES or mime.startswith("video/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +138,12 @@ def system(text: str) -> Message:
     return Message("system", (Text(text),))
 
 
-def in_words(message: Message) -> Message:
+def replace_media_with_note(message: Message) -> Message:
     """With a note in the place of its media, for a reader that can not see them. Tables and charts of a tool's result
     are in its text already."""
     if not message.media:
         return message
-    count = sum(is_seen(medium.mime) for medium in message.media)
+    count = sum(is_visible_media(medium.mime) for medium in message.media)
     note = f"[{count} image(s) shown to the person]" if count else ""
     if message.role == "user":
         note = f"[{len(message.media)} image(s) or video(s) attached; this model can not see them]"
@@ -162,13 +162,13 @@ def parse_arguments(raw: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(raw, strict=False)
-        storable = not too_deep(value, MAX_ARGUMENT_DEPTH) and bool(json.dumps(value, allow_nan=False))
+        storable = not is_too_deep(value, MAX_ARGUMENT_DEPTH) and bool(json.dumps(value, allow_nan=False))
     except (ValueError, RecursionError):
         return {"_raw": raw}
     return value if storable and isinstance(value, dict) else {"_raw": raw}
 
 
-def too_deep(value: Any, levels: int) -> bool:
+def is_too_deep(value: Any, levels: int) -> bool:
     """True when lists and objects nest deeper than ``levels`` (a value that contains itself does)."""
     layer = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(levels + 1):
@@ -198,7 +198,7 @@ def _call_from_json(body: Mapping[str, Any]) -> ToolCall:
     return ToolCall(body["id"], function["name"], parsed)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Head and tail of a long text, with what is missing between them said."""
     if len(text) <= limit:
         return text

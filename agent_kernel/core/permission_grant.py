@@ -10,7 +10,7 @@ from agent_kernel.core.session import SessionKey
 
 Decision: TypeAlias = Literal["approve", "deny"]
 Remember: TypeAlias = Literal["once", "session", "folder", "never"]
-Outcome: TypeAlias = Literal["waiting", "approve", "deny", "cancelled", "interrupted"]
+ApprovalOutcome: TypeAlias = Literal["waiting", "approve", "deny", "cancelled", "interrupted"]
 UNANSWERED = "not run: the server stopped while this waited for an answer"
 """What a model reads of a call whose question died with its server."""
 
@@ -27,7 +27,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalQuestion:
     """One call that a person is asked about. ``shown`` is the hash of what they see. ``waiting`` until it has another
     outcome: an answer, or ``cancelled`` and ``interrupted`` with its turn. ``message`` was said with the answer."""
 
@@ -38,7 +38,7 @@ class Question:
     kind: str
     tool: str
     shown: str
-    outcome: Outcome = "waiting"
+    outcome: ApprovalOutcome = "waiting"
     remember: Remember = "once"
     message: str = ""
     asked: float = field(default_factory=time.time)

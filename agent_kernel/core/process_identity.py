@@ -14,7 +14,7 @@ _GONE = {"Z", "X", "x"}
 """States of /proc/PID/stat in which a process can not write any more: a zombie waits only to be reaped."""
 
 
-def machine() -> str:
+def machine_id() -> str:
     """An id of this machine that survives a reboot. Images and clones may share it: see ``Owner.provably_dead``."""
     if os.name == "nt":
         return ""
@@ -23,12 +23,12 @@ def machine() -> str:
     return f"{os.uname().nodename}:{uuid.getnode():x}"
 
 
-def boot() -> str:
+def boot_id() -> str:
     """A random id of this boot of this kernel."""
     return _read("/proc/sys/kernel/random/boot_id")
 
 
-def booted_at() -> float | None:
+def boot_time() -> float | None:
     """When this machine booted, in seconds since the epoch."""
     for line in _read("/proc/stat").splitlines():
         if line.startswith("btime "):
@@ -44,13 +44,13 @@ def pid_namespace() -> str:
         return ""
 
 
-def started(pid: int) -> str:
+def start_time(pid: int) -> str:
     """When the process started, in clock ticks since boot: the guard against a reused pid."""
     return _stat(pid)[1]
 
 
-def alive(pid: int, start: str) -> bool:
-    """False only when no such process runs here now. ``start`` is what ``started`` said of it, or empty."""
+def is_alive(pid: int, start: str) -> bool:
+    """False only when no such process runs here now. ``start`` is what ``start_time`` said of it, or empty."""
     if os.name == "nt":
         return True  # os.kill(pid, 0) would send Ctrl+C there
     try:

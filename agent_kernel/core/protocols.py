@@ -13,12 +13,12 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import Emit
-from agent_kernel.core.files import Kept, Produced
+from agent_kernel.core.files import ProducedFile, StoredFile
 from agent_kernel.core.messages import Media, Message, Status, ToolCall, Usage
 from agent_kernel.core.session import SessionKey
 
 Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client", "caller"]
-Source: TypeAlias = Literal["built_in", "user", "mcp", "external"]
+ToolOrigin: TypeAlias = Literal["built_in", "user", "mcp", "external"]
 RESULT_CHARS = 6_000
 """Of a tool that does not say otherwise."""
 
@@ -39,7 +39,7 @@ class ToolSpec:
     where: Where = "server"
     shared_state: bool = True
     """Calls of a round that touch shared state run one after the other; the others in parallel."""
-    source: Source = "built_in"
+    source: ToolOrigin = "built_in"
     label: str = ""
     result_chars: int = RESULT_CHARS
     """What a result may put into the model's context; the middle of a longer one is left out and said to be."""
@@ -49,14 +49,14 @@ class ToolSpec:
     @property
     def schema(self) -> dict[str, Any]:
         """``parameters`` as plain objects and lists all the way down: wires and libraries take nothing else."""
-        plain: dict[str, Any] = _plain(self.parameters)
+        plain: dict[str, Any] = _to_plain(self.parameters)
         return plain
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {key: _to_plain(inner) for key, inner in value.items()}
+    return [_to_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class OutputFormat:
     grammar: str = ""
 
 
-def refuse(names: Sequence[str], who: str, hint: str = "") -> None:
+def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
     """Raises InvalidRequest when there are ``names``: fields of a request that ``who`` can not do anything with."""
     if names:
         raise InvalidRequest(
@@ -198,7 +198,7 @@ class Engine(Protocol):
 # ---------------------------------------------------------------------------------------------------- tools
 
 
-class Paths(Protocol):
+class PathPermissions(Protocol):
     """What sandboxed code of a session may open beside its work directory because a person said so."""
 
     async def allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
@@ -223,7 +223,7 @@ class ToolContext:
     emit: Emit
     ordinal: int = 0
     foreign: str = ""
-    paths: Paths | None = None
+    paths: PathPermissions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class ToolOutput:
     status: Status = "success"
     media: tuple[Media, ...] = ()
     shown: bool = False
-    files: tuple[Produced, ...] = ()
+    files: tuple[ProducedFile, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     keep_s: float = 60.0
     foreign: bool = False
@@ -253,7 +253,7 @@ class Tool(Protocol):
 
 
 @runtime_checkable
-class Prepares(Protocol):
+class CallPreparer(Protocol):
     """A tool whose calls stand for something else: a cell's id for its code."""
 
     async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -262,7 +262,9 @@ class Prepares(Protocol):
 
 
 class FileKeeper(Protocol):
-    async def keep(self, files: Sequence[Produced], context: ToolContext, *, within_s: float = 60.0) -> list[Kept]:
+    async def keep(
+        self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = 60.0
+    ) -> list[StoredFile]:
         """Keeps what a call produced with its session, in order; what can not be kept (too large, quota, gone, not
         within ``within_s`` seconds) is kept as a file with an error. Raises StoreError."""
         ...
@@ -286,7 +288,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class VariableInfo:
     """A variable that sandboxed code holds, without its value. ``shape`` is that of an array or a table, or the length
     of a text or a collection; empty where there is none."""
 
@@ -355,7 +357,7 @@ class Sandbox(Protocol):
         is going on. Raises NotFound, and InvalidRequest for a value that can not be copied."""
         ...
 
-    async def variables(self, session: SessionKey) -> Sequence[Held]:
+    async def variables(self, session: SessionKey) -> Sequence[VariableInfo]:
         """What the session's code holds now, by name; nothing when no python runs for it."""
         ...
 

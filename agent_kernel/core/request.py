@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from agent_kernel.core.files import Wanted
+from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolSpec, Variable
 from agent_kernel.core.settings import Permission
@@ -81,7 +81,7 @@ class TurnRequest:
     tools: tuple[str, ...] | None = None
     client_tools: frozenset[str] = frozenset()
     inputs: tuple[str, ...] = ()
-    outputs: tuple[Wanted, ...] = ()
+    outputs: tuple[RequestedFile, ...] = ()
     given: tuple[Variable, ...] = ()
     skills: tuple[str, ...] = ()
     web: Mapping[str, Any] | None = None

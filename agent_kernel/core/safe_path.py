@@ -19,14 +19,14 @@ DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WalkedFile:
     """A regular file. ``name`` is relative, with ``/``; ``stamp`` is (size, mtime in ns)."""
 
     name: str
     stamp: tuple[int, int]
 
 
-def relative(name: str) -> PurePosixPath:
+def relative_path(name: str) -> PurePosixPath:
     """``name`` as a path below a directory. Raises InvalidRequest for one that is absolute, has ``..`` or a NUL, or
     names nothing."""
     path = PurePosixPath(name)
@@ -39,11 +39,11 @@ def open_file(root: Path, name: str) -> int:
     """A descriptor of the regular file ``name``; links in it are followed as long as they stay below ``root``. Raises
     OSError (also for links that leave it and for what is not a regular file), InvalidRequest."""
     inside = os.path.realpath(root)
-    real = os.path.realpath(os.path.join(inside, relative(name)))
+    real = os.path.realpath(os.path.join(inside, relative_path(name)))
     if os.path.commonpath([inside, real]) != inside or real == inside:
         raise FileNotFoundError(f"{name} leads out of the work directory")
     *folders, last = PurePosixPath(real).relative_to(inside).parts
-    with closing(_Directory.open(inside)) as here:
+    with closing(_OpenDirectory.open(inside)) as here:
         for folder in folders:
             here.enter(folder)
         # Not blocking: to open a pipe would wait for its writer.
@@ -54,7 +54,7 @@ def open_file(root: Path, name: str) -> int:
     return file
 
 
-def stamp(root: Path, name: str) -> tuple[int, int] | None:
+def file_stamp(root: Path, name: str) -> tuple[int, int] | None:
     """(size, mtime in ns) of what ``open_file`` would open; None where that fails."""
     try:
         file = open_file(root, name)
@@ -65,10 +65,10 @@ def stamp(root: Path, name: str) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def make_file(root: Path, name: str, mode: int = 0o644) -> int:
+def create_file(root: Path, name: str, mode: int = 0o644) -> int:
     """A descriptor of a new file directly below ``root``, which belongs to the owner of ``root``; what had the name is
     gone. Raises OSError."""
-    with closing(_Directory.open(str(root))) as here:
+    with closing(_OpenDirectory.open(str(root))) as here:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=here.fd)
         file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=here.fd)
@@ -79,15 +79,15 @@ def make_file(root: Path, name: str, mode: int = 0o644) -> int:
     return file
 
 
-def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[Found], bool]:
+def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[WalkedFile], bool]:
     """The regular files, links left out, and whether that is all: up to ``most`` entries are looked at. ``wanted`` says
     of each name whether a directory is entered or a file counted. What can not be read is left out."""
-    found: list[Found] = []
+    found: list[WalkedFile] = []
     try:
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return [], True
-    with closing(_files(top, "", wanted, DEPTH)) as entries:
+    with closing(_iterate_files(top, "", wanted, DEPTH)) as entries:
         looked_at = 0
         for one in entries:
             if one is not None:
@@ -97,7 +97,9 @@ def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[Fou
     return found, True
 
 
-def _files(folder: int, prefix: str, wanted: Callable[[str], bool], depth: int) -> Generator[Found | None, None, None]:
+def _iterate_files(
+    folder: int, prefix: str, wanted: Callable[[str], bool], depth: int
+) -> Generator[WalkedFile | None, None, None]:
     """Something for every entry, so that whoever counts can stop. Closes ``folder``."""
     try:
         with os.scandir(folder) as entries:
@@ -108,24 +110,24 @@ def _files(folder: int, prefix: str, wanted: Callable[[str], bool], depth: int) 
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False) and depth:
                         below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-                        yield from _files(below, f"{prefix}{entry.name}/", wanted, depth - 1)
+                        yield from _iterate_files(below, f"{prefix}{entry.name}/", wanted, depth - 1)
                     elif entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
-                        yield Found(prefix + entry.name, (status.st_size, status.st_mtime_ns))
+                        yield WalkedFile(prefix + entry.name, (status.st_size, status.st_mtime_ns))
     except OSError:
         return
     finally:
         os.close(folder)
 
 
-class _Directory:
+class _OpenDirectory:
     """One that is open; ``enter`` goes one step down, through no link."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     @classmethod
-    def open(cls, path: str) -> _Directory:
+    def open(cls, path: str) -> _OpenDirectory:
         return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def enter(self, name: str) -> None:

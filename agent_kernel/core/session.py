@@ -24,9 +24,9 @@ MAIN = "main"
 MAX_TAGS = 32
 MAX_DESCRIPTION = 64 * 1024
 """Bytes of JSON, for metadata and context each."""
-SNIPPET = 160
+SNIPPET_CHARS = 160
 """Characters."""
-SNIPPETS = 5
+MAX_SNIPPETS = 5
 """Of one session."""
 SUMMARY_CLAIM_S = 600.0
 """Nobody else summarises a session for this long (seconds), unless the claim is given back; the longest summary that a
@@ -38,7 +38,7 @@ UNLISTED = "unlisted:"
 call can be continued by another id. Search finds what was said in it."""
 
 
-def valid_id(value: str, what: str = "session id") -> str:
+def check_id(value: str, what: str = "session id") -> str:
     """1..512 characters without control characters, or InvalidRequest; the only place where ids are checked."""
     if not 1 <= len(value) <= MAX_ID or any(unicodedata.category(char) in ("Cc", "Cs") for char in value):
         raise InvalidRequest(f"A {what} has 1 to {MAX_ID} characters and no control characters.")
@@ -51,8 +51,8 @@ class SessionKey:
     id: str
 
     def __post_init__(self) -> None:
-        valid_id(self.namespace, "namespace")
-        valid_id(self.id)
+        check_id(self.namespace, "namespace")
+        check_id(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class SessionUpdate:
     """What to change of a session; None stays as it is. To forget ``context``, give an empty object. ``title`` only in
     the place of ``instead_of``, if that is given: what a person wrote meanwhile stays."""
 
@@ -115,10 +115,10 @@ class Owner:
         return cls(
             instance=secrets.token_hex(8),
             pid=pid,
-            boot=process_identity.boot(),
-            machine=process_identity.machine(),
+            boot=process_identity.boot_id(),
+            machine=process_identity.machine_id(),
             pid_namespace=process_identity.pid_namespace(),
-            started=process_identity.started(pid),
+            started=process_identity.start_time(pid),
         )
 
     def provably_dead(self, last_seen: float) -> bool:
@@ -130,11 +130,11 @@ class Owner:
         """
         here = Owner.here()
         if self.boot and here.boot and self.boot != here.boot:
-            booted = process_identity.booted_at()
+            booted = process_identity.boot_time()
             return bool(self.machine) and self.machine == here.machine and booted is not None and last_seen < booted
         same_kernel = self.boot == here.boot and bool(self.boot or self.machine)
         same_pids = self.machine == here.machine and self.pid_namespace == here.pid_namespace
-        return same_kernel and same_pids and not process_identity.alive(self.pid, self.started)
+        return same_kernel and same_pids and not process_identity.is_alive(self.pid, self.started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SearchQuery:
     """Words (any of them, as part of a word too, case ignored) and where to look. ``limit`` sessions at most; ``role``
     is user, assistant or empty for both; ``root`` and ``path`` name a notebook; ``since`` and ``until`` are when it was
     said, in seconds since the epoch. ``sessions``: only in those with these ids. ``used``: not in sessions that were
@@ -229,7 +229,7 @@ class Snippet:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """``score``: every message in which a word occurs counts 1 and less than 1 more for how rare its words are.
     ``snippets``: of the SNIPPETS messages that count most, the newest of equal ones, in order."""
 
@@ -239,7 +239,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class OpeningMatch:
     """A session of which ``length`` visible messages are the beginning asked for; ``seq`` is the last of them."""
 
     key: SessionKey
@@ -248,7 +248,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class StoreFault:
     """One thing that should not be in a store. ``kind`` is a word for programs; ``mended`` says what was done."""
 
     namespace: str
@@ -259,7 +259,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class NotebookBinding:
     """A notebook (``path`` below the contents root ``root``), or a kernel without one, and its session."""
 
     namespace: str
@@ -273,7 +273,7 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
-def made_at(id: str) -> int | None:
+def creation_time(id: str) -> int | None:
     """When ``new_id`` made it, in seconds since 1970; None: it did not. The same wherever and whenever it is asked, as
     long as the time zone of this machine stays."""
     try:

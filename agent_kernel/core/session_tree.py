@@ -16,12 +16,12 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media
 from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
 
-END = 2**62
+AFTER_EVERY_SEQ = 2**62
 """Behind every seq."""
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class TreeSegment:
     """``parent`` is smaller than ``id``, and begins at or before ``since``."""
 
     id: int
@@ -30,11 +30,11 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class BranchTree:
     """``ends``: branch -> segment. ``turns``: turn -> segment, for those that are not in segment 0; an item is where
     its turn is."""
 
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[TreeSegment, ...] = ()
     ends: Mapping[str, int] = field(default_factory=dict)
     turns: Mapping[str, int] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class Tree:
         by_id = {segment.id: segment for segment in self.segments}
         if branch not in self.ends:
             return []
-        at, until = self.ends[branch], END
+        at, until = self.ends[branch], AFTER_EVERY_SEQ
         pieces = [(at, until)]
         while at:
             at, until = by_id[at].parent, min(until, by_id[at].since)
@@ -52,7 +52,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class SessionSnapshot:
     """In the order in which they were stored. Without ``branches`` it is one line, as of a session that never
     branched."""
 
@@ -61,7 +61,7 @@ class Whole:
     items: tuple[Item, ...]
     branches: tuple[Branch, ...] = ()
     summaries: tuple[Summary, ...] = ()
-    tree: Tree = field(default_factory=Tree)
+    tree: BranchTree = field(default_factory=BranchTree)
     files: tuple[File, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript(Whole):
+class Transcript(SessionSnapshot):
     """With its media by hash, as far as they are known. ``left_out`` counts what a document had and this value has no
     place for, by a word for it (videos, files, results without a call)."""
 
@@ -118,7 +118,9 @@ class Transcript(Whole):
         return replace(self, blobs={**self.blobs, **wanted})
 
 
-def extents(branches: Sequence[Branch], tree: Tree, turns: Sequence[Turn], items: Sequence[Item]) -> Iterator[Branch]:
+def resolve_branches(
+    branches: Sequence[Branch], tree: BranchTree, turns: Sequence[Turn], items: Sequence[Item]
+) -> Iterator[Branch]:
     """The branches with what follows from the tree: since, head and turns. A child begins behind its parent's
     beginning, so what a segment shows is what its parent shows up to there, and its own."""
     segment_of = {turn.id: tree.turns.get(turn.id, 0) for turn in turns}

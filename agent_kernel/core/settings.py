@@ -34,11 +34,11 @@ PythonIn = Literal["", "live", "draft", "sandbox"]
 APP = "agent-kernel"
 ON = ("true", "1", "on", "yes")
 OFF = ("false", "0", "off", "no")
-LIMITS = (
+LIMIT_FIELDS = (
     *("turns_at_once", "turns_waiting", "user_requests_per_minute", "user_turns_at_once"),
     *("user_tokens_per_hour", "user_tokens_per_day"),
 )
-SHARED: Mapping[str, int] = MappingProxyType(
+SHARED_SERVER_LIMITS: Mapping[str, int] = MappingProxyType(
     {
         "turns_at_once": 8,
         "user_requests_per_minute": 60,
@@ -48,11 +48,11 @@ SHARED: Mapping[str, int] = MappingProxyType(
     }
 )
 """Limits of a server that people share, where its administrator sets none."""
-GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", "dispatch", "notebook", "recall")
+TOOL_GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", "dispatch", "notebook", "recall")
 """Of tools, for the setting ``tools``; ``agent`` is all of them."""
-BY_PRESET = -1
+FROM_PRESET = -1
 """A number of sessions or turns that ``limits`` decides."""
-POSITIVE = (
+POSITIVE_FIELDS = (
     *("sandbox_memory_mb", "sandbox_cpu_s", "sandbox_procs", "sandbox_fds", "sandbox_file_mb"),
     *("upload_mb", "output_mb", "run_timeout_s", "shell_timeout_s"),
 )
@@ -187,8 +187,8 @@ class Settings:
     recall: Recall = "off"
     limits: str = ""
     ttl: str = ""
-    max_sessions: int = BY_PRESET
-    max_history_turns: int = BY_PRESET
+    max_sessions: int = FROM_PRESET
+    max_history_turns: int = FROM_PRESET
     quota_sessions: int = 100_000
     quota_gb: float = 50.0
     tools: str = "python,shell,files,notebook,skills,mcp,web,functions,dispatch"
@@ -238,11 +238,11 @@ class Settings:
         if not 0.1 <= self.compaction_threshold <= 1:
             raise InvalidRequest("compaction_threshold is a share of the model's tokens, 0.1 to 1.")
         for name in ("max_sessions", "max_history_turns"):
-            if getattr(self, name) < BY_PRESET:
+            if getattr(self, name) < FROM_PRESET:
                 raise InvalidRequest(f"{name} is 0 (no limit) or more.")
         if self.export_max_mb < 1:
             raise InvalidRequest("export_max_mb is 1 or more.")
-        for name in POSITIVE:
+        for name in POSITIVE_FIELDS:
             if getattr(self, name) <= 0:
                 raise InvalidRequest(f"{name} is more than 0.")
         for name in ("idle_unload_s", "memory_reserve_gb", "quota_gb", "approval_timeout_s"):
@@ -254,15 +254,17 @@ class Settings:
     def _check_limits(self) -> None:
         if self.quota_sessions < 0:
             raise InvalidRequest("quota_sessions is 0 (no quota) or more.")
-        for name in LIMITS:
+        for name in LIMIT_FIELDS:
             if getattr(self, name) < 0:
                 raise InvalidRequest(f"{name} is 0 (no limit) or more.")
         if not 0 < self.token_share <= 1:
             raise InvalidRequest("token_share is a share of a user's limits, more than 0 and at most 1.")
 
     def _check_tools(self) -> None:
-        if unknown := {name.strip() for name in self.tools.split(",")} - {*GROUPS, "agent", ""}:
-            raise InvalidRequest(f"tools are {', '.join(GROUPS)}, or agent for all; not {', '.join(sorted(unknown))}.")
+        if unknown := {name.strip() for name in self.tools.split(",")} - {*TOOL_GROUPS, "agent", ""}:
+            raise InvalidRequest(
+                f"tools are {', '.join(TOOL_GROUPS)}, or agent for all; not {', '.join(sorted(unknown))}."
+            )
 
     @property
     def model_sources(self) -> tuple[str, ...]:
@@ -298,13 +300,13 @@ class Settings:
 def _convert(name: str, kind: str, value: Any) -> Any:
     converters: dict[str, type] = {"int": int, "float": float, "Path": Path}
     if name == "engines":
-        return _engines(value)
+        return _parse_engines(value)
     if name == "redaction_patterns":
-        return _patterns(value)
+        return _parse_patterns(value)
     if name == "policy":
-        return _policy(value)
+        return _parse_policy(value)
     if kind == "bool":
-        return _flag(name, str(value))
+        return _parse_flag(name, str(value))
     try:
         converted = converters.get(kind, str)(value)
     except ValueError as error:
@@ -312,13 +314,13 @@ def _convert(name: str, kind: str, value: Any) -> Any:
     return converted.expanduser() if isinstance(converted, Path) else converted
 
 
-def _flag(name: str, value: str) -> bool:
+def _parse_flag(name: str, value: str) -> bool:
     if value.lower() not in (*ON, *OFF):
         raise InvalidRequest(f"AGENT_KERNEL_{name.upper()} is {' or '.join((ON[0], OFF[0]))}, not {value!r}.")
     return value.lower() in ON
 
 
-def _engines(value: Any) -> Mapping[str, Any]:
+def _parse_engines(value: Any) -> Mapping[str, Any]:
     """Never repeats what could not be read: it may hold a key."""
     if isinstance(value, Mapping):
         return value
@@ -335,7 +337,7 @@ def _engines(value: Any) -> Mapping[str, Any]:
     return found
 
 
-def _patterns(value: Any) -> Mapping[str, str]:
+def _parse_patterns(value: Any) -> Mapping[str, str]:
     try:
         found = value if isinstance(value, Mapping) else json.loads(value)
     except ValueError:
@@ -345,7 +347,7 @@ def _patterns(value: Any) -> Mapping[str, str]:
     return found
 
 
-def _policy(value: Any) -> Mapping[str, str]:
+def _parse_policy(value: Any) -> Mapping[str, str]:
     try:
         found = value if isinstance(value, Mapping) else json.loads(value)
     except ValueError:

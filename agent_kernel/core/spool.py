@@ -74,7 +74,7 @@ class CopyBudget:
             raise CopyTimeout("copying the files of this call took longer than its run may")
 
     def _check_disk(self, size: int) -> None:
-        with _disk():
+        with _disk_errors_as_store_errors():
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             disk = shutil.disk_usage(self._directory)
         if disk.free - size < min(RESERVE_BYTES, disk.total // 20):
@@ -82,7 +82,7 @@ class CopyBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ReceivedFile:
     """Bytes that came whole. ``preview`` is the beginning of a text; ``text``: all of it is UTF-8 without NUL."""
 
     path: Path
@@ -100,7 +100,7 @@ class Arrived:
         self.path.unlink(missing_ok=True)
 
 
-class Incoming:
+class FileReceiver:
     """One file that is being received in ``directory`` (made with mode 0700). More than ``limit`` bytes are refused.
     Blocking; ``close`` takes away what did not arrive. Raises StoreFull or StoreError where the disk does not take it.
     """
@@ -108,9 +108,9 @@ class Incoming:
     def __init__(self, directory: Path, limit: int) -> None:
         self._limit = limit
         self._path = directory / f"{secrets.token_hex(12)}{SUFFIX}"
-        with _disk():
+        with _disk_errors_as_store_errors():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sweep(directory)
+            _remove_stale(directory)
             descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         self._file: BinaryIO | None = os.fdopen(descriptor, "wb", buffering=0)
         self._hash = hashlib.sha256()
@@ -127,18 +127,18 @@ class Incoming:
         self._hash.update(chunk)
         self._decode(chunk, final=False)
         left = memoryview(chunk)
-        with _disk():
+        with _disk_errors_as_store_errors():
             if len(chunk) == CHUNK and chunk == ZEROS:  # a hole stays a hole, which takes no place on the disk
                 self._file.seek(CHUNK, os.SEEK_CUR)
                 return
             while left:
                 left = left[self._file.write(left) :]
 
-    def arrived(self) -> Arrived:
+    def arrived(self) -> ReceivedFile:
         """All of it came. Raises StoreError."""
         assert self._file is not None, "it is closed"
         self._decode(b"", final=True)
-        with _disk():
+        with _disk_errors_as_store_errors():
             if self._file.tell() > os.fstat(self._file.fileno()).st_size:
                 self._file.truncate()  # it ends with a hole
             if self.size > SMALL:
@@ -146,7 +146,7 @@ class Incoming:
             self._file.close()
         self._file = None
         text = self._decoder is not None
-        return Arrived(self._path, self.size, self._hash.hexdigest(), text, self._preview if text else "")
+        return ReceivedFile(self._path, self.size, self._hash.hexdigest(), text, self._preview if text else "")
 
     def close(self) -> None:
         """Idempotent; nothing is left unless it arrived."""
@@ -168,7 +168,7 @@ class Incoming:
             self._preview += said[: PREVIEW_CHARS - len(self._preview)]
 
 
-def copied(source: int, directory: Path, limit: int, budget: CopyBudget) -> Arrived:
+def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyBudget) -> ReceivedFile:
     """Copies what the descriptor ``source`` has from here on, and closes it. Raises FileTooLarge, StoreError,
     CopyTimeout, CopyStopped, and OSError when it cannot be read; then nothing is left in ``directory``."""
     with os.fdopen(source, "rb", buffering=0) as file:
@@ -182,12 +182,12 @@ def copied(source: int, directory: Path, limit: int, budget: CopyBudget) -> Arri
                 budget.check()
                 yield chunk
 
-        return received(pieces(), directory, most)
+        return receive_chunks(pieces(), directory, most)
 
 
-def received(chunks: Iterator[bytes], directory: Path, limit: int) -> Arrived:
+def receive_chunks(chunks: Iterator[bytes], directory: Path, limit: int) -> ReceivedFile:
     """Raises FileTooLarge, StoreError."""
-    incoming = Incoming(directory, limit)
+    incoming = FileReceiver(directory, limit)
     try:
         for chunk in chunks:
             incoming.write(chunk)
@@ -197,7 +197,7 @@ def received(chunks: Iterator[bytes], directory: Path, limit: int) -> Arrived:
 
 
 @contextmanager
-def _disk() -> Iterator[None]:
+def _disk_errors_as_store_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -208,7 +208,7 @@ def _disk() -> Iterator[None]:
         ) from error
 
 
-def _sweep(directory: Path) -> None:
+def _remove_stale(directory: Path) -> None:
     for path in directory.glob(f"*{SUFFIX}"):
         with suppress(OSError):
             if path.stat().st_mtime < time.time() - STALE_S:

@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def in_own_thread(function: Callable[[], T], name: str) -> T:
+async def run_in_own_thread(function: Callable[[], T], name: str) -> T:
     """What ``function`` returns or raises. Who is cancelled leaves the thread behind: it ends when the call does."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()

@@ -15,23 +15,23 @@ PER_MESSAGE = 24
 """Characters for the template's own words."""
 
 
-def size(message: Message) -> int:
+def message_chars(message: Message) -> int:
     """Characters of a message, calls and template included; media are counted apart."""
     said = len(message.text) + len(message.reasoning)
     return said + sum(len(str(call.arguments)) for call in message.calls) + PER_MESSAGE
 
 
-def total(messages: Iterable[Message]) -> int:
-    return sum(map(size, messages))
+def total_chars(messages: Iterable[Message]) -> int:
+    return sum(map(message_chars, messages))
 
 
-def estimated_usage(messages: Iterable[Message], answer_chars: int, seconds: float = 0.0) -> Usage:
+def estimate_usage(messages: Iterable[Message], answer_chars: int, seconds: float = 0.0) -> Usage:
     """What a model call cost whose engine did not tell, because the call was cut off."""
-    prompt, answer = (math.ceil(chars / CHARS_PER_TOKEN) for chars in (total(messages), answer_chars))
+    prompt, answer = (math.ceil(chars / CHARS_PER_TOKEN) for chars in (total_chars(messages), answer_chars))
     return Usage(prompt, answer, seconds=seconds, estimated=True)
 
 
-def budget(context_length: int) -> int:
+def prompt_budget(context_length: int) -> int:
     """Characters that a prompt may have for a model of so many tokens; 0 = unknown, no limit."""
     reserved = min(RESERVED_TOKENS, context_length // 2)
     return int((context_length - reserved) * CHARS_PER_TOKEN)

@@ -30,7 +30,7 @@ class TrustedFolder:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-class Trust:
+class TrustStore:
     """``path`` is the file that holds them all; it is made when the first is added."""
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class Trust:
         if real == Path(real.anchor):
             raise InvalidRequest("Trust a directory of your own, not the whole machine.")
         made = TrustedFolder(
-            real, time.time(), {name: digest for name in WATCHED if (digest := digest_of(real / name))}
+            real, time.time(), {name: digest for name in WATCHED if (digest := file_digest(real / name))}
         )
         with self._locked():
             body = self._read()
@@ -101,7 +101,7 @@ class Trust:
         fresh.replace(self._path)
 
 
-def digest_of(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file; empty where there is none that can be read, or one that is too large for what it should be."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_WATCHED:

@@ -38,7 +38,7 @@ from agent_kernel.core.protocols import (
     Sampling,
     TextChunk,
     TokenLogprob,
-    refuse,
+    refuse_fields,
 )
 
 KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault", "finish"})
@@ -100,7 +100,7 @@ class ScriptedEngine:
             "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
             "grammar": output is not None and output.kind == "grammar",
         }
-        refuse([name for name, wanted in asked.items() if wanted], "the scripted engine")
+        refuse_fields([name for name, wanted in asked.items() if wanted], "the scripted engine")
 
     def _next(self, said: str) -> Mapping[str, Any]:
         for index, script in enumerate(self._rounds):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, from_json
-from agent_kernel.core.events import TYPES, Event, TurnFinished
+from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
 
 CALL_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 35.0
@@ -143,7 +143,7 @@ class Server:
             try:
                 for frame in self.frames("GET", f"turns/{quoted(turn)}/events?after={after}{kept}", opened=opened):
                     lost, after = 0, max(after, int(frame.id or 0))
-                    if frame.event not in TYPES:
+                    if frame.event not in EVENT_TYPES:
                         continue  # a newer server announces what this version does not know
                     event = Event.from_json(json.loads(frame.data))
                     yield event

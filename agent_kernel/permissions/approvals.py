@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Emit
-from agent_kernel.core.permission_grant import UNANSWERED, Grant, Question
+from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.permissions.decision import Answer, Verdict, verdict_of
 from agent_kernel.permissions.memory_grants import MemoryGrants
@@ -25,7 +25,7 @@ GONE = {
 class Waiting:
     """A question that is shown as ``required``. ``grant`` makes of a remembered answer what is kept."""
 
-    question: Question
+    question: ApprovalQuestion
     required: ApprovalRequired
     grant: Callable[[Answer], Grant]
     verdict: asyncio.Future[Verdict]
@@ -50,7 +50,7 @@ class Approvals:
         return list(self._waiting.values())
 
     async def ask(
-        self, question: Question, required: ApprovalRequired, emit: Emit, grant: Callable[[Answer], Grant]
+        self, question: ApprovalQuestion, required: ApprovalRequired, emit: Emit, grant: Callable[[Answer], Grant]
     ) -> Verdict:
         """Waits until somebody answers, or until ``required.until``: then it is no. A turn that is stopped takes its
         question back. Raises StoreError."""
@@ -72,7 +72,7 @@ class Approvals:
         emit(ApprovalResolved(question.id, question.call, "approve" if verdict.allowed else "deny", verdict.reason))
         return verdict
 
-    async def find(self, namespace: str, id: str) -> Question:
+    async def find(self, namespace: str, id: str) -> ApprovalQuestion:
         """Raises NotFound."""
         waiting = self._waiting.get(id)
         if waiting is not None and waiting.question.key.namespace == namespace:
@@ -129,7 +129,7 @@ class Approvals:
                     await self._kept(waiting, silence)
         return waiting.verdict.result()
 
-    async def _kept(self, waiting: Waiting, answer: Answer) -> Question:
+    async def _kept(self, waiting: Waiting, answer: Answer) -> ApprovalQuestion:
         question = replace(
             waiting.question,
             outcome=answer.decision,
@@ -139,14 +139,14 @@ class Approvals:
         )
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
-    def _same(self, kept: Question, answer: Answer) -> Answer:
+    def _same(self, kept: ApprovalQuestion, answer: Answer) -> Answer:
         """The answer to a question that does not wait here."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
         return _agreed(said(kept), answer)
 
 
-def said(kept: Question) -> Answer:
+def said(kept: ApprovalQuestion) -> Answer:
     """Raises Conflict where nothing was answered, and nobody waits for it."""
     if kept.outcome not in ("approve", "deny"):
         raise Conflict(f"This call is not waited for: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})

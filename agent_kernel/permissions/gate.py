@@ -19,9 +19,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.core.events import ApprovalRequired, Body
+from agent_kernel.core.events import ApprovalRequired, EventBody
 from agent_kernel.core.messages import ToolCall
-from agent_kernel.core.permission_grant import Decision, Grant, Question
+from agent_kernel.core.permission_grant import ApprovalQuestion, Decision, Grant
 from agent_kernel.core.protocols import ToolContext, ToolSpec
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions.admin_policy import NOBODY, AdminPolicy
@@ -120,16 +120,20 @@ class Gate:
         )
         return await self.put(question, required, context, lambda answer: granted_by(answer, spec))
 
-    def until(self, question: Question) -> float | None:
+    def until(self, question: ApprovalQuestion) -> float | None:
         return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s
 
     async def put(
-        self, question: Question, required: ApprovalRequired, context: ToolContext, grant: Callable[[Answer], Grant]
+        self,
+        question: ApprovalQuestion,
+        required: ApprovalRequired,
+        context: ToolContext,
+        grant: Callable[[Answer], Grant],
     ) -> Verdict:
         """Asks, and waits for the answer of this process if it has one, else of whoever follows the turn."""
         tasks: list[asyncio.Task[None]] = []
 
-        def emit(body: Body) -> None:
+        def emit(body: EventBody) -> None:
             context.emit(body)
             if body is required and self.ask is not None:
                 tasks.append(asyncio.create_task(self._answer(question, required, self.ask)))
@@ -140,7 +144,7 @@ class Gate:
             for task in tasks:
                 task.cancel()
 
-    async def _answer(self, question: Question, required: ApprovalRequired, ask: Asker) -> None:
+    async def _answer(self, question: ApprovalQuestion, required: ApprovalRequired, ask: Asker) -> None:
         """What ``ask`` says; it may block, so it is called in a thread. It is somebody else's code: one that fails, in
         whatever way, has said no."""
         try:
@@ -154,11 +158,11 @@ class Gate:
             self.approvals.fail(question.id, f"denied: the approval handler failed ({type(error).__name__})")
 
 
-def asked_about(spec: ToolSpec, context: ToolContext) -> Question:
+def asked_about(spec: ToolSpec, context: ToolContext) -> ApprovalQuestion:
     call = context.call
     shown = shown_hash(spec.name, spec.where, call.arguments)
     id = f"appr_{secrets.token_hex(16)}"
-    return Question(id, context.key, context.turn, call.id, spec.kind, spec.name, shown, asked=time.time())
+    return ApprovalQuestion(id, context.key, context.turn, call.id, spec.kind, spec.name, shown, asked=time.time())
 
 
 def granted_by(answer: Answer, spec: ToolSpec) -> Grant:

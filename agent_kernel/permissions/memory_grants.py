@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.session import SessionKey
 
@@ -17,7 +17,7 @@ class MemoryGrants:
 
     def __init__(self) -> None:
         self._grants: dict[SessionKey, dict[tuple[str, str], Grant]] = defaultdict(dict)
-        self._questions: dict[tuple[str, str], Question] = {}
+        self._questions: dict[tuple[str, str], ApprovalQuestion] = {}
 
     async def grants(self, key: SessionKey) -> list[Grant]:
         known = self._grants.get(key, {})
@@ -33,12 +33,12 @@ class MemoryGrants:
             del known[place]
         return len(gone)
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: ApprovalQuestion) -> None:
         self._questions[question.key.namespace, question.id] = question
         while len(self._questions) > MAX_QUESTIONS:
             del self._questions[next(iter(self._questions))]
 
-    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+    async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         place = question.key.namespace, question.id
         kept = self._questions.get(place, question)
         if kept.outcome != "waiting":
@@ -48,7 +48,7 @@ class MemoryGrants:
         self._questions[place] = question
         return question
 
-    async def question(self, namespace: str, id: str) -> Question | None:
+    async def question(self, namespace: str, id: str) -> ApprovalQuestion | None:
         return self._questions.get((namespace, id))
 
 

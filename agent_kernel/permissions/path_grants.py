@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_kernel.core.events import ApprovalRequired
-from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.protocols import ToolContext, ToolSpec
 from agent_kernel.permissions.decision import Answer, shown_hash
 from agent_kernel.permissions.gate import Gate, asked_about
@@ -84,7 +84,7 @@ def scope(path: Path, *, write: bool) -> str:
     return f"{'write' if write else 'read'}:{path}"
 
 
-def _required(gate: Gate, question: Question, real: Path, remember: tuple[str, ...]) -> ApprovalRequired:
+def _required(gate: Gate, question: ApprovalQuestion, real: Path, remember: tuple[str, ...]) -> ApprovalRequired:
     access = question.tool.partition(":")[0]
     return ApprovalRequired(
         question.id,

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from agent_kernel.core.messages import Message, Text
-from agent_kernel.core.seams.session_store import Openings, SessionStore
+from agent_kernel.core.seams.session_store import OpeningIndex, SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import history_merge, message_hash
 
@@ -39,7 +39,7 @@ def scope(subject: str, model: str, instructions: Sequence[Message]) -> str:
     return hashlib.sha256(json.dumps([subject, model, said]).encode()).hexdigest()
 
 
-async def find(store: Openings, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
+async def find(store: OpeningIndex, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
     """The session that a request with these messages continues. The messages are in the form in which they would be
     kept: keys and passwords taken out."""
     _, said = history_merge.split(messages)

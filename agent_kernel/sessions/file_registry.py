@@ -25,13 +25,13 @@ from agent_kernel.core.errors import (
     StoreFull,
 )
 from agent_kernel.core.files import (
-    ELIDED,
+    BODY_OMITTED,
     INLINE_BYTES,
     NOT_PRODUCED,
     OCTETS,
     File,
-    Kept,
-    Produced,
+    ProducedFile,
+    StoredFile,
     clean_name,
     format_of,
     mime_of,
@@ -40,7 +40,7 @@ from agent_kernel.core.files import (
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.spool import Arrived, CopyBudget, CopyTimeout, Incoming
+from agent_kernel.core.spool import CopyBudget, CopyTimeout, FileReceiver, ReceivedFile
 
 log = logging.getLogger(__name__)
 UPLOADS = "uploads"
@@ -87,10 +87,12 @@ class FileRegistry:
 
     # ------------------------------------------------------------------------------------------------ from tools
 
-    async def keep(self, files: Sequence[Produced], context: ToolContext, *, within_s: float = KEEP_S) -> list[Kept]:
+    async def keep(
+        self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = KEEP_S
+    ) -> list[StoredFile]:
         """As ``FileKeeper`` says. Bodies go along while all of the call are together at most INLINE_BYTES. What lies in
         a work directory is copied on one budget for all files: the size that one file of a tool may have."""
-        kept: list[Kept] = []
+        kept: list[StoredFile] = []
         room = INLINE_BYTES
         budget = CopyBudget(self._directory, self._output_bytes, within_s)
         for produced in files:
@@ -99,7 +101,7 @@ class FileRegistry:
             room -= one.file.size if one.wire.keys() & {"text", "data_base64"} else 0
         return kept
 
-    async def _keep(self, produced: Produced, context: ToolContext, room: int, budget: CopyBudget) -> Kept:
+    async def _keep(self, produced: ProducedFile, context: ToolContext, room: int, budget: CopyBudget) -> StoredFile:
         facts = self._facts(produced, context)
         if produced.error:
             return await self._without_bytes(context.key, facts, produced.error, GONE_MESSAGES.get(produced.error, ""))
@@ -117,21 +119,21 @@ class FileRegistry:
         try:
             file = _arrived_as(facts, arrived)
             await self._store.add_files(context.key, [(file, arrived.body)])
-            return Kept(file, await asyncio.to_thread(_wire, file, arrived, room))
+            return StoredFile(file, await asyncio.to_thread(_wire, file, arrived, room))
         except (QuotaExceeded, StoreFull) as error:
             return await self._without_bytes(context.key, facts, error.code, error.message)
         finally:
             arrived.remove()
 
-    async def _without_bytes(self, key: SessionKey, facts: File, error: str, message: str) -> Kept:
+    async def _without_bytes(self, key: SessionKey, facts: File, error: str, message: str) -> StoredFile:
         file = replace(facts, error=error, message=message or error.replace("_", " "))
         try:
             await self._store.add_files(key, [(file, None)])
         except (QuotaExceeded, StoreFull) as full:
             log.warning("that %r was not kept is not noted: %s", file.name, full)
-        return Kept(file, file.to_json())
+        return StoredFile(file, file.to_json())
 
-    async def _copy(self, produced: Produced, budget: CopyBudget) -> Arrived:
+    async def _copy(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
         """Raises what ``_arrived`` raises. Cancelled, it ends the copy at its next piece, and nothing is left of it."""
         copy = asyncio.ensure_future(asyncio.to_thread(self._arrived, produced, budget))
         try:
@@ -142,15 +144,15 @@ class FileRegistry:
             await asyncio.wait([copy], timeout=STOP_S)
             raise
 
-    def _arrived(self, produced: Produced, budget: CopyBudget) -> Arrived:
+    def _arrived(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
         data = produced.data
         if isinstance(data, bytes):
-            return spool.received(iter([data]), self._directory, self._output_bytes)
+            return spool.receive_chunks(iter([data]), self._directory, self._output_bytes)
         root = produced.root or data.parent
         source = safe_path.open_file(root, str(data.relative_to(root)))
-        return spool.copied(source, self._directory, self._output_bytes, budget)
+        return spool.copy_from_descriptor(source, self._directory, self._output_bytes, budget)
 
-    def _facts(self, produced: Produced, context: ToolContext) -> File:
+    def _facts(self, produced: ProducedFile, context: ToolContext) -> File:
         turn, round = context.ordinal, max(0, context.round - 1)
         place = (context.key, context.turn, round)
         number = self._numbers[place] = self._numbers.get(place, -1) + 1
@@ -172,15 +174,15 @@ class FileRegistry:
 
     # ------------------------------------------------------------------------------------------------ from people
 
-    def incoming(self) -> Incoming:
+    def incoming(self) -> FileReceiver:
         """For the bytes of an upload. Blocking; raises StoreError."""
-        return Incoming(self._directory, self.upload_bytes)
+        return FileReceiver(self._directory, self.upload_bytes)
 
     async def receive(
         self,
         key: SessionKey,
         name: str,
-        arrived: Arrived,
+        arrived: ReceivedFile,
         *,
         purpose: str = "user_data",
         mime: str = "",
@@ -239,7 +241,7 @@ class FileRegistry:
         """With its bytes, or where they can be read. Raises FileNotFound; FileGone for one whose bytes are not here;
         FileNotProduced for one that never was."""
         file = await self.file(key, id)
-        if file.error in (ELIDED, "gone"):
+        if file.error in (BODY_OMITTED, "gone"):
             raise FileGone(f"{file.name}: {file.message}.", details={"file": file.id})
         if file.error:
             raise FileNotProduced(f"{file.name}: {file.message}.", details={"file": file.id, "code": file.error})
@@ -274,7 +276,7 @@ class FileRegistry:
         return False
 
 
-def _remove(copy: asyncio.Future[Arrived]) -> None:
+def _remove(copy: asyncio.Future[ReceivedFile]) -> None:
     if not copy.cancelled() and copy.exception() is None:
         copy.result().remove()
 
@@ -284,14 +286,14 @@ def make_id(turn: str, round: int, number: int) -> str:
     return f"file_{hashlib.sha256(turn.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}_r{round}_{number}"
 
 
-def _arrived_as(facts: File, arrived: Arrived) -> File:
+def _arrived_as(facts: File, arrived: ReceivedFile) -> File:
     mime = facts.mime
     if arrived.text and mime == OCTETS:
         mime = "text/plain"
     return replace(facts, mime=mime, size=arrived.size, hash=arrived.hash, preview=arrived.preview)
 
 
-def _wire(file: File, arrived: Arrived, room: int) -> dict[str, Any]:
+def _wire(file: File, arrived: ReceivedFile, room: int) -> dict[str, Any]:
     """With its body if that fits into ``room``, in bytes."""
     facts = file.to_json()
     return with_body(facts, arrived.path.read_bytes(), text=file.is_text) if file.size <= room else facts

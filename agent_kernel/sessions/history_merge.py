@@ -21,7 +21,7 @@ from typing import Any, Literal
 from agent_kernel.core.messages import Message
 from agent_kernel.core.request import History
 from agent_kernel.core.session import Item
-from agent_kernel.core.session_tree import Whole
+from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import message_hash
 
 MOST_BRANCHES = 32
@@ -111,7 +111,7 @@ def appended(items: Sequence[Item], incoming: Sequence[Message]) -> Placed:
     return _placed(items, append([item.message for item in items], incoming), None)
 
 
-def placed(whole: Whole, incoming: Sequence[Message]) -> Placed:
+def placed(whole: SessionSnapshot, incoming: Sequence[Message]) -> Placed:
     """Where in the tree of a session a request that carries its history belongs: on the branch with which it agrees
     longest; of several, where nothing has to be left behind, then on the current one, then on the newest."""
     failed = {turn.id for turn in whole.turns if turn.state == "failed"}

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import Media, Message, Role, Text, too_deep
-from agent_kernel.core.session import MAX_DESCRIPTION, MAX_TAGS, Described, Turn, valid_id
+from agent_kernel.core.messages import Media, Message, Role, Text, is_too_deep
+from agent_kernel.core.session import MAX_DESCRIPTION, MAX_TAGS, SessionUpdate, Turn, check_id
 
 MAX_DEPTH = 200
 """Levels of lists and objects in one JSON value; Python's own codec gives up at about 1000."""
@@ -58,7 +58,7 @@ def encode_json(value: Mapping[str, Any]) -> str:
 
 def encode_value(value: Any) -> str:
     """Readable text (é stays é, so that it can be searched), escaped only where UTF-8 can not hold it."""
-    if too_deep(value, MAX_DEPTH):
+    if is_too_deep(value, MAX_DEPTH):
         raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels are not stored.")
     return _dumped(value)
 
@@ -87,14 +87,14 @@ def media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str
 
 def checked(turn: Turn) -> Turn:
     """The turn as a store will give it back, or InvalidRequest."""
-    valid_id(turn.id, "turn id")
+    check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
     usage, record = (json.loads(encode_json(dict(said))) if said else {} for said in (turn.usage, turn.record))
     return replace(turn, state="open", reason="", closed=None, usage=usage, record=record)
 
 
-def described(change: Described) -> Described:
+def described(change: SessionUpdate) -> SessionUpdate:
     """The change as a store will give it back, or InvalidRequest."""
     if change.title is not None:
         text(change.title, "title")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from agent_kernel.core.events import Body, CallFinished
+from agent_kernel.core.events import CallFinished, EventBody
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Session, SessionKey, Summary, Turn
 
@@ -22,7 +22,7 @@ class CallTally:
     def __init__(self) -> None:
         self._tools: dict[str, ToolUse] = {}
 
-    def note(self, body: Body) -> None:
+    def note(self, body: EventBody) -> None:
         if isinstance(body, CallFinished):
             self._tools.setdefault(body.name, ToolUse()).add(1, body.seconds, {body.status: 1})
 

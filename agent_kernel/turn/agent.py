@@ -17,13 +17,13 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError, TurnStopped
 from agent_kernel.core.events import (
     AnswerChecked,
-    Body,
     CallReturned,
     ContextBuilt,
     Emit,
     Event,
+    EventBody,
+    EventNumbering,
     Notice,
-    Stamp,
     StateLost,
     TurnFinished,
     TurnStarted,
@@ -33,7 +33,7 @@ from agent_kernel.core.messages import Media, Message, Part, Usage, tool_result
 from agent_kernel.core.protocols import Engine, EngineRequest, FileKeeper, Tool, ToolSpec
 from agent_kernel.core.request import Note, TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Described, SessionKey, Turn, new_id
+from agent_kernel.core.session import SessionKey, SessionUpdate, Turn, new_id
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base import tool_source
 from agent_kernel.tools.base.callbacks import Callback, CallbackTools
@@ -157,8 +157,8 @@ class Agent:
     async def stream(self, request: TurnRequest | str) -> AsyncGenerator[Event, None]:
         """One turn as its events; closing the iterator stops the turn. Raises SessionBusy."""
         turn_id = new_id("turn")
-        stamp = Stamp(turn_id, self.key.id)
-        bodies: asyncio.Queue[Body | None] = asyncio.Queue()
+        stamp = EventNumbering(turn_id, self.key.id)
+        bodies: asyncio.Queue[EventBody | None] = asyncio.Queue()
         task = asyncio.create_task(self.turn(_request(request), bodies.put_nowait, turn_id))
         task.add_done_callback(lambda _: bodies.put_nowait(None))
         try:
@@ -216,7 +216,7 @@ class Agent:
         title = self._afterwards.title(self._ledger.redactor.text(request.said))
         session = await settled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
-            session = await settled(self._store.describe(self.key, Described(title=title, instead_of="")))
+            session = await settled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
         self._imported = "" if session.imported is None else IMPORTED
         self._afterwards.opened(session, title)
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.events import Body, CallFinished
+from agent_kernel.core.events import CallFinished, EventBody
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 CHANGE = "change"
@@ -29,7 +29,7 @@ class ChangedCells:
         self._changes: dict[str, Any] = {}
         self._room = MAX_BYTES
 
-    def note(self, body: Body) -> None:
+    def note(self, body: EventBody) -> None:
         if not isinstance(body, CallFinished) or CHANGE not in body.details:
             return
         change = clean_change(self._redactor, body.details)[CHANGE]

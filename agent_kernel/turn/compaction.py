@@ -13,7 +13,7 @@ from itertools import groupby
 
 from agent_kernel.core import token_estimate
 from agent_kernel.core.errors import Conflict, EngineError
-from agent_kernel.core.messages import Message, Usage, shortened, system, user
+from agent_kernel.core.messages import Message, Usage, shorten, system, user
 from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.session import Item, SessionKey, Summary
 from agent_kernel.turn.turn_writer import Ledger, settled
@@ -103,9 +103,9 @@ class Compactor:
         unseen = min(MAX_ITEMS, session.head - after) if session else 0
         items = [item for item in await self._store.latest(key, unseen, failed=False) if item.seq > after]
         context_length = engine.info().context_length
-        kept = int(token_estimate.budget(context_length) * self.policy.keep) or KEPT_CHARS
+        kept = int(token_estimate.prompt_budget(context_length) * self.policy.keep) or KEPT_CHARS
         if reason == ASKED:
-            kept = min(kept, token_estimate.total(item.message for item in items) // 3)
+            kept = min(kept, token_estimate.total_chars(item.message for item in items) // 3)
         return list(_pieces(head(items, kept), _material_chars(context_length)))
 
     async def _fold(self, key: SessionKey, engine: Engine, items: Sequence[Item], reason: str) -> Summary:
@@ -129,7 +129,7 @@ class Compactor:
     async def _written(self, key: SessionKey, engine: Engine, earlier: str, items: Sequence[Item]) -> tuple[str, Usage]:
         tokens = _summary_tokens(engine.info().context_length)
         room = _material_chars(engine.info().context_length)
-        prompt = _prompt(earlier, shortened(_material(items), room), tokens)
+        prompt = _prompt(earlier, shorten(_material(items), room), tokens)
         hint = f"{key.namespace}/{key.id}#summary"
         request = EngineRequest(prompt, (), Sampling(temperature=0.0, max_tokens=tokens), hint)
         said, end = [], None
@@ -139,7 +139,7 @@ class Compactor:
                     said.append(chunk.text)
                 elif isinstance(chunk, EndChunk):
                     end = chunk
-        text = shortened(self._ledger.redactor.text("".join(said).strip()), MAX_CHARS)
+        text = shorten(self._ledger.redactor.text("".join(said).strip()), MAX_CHARS)
         if not text or end is None:
             raise EngineError("The model wrote no summary.")
         return text, end.usage
@@ -150,7 +150,7 @@ def head(items: Sequence[Item], kept: int) -> list[Item]:
     turns = _turns(items)
     left, size = len(turns), 0
     for turn in reversed(turns):
-        size += token_estimate.total(item.message for item in turn)
+        size += token_estimate.total_chars(item.message for item in turn)
         if left < len(turns) and size > kept:
             break
         left -= 1
@@ -186,14 +186,14 @@ def _material(items: Sequence[Item]) -> str:
 def _lines(message: Message) -> Iterator[str]:
     media = f" [{len(message.media)} image(s) or file(s)]" if message.media else ""
     if message.role == "tool":
-        yield f"RESULT of {message.name} ({message.status}): {shortened(message.text, RESULT_CHARS)}{media}"
+        yield f"RESULT of {message.name} ({message.status}): {shorten(message.text, RESULT_CHARS)}{media}"
         return
     speaker = {"user": "CONTEXT" if message.hidden else "PERSON", "assistant": "ASSISTANT"}.get(message.role, "NOTE")
     if message.text or media:
         stopped = " (stopped here)" if message.status == "interrupted" else ""
-        yield f"{speaker}: {shortened(message.text, MESSAGE_CHARS)}{media}{stopped}"
+        yield f"{speaker}: {shorten(message.text, MESSAGE_CHARS)}{media}{stopped}"
     for call in message.calls:
-        yield f"ASSISTANT calls {call.name}: {shortened(_code(call.arguments), RESULT_CHARS)}"
+        yield f"ASSISTANT calls {call.name}: {shorten(_code(call.arguments), RESULT_CHARS)}"
 
 
 def _code(arguments: object) -> str:

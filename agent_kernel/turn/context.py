@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from agent_kernel.core import token_estimate
-from agent_kernel.core.messages import Media, Message, Part, Text, in_words, is_seen, shortened, system, user
+from agent_kernel.core.messages import (
+    Media,
+    Message,
+    Part,
+    Text,
+    is_visible_media,
+    replace_media_with_note,
+    shorten,
+    system,
+    user,
+)
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.sessions.export import responses_items
 
@@ -61,8 +71,8 @@ class Context:
         self._head = [system(instructions)] if instructions else []
         if summary:
             self._head.append(user(f"{SUMMARY}\n{summary}", hidden=True))
-        self._budget = token_estimate.budget(context_length)
-        beside = token_estimate.total(self._head) + token_estimate.size(_note(10**6))
+        self._budget = token_estimate.prompt_budget(context_length)
+        beside = token_estimate.total_chars(self._head) + token_estimate.message_chars(_note(10**6))
         self._room = max(1, self._budget - beside) if self._budget else 0
         self._sees = sees
         fitting = int(context_length * PICTURE_SHARE) // PICTURE_TOKENS if context_length else PICTURES
@@ -72,12 +82,16 @@ class Context:
         """``history`` are the messages of earlier turns, ``current`` those of this one, which always stay."""
         history = responses_items.shown(history)
         both = [*history, *current]
-        both = _newest_shown(both, self._pictures) if self._sees else [in_words(message) for message in both]
+        both = (
+            _newest_shown(both, self._pictures)
+            if self._sees
+            else [replace_media_with_note(message) for message in both]
+        )
         both = [_readable(message) for message in both]
         pictures = int(min(self._pictures, _weight(both)) * PICTURE_TOKENS * CHARS_PER_TOKEN)
-        seen = _fitted(both[: len(history)], token_estimate.total(both[len(history) :]) + pictures, self._room)
+        seen = _fitted(both[: len(history)], token_estimate.total_chars(both[len(history) :]) + pictures, self._room)
         head = [*self._head, _note(seen.dropped)] if seen.dropped else self._head
-        asked = token_estimate.total(self._head) + token_estimate.total(both) + pictures
+        asked = token_estimate.total_chars(self._head) + token_estimate.total_chars(both) + pictures
         share = asked / self._budget if self._budget else 0.0
         return replace(seen, messages=(*head, *seen.messages, *both[len(history) :]), share=share)
 
@@ -88,14 +102,14 @@ def _fitted(history: Sequence[Message], taken: int, room: int) -> View:
     History and this turn together only grow, so the turn at which the recent ones begin moves on in whole steps; what
     is kept before it depends on that turn alone.
     """
-    excess = token_estimate.total(history) + taken - room
+    excess = token_estimate.total_chars(history) + taken - room
     if not room or excess <= 0:
         return View(tuple(history), 0)
     step = max(1, int(room * STEP))
     cut = -(-(excess + room - int(room * RECENT)) // step) * step
     recent = _turn_at(history, cut)
     older = [_short(message) for message in history[:recent]]
-    left = room - taken - token_estimate.total(history[recent:])
+    left = room - taken - token_estimate.total_chars(history[recent:])
     start = _first_fitting(older, min(left, room - int(room * RECENT)))
     changed = sum(old is not message for old, message in zip(older[start:], history[start:recent], strict=True))
     return View((*older[start:], *history[recent:]), start, changed)
@@ -107,7 +121,7 @@ def _turn_at(history: Sequence[Message], cut: int) -> int:
     for index, message in enumerate(history):
         if passed >= cut and _opens_turn(history, index):
             return index
-        passed += token_estimate.size(message)
+        passed += token_estimate.message_chars(message)
     return len(history)
 
 
@@ -115,7 +129,7 @@ def _first_fitting(older: Sequence[Message], room: int) -> int:
     """Index of the first turn from which all that follows fits."""
     kept, start = 0, len(older)
     for index in range(len(older) - 1, -1, -1):
-        kept += token_estimate.size(older[index])
+        kept += token_estimate.message_chars(older[index])
         if kept > room:
             break
         if _opens_turn(older, index):
@@ -126,7 +140,7 @@ def _first_fitting(older: Sequence[Message], room: int) -> int:
 def _short(message: Message) -> Message:
     if message.role != "tool" or len(message.text) <= OLD_RESULT + 100:  # what is said about the gap takes room too
         return message
-    return replace(message, parts=(Text(shortened(message.text, OLD_RESULT)), *message.media))
+    return replace(message, parts=(Text(shorten(message.text, OLD_RESULT)), *message.media))
 
 
 def _note(dropped: int) -> Message:
@@ -153,7 +167,7 @@ def _weight(messages: Sequence[Message]) -> int:
 
 def _counts(medium: Media) -> int:
     """As so many pictures; what no model is shown counts nothing."""
-    if not is_seen(medium.mime):
+    if not is_visible_media(medium.mime):
         return 0
     return VIDEO if medium.mime.startswith("video/") else 1
 
@@ -168,7 +182,7 @@ def _newest_shown(messages: Sequence[Message], pictures: int) -> list[Message]:
     for message, size_after in zip(messages, _bytes_from(messages), strict=True):
         parts: list[Part] = []
         for part in message.parts:
-            if isinstance(part, Media) and is_seen(part.mime):
+            if isinstance(part, Media) and is_visible_media(part.mime):
                 passed += _counts(part)
                 leaves = passed <= surplus or size_after > MEDIA_BYTES
                 parts.append(Text(f"\n{LEFT_OUT}") if leaves else part)
@@ -183,5 +197,5 @@ def _newest_shown(messages: Sequence[Message], pictures: int) -> list[Message]:
 
 def _bytes_from(messages: Sequence[Message]) -> list[int]:
     """For each message the bytes of its media and of all after it."""
-    sizes = [sum(medium.size for medium in message.media if is_seen(medium.mime)) for message in messages]
+    sizes = [sum(medium.size for medium in message.media if is_visible_media(medium.mime)) for message in messages]
     return [*accumulate(reversed(sizes))][::-1]

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.core.events import AnswerLogprobs, Body, ModelLoading, Notice, Queued, ReasoningDelta, TextDelta
+from agent_kernel.core.events import AnswerLogprobs, EventBody, ModelLoading, Notice, Queued, ReasoningDelta, TextDelta
 from agent_kernel.core.messages import Message, ToolCall, assistant
 from agent_kernel.core.protocols import Chunk, EndChunk, Engine, EngineRequest, ReasoningChunk, TextChunk, WaitChunk
 from agent_kernel.core.session import new_id
-from agent_kernel.core.token_estimate import estimated_usage
+from agent_kernel.core.token_estimate import estimate_usage
 from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.turn.reply import Reply
 from agent_kernel.turn.turn_state import Running
@@ -41,7 +41,7 @@ async def model_call(
             turn.share = max(turn.share, _in_use(engine, turn.context))
             handed = _handed(reply, theirs)
         elif reply.chars:
-            turn.usage += estimated_usage(request.messages, reply.chars, time.monotonic() - began)
+            turn.usage += estimate_usage(request.messages, reply.chars, time.monotonic() - began)
         if reply.worth_saving and (handed is None or reply.calls):
             await turn.save(reply.message)
     if reply.end is None:
@@ -80,7 +80,7 @@ def _in_use(engine: Engine, tokens: int) -> float:
     return tokens / length if length else 0.0
 
 
-def _announced(engine: Engine, chunk: Chunk) -> Body | None:
+def _announced(engine: Engine, chunk: Chunk) -> EventBody | None:
     match chunk:
         case TextChunk(text):
             return TextDelta(text)

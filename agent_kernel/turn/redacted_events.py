@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from agent_kernel.core.events import (
-    Body,
     CallFinished,
     CallOutput,
     CallStarted,
     Emit,
+    EventBody,
     Notice,
     ReasoningDelta,
     StateLost,
@@ -50,7 +50,7 @@ class RedactedEvents:
         self._emit = emit
         self._streams: dict[tuple[str, str, str], Stream] = {}
 
-    def __call__(self, body: Body) -> None:
+    def __call__(self, body: EventBody) -> None:
         if not self._redactor.is_on:
             self._emit(body)
         elif isinstance(body, TextDelta | ReasoningDelta | CallOutput):
@@ -89,13 +89,13 @@ class RedactedEvents:
             if key != _key(body) and not (key[0] == CallOutput.type == body.type):
                 self._flush(key)
 
-    def _flush_before(self, body: Body) -> None:
+    def _flush_before(self, body: EventBody) -> None:
         for key in list(self._streams):
             goes_on = key[0] == CallOutput.type and not isinstance(body, TurnFinished)
             if not goes_on or (isinstance(body, CallFinished) and body.call == key[1]):
                 self._flush(key)
 
-    def _clean(self, body: Body) -> Body:
+    def _clean(self, body: EventBody) -> EventBody:
         clean = self._redactor
         match body:
             case CallStarted():

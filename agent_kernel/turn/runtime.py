@@ -14,13 +14,13 @@ from typing import Any, cast
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, StoreError
-from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Engine, Sandbox, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import OFF, Permission, Settings
-from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.worker_environment import interpreter
 from agent_kernel.engines.local.worker.engine import LocalEngine
@@ -179,7 +179,7 @@ class Runtime:
         self.offers = Offers()
         self.guard = Guard(settings.web_hosts)
         self.root = ""
-        self.trust = Trust(settings.trust_path)
+        self.trust = TrustStore(settings.trust_path)
         self.skills = SkillStore(settings.skills_path)
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = sources_of(self._parts())
@@ -322,7 +322,7 @@ class Runtime:
     ) -> list[ToolSpec]:
         """What the model could call in such a turn; ``tell`` hears what can not be had, and why."""
 
-        def emit(body: Body) -> None:
+        def emit(body: EventBody) -> None:
             if isinstance(body, Notice):
                 tell(body.text)
 

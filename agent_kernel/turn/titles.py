@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from agent_kernel.core.messages import shortened, user
+from agent_kernel.core.messages import shorten, user
 from agent_kernel.core.protocols import Engine, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Described, SessionKey
+from agent_kernel.core.session import SessionKey, SessionUpdate
 
 MAX_TITLE = 60
 """Characters; a longer beginning ends with an ellipsis."""
@@ -32,7 +32,7 @@ async def retitle(
 ) -> None:
     """A title by the model in the place of ``instead_of``; a session that has another one by then keeps it. Raises
     EngineError, StoreError."""
-    prompt = TASK.format(said=shortened(said, EXCERPT), answer=shortened(answer, EXCERPT))
+    prompt = TASK.format(said=shorten(said, EXCERPT), answer=shorten(answer, EXCERPT))
     sampling = Sampling(temperature=0.0, max_tokens=40)
     request = EngineRequest((user(prompt),), (), sampling, f"{key.namespace}/{key.id}#title")
     written: list[str] = []
@@ -41,7 +41,7 @@ async def retitle(
             if isinstance(chunk, TextChunk):
                 written.append(chunk.text)
     if title := _cleaned("".join(written)):
-        await store.describe(key, Described(title=title, instead_of=instead_of))
+        await store.describe(key, SessionUpdate(title=title, instead_of=instead_of))
 
 
 def _cleaned(written: str) -> str:

@@ -16,10 +16,10 @@ import referencing
 import referencing.exceptions
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.core.events import Body, CallFinished, CallStarted, Emit, FileProduced
-from agent_kernel.core.files import NOT_PRODUCED, File, Produced, Wanted, told
-from agent_kernel.core.messages import Message, ToolCall, shortened, tool_result
-from agent_kernel.core.protocols import RESULT_CHARS, FileKeeper, Prepares, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.events import CallFinished, CallStarted, Emit, EventBody, FileProduced
+from agent_kernel.core.files import NOT_PRODUCED, File, ProducedFile, RequestedFile, describe_files
+from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
+from agent_kernel.core.protocols import RESULT_CHARS, CallPreparer, FileKeeper, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Gate
 from agent_kernel.permissions.path_grants import AskedPaths
@@ -52,7 +52,7 @@ class Toolbox:
         files: FileKeeper | None = None,
         *,
         foreign: str = "",
-        wanted: Sequence[Wanted] = (),
+        wanted: Sequence[RequestedFile] = (),
     ) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._gate = gate
@@ -99,7 +99,7 @@ class Toolbox:
     async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> tuple[Message, CallFinished]:
         work = WorkTime()
 
-        def noted(body: Body) -> None:
+        def noted(body: EventBody) -> None:
             work.note(body)
             emit(body)
 
@@ -108,10 +108,10 @@ class Toolbox:
         context = replace(context, paths=AskedPaths(self._gate, context))
         emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
         output = await self._output(tool, context)
-        output = replace(output, text=shortened(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
+        output = replace(output, text=shorten(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
         files = await self._kept(output, context)
         if output.files and self._files is not None:
-            output = replace(output, text=f"{output.text}\n{told((*files, *_absent(output)))}")
+            output = replace(output, text=f"{output.text}\n{describe_files((*files, *_absent(output)))}")
         if output.status != "success":
             self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
         media, ids = tuple(_shown(output)), tuple(file.id for file in files)
@@ -150,7 +150,7 @@ class Toolbox:
         if problem := _invalid(call, tool.spec):
             return ToolOutput(problem, "error")
         try:
-            call = await tool.prepared(call, context) if isinstance(tool, Prepares) else call
+            call = await tool.prepared(call, context) if isinstance(tool, CallPreparer) else call
         except AgentKernelError as error:
             return ToolOutput(str(error), "error")
         context = replace(context, call=call)
@@ -170,8 +170,8 @@ class Toolbox:
         return output
 
 
-def _not_produced(wanted: Wanted) -> Produced:
-    return Produced(wanted.path, format=wanted.format, error=NOT_PRODUCED, declared=True)
+def _not_produced(wanted: RequestedFile) -> ProducedFile:
+    return ProducedFile(wanted.path, format=wanted.format, error=NOT_PRODUCED, declared=True)
 
 
 def _absent(output: ToolOutput) -> list[File]:

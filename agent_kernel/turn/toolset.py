@@ -11,7 +11,7 @@ from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.settings import Settings
-from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.core.version import __version__
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.client_call_broker import Offers
@@ -35,7 +35,7 @@ class Parts:
     files: FileRegistry | None
     exits: EgressPolicy
     guard: Guard
-    trust: Trust
+    trust: TrustStore
     skills: SkillStore
     root: Callable[[], str]
     load: Callable[[str], Any]

@@ -12,10 +12,10 @@ from typing import Any
 from agent_kernel.core.events import (
     ApprovalRequired,
     ApprovalResolved,
-    Body,
     CallFinished,
     CallStarted,
     ContextBuilt,
+    EventBody,
     Notice,
     ReasoningDelta,
     StateLost,
@@ -46,9 +46,9 @@ class Asides:
         self._notices: list[dict[str, Any]] = []
         self._context: dict[str, Any] = {}
         self._blocks = 0
-        self._run: type[Body] | None = None
+        self._run: type[EventBody] | None = None
 
-    def note(self, body: Body) -> None:
+    def note(self, body: EventBody) -> None:
         match body:
             case TextDelta() | ReasoningDelta():
                 self._blocks += type(body) is not self._run

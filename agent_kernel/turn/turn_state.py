@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.events import Body, CallStarted, Emit
+from agent_kernel.core.events import CallStarted, Emit, EventBody
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.request import TurnRequest
@@ -73,7 +73,7 @@ class Running:
             return ()
         return tuple(spec for spec in tools if spec.name in theirs)
 
-    def emit(self, body: Body) -> None:
+    def emit(self, body: EventBody) -> None:
         if isinstance(body, CallStarted):
             self.started.add(body.name)
         self.time.note(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Body, CallFinished
+from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallFinished, EventBody
 
 WAITED = "waited_s"
 """In the details of a call: seconds in which the client that ran it waited for its person."""
@@ -19,7 +19,7 @@ class WorkTime:
     _waited: float = 0.0
     _waiting: dict[str, float] = field(default_factory=dict)
 
-    def note(self, body: Body) -> None:
+    def note(self, body: EventBody) -> None:
         match body:
             case ApprovalRequired(approval=approval):
                 self._waiting[approval] = time.monotonic()

@@ -7,7 +7,7 @@ import re
 
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 
-from agent_kernel.core.api_tokens import is_token
+from agent_kernel.core.api_tokens import looks_like_token
 from agent_kernel.core.errors import Unauthenticated
 
 _SCHEME = re.compile(r"(?:token|bearer)\s+(\S+)\s*", re.IGNORECASE)
@@ -45,7 +45,7 @@ def taken(headers: HTTPHeaders) -> str:
     given = headers.get(name, "").strip()
     scheme = _SCHEME.fullmatch(given)
     text = scheme[1] if scheme else given if name == "x-api-key" else ""
-    if not is_token(text):
+    if not looks_like_token(text):
         return ""
     headers.pop("Authorization", None)
     headers.pop("x-api-key", None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_server.auth.identity import User
 
-from agent_kernel.core.api_tokens import Token
+from agent_kernel.core.api_tokens import ApiToken
 
 if TYPE_CHECKING:
     from jupyter_ext.notebooks.kernels import Kernel
@@ -27,7 +27,7 @@ class Caller:
     namespace: str
     user: User | None = None
     kernel: Kernel | None = None
-    token: Token | None = None
+    token: ApiToken | None = None
 
     @property
     def confined(self) -> bool:

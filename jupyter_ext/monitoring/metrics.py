@@ -17,11 +17,11 @@ from prometheus_client.exposition import choose_encoder
 from agent_kernel.core.events import (
     ApprovalRequired,
     ApprovalResolved,
-    Body,
     CallFinished,
     CallReturned,
     CallStarted,
     ContextBuilt,
+    EventBody,
     Notice,
     Queued,
     ReasoningDelta,
@@ -125,7 +125,7 @@ class Metrics:
         """Not always the first that is heard of it: it may have been told its place in a line."""
         self._turns.setdefault(turn.id, Watched(self._clock()))
 
-    def said(self, turn: LiveTurn, body: Body) -> None:
+    def said(self, turn: LiveTurn, body: EventBody) -> None:
         watched = self._turns.get(turn.id)
         if watched is None:
             if not turn.running:
@@ -149,7 +149,7 @@ class Metrics:
             self._seconds.observe(self._clock() - watched.began)
             self._waited.observe(watched.waited)
 
-    def _follow(self, watched: Watched, body: Body) -> None:
+    def _follow(self, watched: Watched, body: EventBody) -> None:
         now = self._clock()
         if watched.waits is not None and not isinstance(body, Queued | Notice):
             watched.waited += now - watched.waits

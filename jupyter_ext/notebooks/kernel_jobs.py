@@ -19,7 +19,7 @@ from typing import Any
 from jupyter_core.utils import ensure_async
 
 from agent_kernel.core.events import CallOutput, Notice
-from agent_kernel.core.messages import Media, Status, shortened
+from agent_kernel.core.messages import Media, Status, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.notebook.draft.request import OUTCOME
@@ -122,7 +122,7 @@ class Job:
         figures = f"[{self._figures} figure(s) shown]" if self._figures else ""
         said = [str(self.outcome["text"])] if self.outcome else [self.said.text().rstrip(), *self.values]
         parts = [*said, self.error, "" if self.outcome else figures, self.lost and f"({self.lost})"]
-        return shortened("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
+        return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
     @property
     def _figures(self) -> int:
@@ -172,9 +172,7 @@ class Job:
                     self._show(content["data"])
             case "error":
                 lines = [ESCAPES.sub("", str(line)) for line in content["traceback"]]
-                self.error = shortened(
-                    "\n".join(lines) or f"{content['ename']}: {content['evalue']}", RESULT_CHARS // 2
-                )
+                self.error = shorten("\n".join(lines) or f"{content['ename']}: {content['evalue']}", RESULT_CHARS // 2)
                 self.listener("stderr", self.error + "\n")
 
     def _say(self, stream: str, text: str) -> None:
@@ -192,7 +190,7 @@ class Job:
         if body is not None and sum(medium.mime == BUNDLE for medium in self.media) < MAX_BUNDLES:
             self.media.append(Media.of(BUNDLE, body))
         if not images and "text/plain" in data and sum(map(len, self.values)) < KEPT_CHARS:
-            text = shortened(str(data["text/plain"]), RESULT_CHARS)
+            text = shorten(str(data["text/plain"]), RESULT_CHARS)
             self.values.append(text)
             self.listener("stdout", text + "\n")
 

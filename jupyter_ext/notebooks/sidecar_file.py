@@ -134,7 +134,7 @@ class SidecarFile:
         stem = glob.escape(self.main.name.removesuffix(".json"))
         for path in (*self.main.parent.glob(f".{stem}.*"), *self.blobs.glob(".*.tmp")):
             writer = LEFT_OVER.search(path.name)
-            if writer is not None and not process_identity.alive(int(writer[1]), ""):
+            if writer is not None and not process_identity.is_alive(int(writer[1]), ""):
                 path.unlink(missing_ok=True)
 
     def _write_blob(self, name: str, data: bytes) -> None:

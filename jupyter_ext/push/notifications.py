@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Body
+from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, EventBody
 from agent_kernel.core.session import SessionKey
 from jupyter_ext.turns.turns import LiveTurn
 
@@ -60,7 +60,7 @@ class News:
     def ended(self, turn: LiveTurn) -> None:
         self._tell(turn, {**opened(turn), "type": "turn.closed", "state": turn.state})
 
-    def said(self, turn: LiveTurn, body: Body) -> None:
+    def said(self, turn: LiveTurn, body: EventBody) -> None:
         """Of what a turn announces only that somebody is waited for."""
         if isinstance(body, ApprovalRequired):
             self._tell(turn, waiting(turn, body))

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from agent_kernel.core.api_tokens import OWN
+from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK
 from agent_kernel.core.errors import BudgetSpent, EngineBusy, TooManyRequests
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.settings import Settings
@@ -270,7 +270,7 @@ def accounts_of(namespace: str, token: str) -> tuple[Account, ...]:
 
 
 def user_of(namespace: str) -> str:
-    return namespace.partition(OWN)[0]
+    return namespace.partition(TOKEN_NAMESPACE_MARK)[0]
 
 
 def whose(account: Account) -> str:

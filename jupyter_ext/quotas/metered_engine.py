@@ -17,7 +17,7 @@ from agent_kernel.core.protocols import (
     TextChunk,
     WaitChunk,
 )
-from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, estimated_usage, total
+from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, estimate_usage, total_chars
 from jupyter_ext.quotas.fair_queue import Ticket
 
 TURN_OF_OTHERS = "others use the engine"
@@ -86,7 +86,7 @@ class Cost:
     def expected(self) -> int:
         """Before it begins."""
         answer = self._request.sampling.max_tokens or ANSWER_TOKENS
-        return math.ceil(total(self._request.messages) / CHARS_PER_TOKEN) + answer
+        return math.ceil(total_chars(self._request.messages) / CHARS_PER_TOKEN) + answer
 
     def add(self, chunk: Chunk) -> None:
         match chunk:
@@ -104,5 +104,5 @@ class Cost:
             return self._end.usage.prompt_tokens + self._end.usage.completion_tokens
         if not self._chars:
             return 0
-        cost = estimated_usage(self._request.messages, self._chars)
+        cost = estimate_usage(self._request.messages, self._chars)
         return cost.prompt_tokens + cost.completion_tokens

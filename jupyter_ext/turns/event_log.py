@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from agent_kernel.core.events import (
-    Body,
     CallFinished,
     CallOutput,
     Event,
+    EventBody,
+    EventNumbering,
     FileProduced,
     ReasoningDelta,
-    Stamp,
     TextDelta,
     TurnFinished,
 )
@@ -34,7 +34,7 @@ OVERHEAD = 200
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallOutput
 
 
-def joins(first: Body, second: Body) -> bool:
+def joins(first: EventBody, second: EventBody) -> bool:
     """Both are deltas of the same stream."""
     if isinstance(first, CallOutput) and isinstance(second, CallOutput):
         return (first.call, first.stream) == (second.call, second.stream)
@@ -77,7 +77,7 @@ class EventLog:
         max_bytes: int = MAX_BYTES,
         per_s: float = DELTAS_PER_S,
     ) -> None:
-        self._stamp = Stamp(turn, session)
+        self._stamp = EventNumbering(turn, session)
         self._entries: list[Entry] = []
         self._size = 0
         self._max_events = max_events
@@ -99,7 +99,7 @@ class EventLog:
         """About how many bytes it takes."""
         return self._size
 
-    def append(self, body: Body) -> None:
+    def append(self, body: EventBody) -> None:
         if self.finished is not None:
             return
         if isinstance(body, TextDelta | ReasoningDelta | CallOutput):
@@ -153,7 +153,7 @@ class EventLog:
         self._number(body)
         self._wake()
 
-    def _number(self, body: Body) -> None:
+    def _number(self, body: EventBody) -> None:
         entry = Entry(self._stamp(body), weight(body))
         self._entries.append(entry)
         self._size += entry.size
@@ -196,7 +196,7 @@ class EventLog:
         self._entries, self._size = kept, size
 
 
-def weight(body: Body) -> int:
+def weight(body: EventBody) -> int:
     """About how many bytes an event takes."""
     if isinstance(body, TextDelta | ReasoningDelta | CallOutput):
         return OVERHEAD + len(body.text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agent_kernel.core.errors import AgentKernelError, SessionBusy
 from agent_kernel.core.messages import Message
 from agent_kernel.core.request import TurnRequest
-from agent_kernel.core.session import UNLISTED, SessionKey, new_id, valid_id
+from agent_kernel.core.session import UNLISTED, SessionKey, check_id, new_id
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
 from jupyter_ext.auth.callers import Caller, subject
@@ -154,7 +154,7 @@ class Calls:
         else a new one."""
         store = self._app.runtime.store
         if asked.session or asked.kept:
-            id = valid_id(asked.session) if asked.session else UNLISTED + new_id("session")
+            id = check_id(asked.session) if asked.session else UNLISTED + new_id("session")
             key = SessionKey(caller.namespace, id)
             made = await self._app.access.claim_id(caller, key.id)
             if made:

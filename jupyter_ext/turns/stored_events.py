@@ -13,16 +13,16 @@ from agent_kernel.core.events import (
     AnswerChecked,
     ApprovalRequired,
     ApprovalResolved,
-    Body,
     CallFinished,
     CallReturned,
     CallStarted,
     ContextBuilt,
     Event,
+    EventBody,
+    EventNumbering,
     FileProduced,
     Notice,
     ReasoningDelta,
-    Stamp,
     StateLost,
     TextDelta,
     TurnFinished,
@@ -70,7 +70,7 @@ async def replay(
     while turn.state == "open":
         await asyncio.sleep(poll_s)
         turn = await find_turn(store, turn.key.namespace, turn.id, turn.key.id)
-    stamp = Stamp(turn.id, turn.key.id)
+    stamp = EventNumbering(turn.id, turn.key.id)
     if after:
         stamp.seq = after
         yield stamp(Notice("info", GONE))
@@ -91,7 +91,7 @@ async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
     return {file.id: file for file in await cast(FileStore, store).files(key)}
 
 
-def with_files(told: Iterable[Body], turn: Turn, files: Mapping[str, File]) -> Iterator[Body]:
+def with_files(told: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
     """Files stand before the end of the call that made them; those of no call before the end of the turn."""
     left = {id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1}
     for body in told:
@@ -115,13 +115,13 @@ async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> C
     return replace(body, media=tuple(filled))
 
 
-def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> Iterator[Body]:
+def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> Iterator[EventBody]:
     """What a person would have seen, but for output while it came. ``whole``: with what was asked of a person and told
     beside the answer, for a reader that shows it; one that acts on events would ask again."""
     asides, blocks, rounds = KeptAsides(turn.record), 0, 0
     returned = frozenset(map(str, turn.record.get("returned", ())))
 
-    def told(before: int | None) -> Iterator[Body]:
+    def told(before: int | None) -> Iterator[EventBody]:
         return (_notice(*notice) for notice in asides.notices(before) if whole)
 
     yield TurnStarted(turn.model, bool(turn.record.get("local", True)), turn.where, str(turn.record.get("host", "")))
@@ -151,7 +151,7 @@ def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> I
     yield finished(turn, rounds)
 
 
-def _deltas(message: Message) -> Iterator[Body]:
+def _deltas(message: Message) -> Iterator[EventBody]:
     if message.reasoning:
         yield ReasoningDelta(message.reasoning)
     if message.text:
@@ -172,7 +172,7 @@ def _ended(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinish
     )
 
 
-def _decision(call: ToolCall, known: Mapping[str, Any]) -> Iterator[Body]:
+def _decision(call: ToolCall, known: Mapping[str, Any]) -> Iterator[EventBody]:
     """What a person was asked about a call, and said. Nothing waits for an answer any more."""
     asked = known.get("approval")
     if not isinstance(asked, Mapping) or "kind" not in asked:
@@ -194,7 +194,7 @@ def _decision(call: ToolCall, known: Mapping[str, Any]) -> Iterator[Body]:
         yield ApprovalResolved(id, call.id, str(asked["decision"]), str(asked.get("reason", "")))
 
 
-def _notice(level: str, text: str) -> Body:
+def _notice(level: str, text: str) -> EventBody:
     return StateLost(text) if level == "lost" else Notice(level, text)
 
 

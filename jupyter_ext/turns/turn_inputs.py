@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent_kernel.core.errors import FileNotFound, InvalidRequest
 from agent_kernel.core.files import File, clean_name
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.spool import Arrived
+from agent_kernel.core.spool import ReceivedFile
 from agent_kernel.sessions.file_registry import FileRegistry
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.dialect_request import Given
@@ -94,7 +94,7 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _arrived(files: FileRegistry, given: Given) -> Arrived:
+def _arrived(files: FileRegistry, given: Given) -> ReceivedFile:
     incoming = files.incoming()
     try:
         incoming.write(given.data)

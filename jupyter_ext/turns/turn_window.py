@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.core.events import Event, Stamp
+from agent_kernel.core.events import Event, EventNumbering
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.seams.session_store import SessionStore
@@ -110,7 +110,7 @@ class _History:
             told.insert(1, version)
         closed = turn.closed or turn.opened
         times = iter([turn.opened] * (len(told) - 1) + [closed])
-        stamp = Stamp(turn.id, turn.key.id, lambda: next(times))
+        stamp = EventNumbering(turn.id, turn.key.id, lambda: next(times))
         return [stamp(body) for body in told]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, SessionBusy
-from agent_kernel.core.events import Body, ContextBuilt, Emit, Notice, Queued, TurnFinished, TurnState, TurnVersion
+from agent_kernel.core.events import ContextBuilt, Emit, EventBody, Notice, Queued, TurnFinished, TurnState, TurnVersion
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.tools.base.notebook_access import Attached
@@ -79,7 +79,7 @@ class LiveTurn:
     refusal: SessionBusy | None = None
     stopping: str = ""
     task: asyncio.Task[None] | None = None
-    heard: Callable[[LiveTurn, Body], None] = lambda turn, body: None
+    heard: Callable[[LiveTurn, EventBody], None] = lambda turn, body: None
 
     @property
     def state(self) -> TurnState:
@@ -89,7 +89,7 @@ class LiveTurn:
     def running(self) -> bool:
         return self.log.finished is None
 
-    def announce(self, body: Body) -> None:
+    def announce(self, body: EventBody) -> None:
         self.admitted.set()
         self.log.append(body)
         self.heard(self, body)
@@ -107,7 +107,7 @@ class Turns:
         on_pulse: Callable[[set[str]], None] = lambda kernels: None,
         on_begin: Callable[[LiveTurn], None] = lambda turn: None,
         on_end: Callable[[LiveTurn], None] = lambda turn: None,
-        on_body: Callable[[LiveTurn, Body], None] = lambda turn, body: None,
+        on_body: Callable[[LiveTurn, EventBody], None] = lambda turn, body: None,
         keep_s: float = KEEP_S,
         poll_s: float = POLL_S,
     ) -> None:
@@ -313,7 +313,7 @@ def _with_version(announce: Emit, version: TurnVersion | None) -> Emit:
     """Tells of the version once the turn has saved what was asked, not before."""
     waiting = [version] if version else []
 
-    def emit(body: Body) -> None:
+    def emit(body: EventBody) -> None:
         if waiting and isinstance(body, ContextBuilt):
             announce(waiting.pop())
         announce(body)

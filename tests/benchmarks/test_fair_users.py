@@ -18,7 +18,7 @@ from statistics import median, quantiles
 import httpx
 import pytest
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from tests.server import AgentServer, Json, followed
 
 USERS = 20
@@ -58,7 +58,7 @@ class People:
     """``clients`` of users u0, u1, ..., each logged in by a token."""
 
     def __init__(self, server: AgentServer) -> None:
-        tokens = Tokens(server.directory / "data" / "tokens")
+        tokens = ApiTokenStore(server.directory / "data" / "tokens")
         texts = [tokens.new({"turns", "sessions"}, name="job", user=f"u{user}")[1] for user in range(USERS)]
         limits = httpx.Limits(max_connections=MUCH + 10)
         self.clients = [

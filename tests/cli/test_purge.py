@@ -43,7 +43,7 @@ def kept(command: Command, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
 
     command.on_store(fill)
     for key in (KEY, OTHER):
-        for path in storage_locations.of_session(places_settings(command), key):
+        for path in storage_locations.session_paths(places_settings(command), key):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir() if path.suffix != ".json" else path.write_text("{}")
     return command
@@ -81,10 +81,10 @@ def test_a_notebook_is_purged_with_all_that_can_be_reached(kept: Command, root: 
     left = " ".join(told.json["left"])
     for what in (f"{root / 'a.ipynb'}: answers in its outputs", "models.example", "exports", "backups"):
         assert what in left
-    work, choice = storage_locations.of_session(places_settings(kept), KEY)
+    work, choice = storage_locations.session_paths(places_settings(kept), KEY)
     assert not work.exists()
     assert not choice.exists()
-    assert storage_locations.of_session(places_settings(kept), OTHER)[0].exists()
+    assert storage_locations.session_paths(places_settings(kept), OTHER)[0].exists()
     assert [row["id"] for row in kept("sessions", "--json").json] == ["s2"]
 
 
@@ -140,7 +140,7 @@ def test_a_link_is_removed_and_not_what_it_leads_to(kept: Command, root: Path, t
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("mine")
-    work, _ = storage_locations.of_session(places_settings(kept), KEY)
+    work, _ = storage_locations.session_paths(places_settings(kept), KEY)
     work.rmdir()
     work.symlink_to(precious)
     assert kept("purge", "--session", "s1", "--yes").status == 0

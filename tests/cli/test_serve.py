@@ -19,7 +19,7 @@ import anthropic
 import openai
 import pytest
 
-from agent_kernel.core.settings import SHARED
+from agent_kernel.core.settings import SHARED_SERVER_LIMITS
 from tests.served import Served, ended
 from tests.server import AgentServer, Json, followed, start_turn, text_of
 
@@ -352,11 +352,11 @@ def test_a_third_signal_waits_for_nothing(serve: Serve) -> None:
 
 def test_where_others_reach_it_each_user_has_limits_and_else_where_they_are_wished_for(serve: Serve) -> None:
     alone = serve(name="alone").start()
-    assert {alone.started["limits"][name] for name in SHARED} == {0}
+    assert {alone.started["limits"][name] for name in SHARED_SERVER_LIMITS} == {0}
     env = {"AGENT_KERNEL_USER_REQUESTS_PER_MINUTE": "2"}
     shared = serve("--host", "0.0.0.0", name="shared", env=env).start()
     limits = shared.started["limits"]
-    assert (limits["user_requests_per_minute"], limits["turns_at_once"]) == (2, SHARED["turns_at_once"])
+    assert (limits["user_requests_per_minute"], limits["turns_at_once"]) == (2, SHARED_SERVER_LIMITS["turns_at_once"])
     assert "in the clear" in shared.log.read_text()
     with openai_client(shared) as client:
         for _ in range(2):
@@ -364,7 +364,7 @@ def test_where_others_reach_it_each_user_has_limits_and_else_where_they_are_wish
         with pytest.raises(openai.RateLimitError):
             client.chat.completions.create(model="default", messages=said("hi"))
     open_to_all = serve("--host", "0.0.0.0", "--no-shared", name="open").start()
-    assert {open_to_all.started["limits"][name] for name in SHARED} == {0}
+    assert {open_to_all.started["limits"][name] for name in SHARED_SERVER_LIMITS} == {0}
 
 
 def test_another_name_of_the_machine_is_answered_once_it_is_allowed(serve: Serve) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
-from agent_kernel.core.session import Described, Owner, SessionKey, Turn
+from agent_kernel.core.session import Owner, SessionKey, SessionUpdate, Turn
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.cli.conftest import Command
 
@@ -22,7 +22,7 @@ CALL = ToolCall("c", "python", {"code": "df.sum()\nprint(1)"})
 
 async def filled(store: SqliteStore) -> None:
     await store.create(KEY, "Rain in \x1b[31mSeattle")
-    await store.describe(KEY, Described(tags=("weather",)))
+    await store.describe(KEY, SessionUpdate(tags=("weather",)))
     said = [user("how much rain falls?"), assistant("", [CALL]), tool_result(CALL, "2", "success"), assistant("2 mm")]
     await store.add_turn(Turn("t1", KEY), said)
     await store.add_turn(Turn("t2", KEY), [user("thanks"), assistant("gladly")])

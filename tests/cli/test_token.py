@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from tests.cli.conftest import Command
 
 
@@ -12,7 +12,7 @@ def test_a_token_is_made_listed_and_revoked(command: Command) -> None:
     made = command(
         "token", "new", "--scope", "turns", "--scope", "files", "--days", "7", "--name", "app", "--json"
     ).json
-    tokens = Tokens(command.data / "tokens")
+    tokens = ApiTokenStore(command.data / "tokens")
     assert tokens.holder(made["token"]).scopes == {"turns", "files"}
     (row,) = command("token", "list", "--json").json
     assert row == {**{name: value for name, value in made.items() if name != "token"}, "used": row["used"]}
@@ -29,7 +29,7 @@ def test_a_token_is_made_listed_and_revoked(command: Command) -> None:
 
 def test_alone_on_stdout_the_token_goes_into_a_variable(command: Command) -> None:
     made = command("token", "new")
-    assert Tokens(command.data / "tokens").holder(made.out.strip()).scopes == {"turns"}
+    assert ApiTokenStore(command.data / "tokens").holder(made.out.strip()).scopes == {"turns"}
     assert "counts until" in made.err
 
 

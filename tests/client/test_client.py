@@ -17,7 +17,7 @@ from agent_kernel.client.discovery import TOKEN as TOKEN_NAME
 from agent_kernel.client.discovery import URL
 from agent_kernel.client.file import File
 from agent_kernel.client.turn import Turn
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.errors import (
     EngineError,
     FileNotFound,
@@ -631,7 +631,7 @@ async def test_a_kernel_speaks_for_its_notebook(server: AgentServer) -> None:
 
 
 async def test_a_lasting_token_for_turns_and_files_does_what_it_says(server: AgentServer) -> None:
-    _, text = Tokens(server.directory / "data" / "tokens").new(["turns", "files"])
+    _, text = ApiTokenStore(server.directory / "data" / "tokens").new(["turns", "files"])
     async with Client(server.url, token=text) as client:
         result = await client.run("hello", files=[InputFile.from_text("x", "x.txt")])
         assert [line.message.role for line in await client.sessions.items(result.session)][-1] == "assistant"

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from agent_kernel.client.resume_state import Received
 from agent_kernel.core.events import (
-    Body,
     CallFinished,
     CallOutput,
     CallStarted,
+    EventBody,
     FileProduced,
     Notice,
     ReasoningDelta,
@@ -20,7 +20,7 @@ from agent_kernel.core.events import (
 )
 
 END = TurnFinished("interrupted", "", 1, {})
-LIVE: list[Body] = [
+LIVE: list[EventBody] = [
     TurnStarted("m", True, "sandbox"),
     ReasoningDelta("thi"),
     ReasoningDelta("nk"),
@@ -34,7 +34,7 @@ LIVE: list[Body] = [
     TextDelta("ter"),
     END,
 ]
-STORED: list[Body] = [
+STORED: list[EventBody] = [
     TurnStarted("m", True, "sandbox"),
     ReasoningDelta("think"),
     TextDelta("Before"),
@@ -46,7 +46,7 @@ STORED: list[Body] = [
 ]
 
 
-def told(bodies: list[Body]) -> tuple[str, str, list[Body]]:
+def told(bodies: list[EventBody]) -> tuple[str, str, list[EventBody]]:
     text = "".join(body.text for body in bodies if isinstance(body, TextDelta))
     reasoning = "".join(body.text for body in bodies if isinstance(body, ReasoningDelta))
     return text, reasoning, [body for body in bodies if not isinstance(body, TextDelta | ReasoningDelta | CallOutput)]

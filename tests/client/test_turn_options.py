@@ -8,7 +8,7 @@ import pytest
 from agent_kernel import InputFile
 from agent_kernel.client.turn_options import TurnOptions, body_of, checked
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.files import Wanted
+from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import user
 from jupyter_ext.api.native.request_schemas import TurnBody
 
@@ -39,7 +39,7 @@ def test_an_option_of_each_kind_comes_to_its_place() -> None:
         model="work",
         tools=[],
         context={"Date": "today"},
-        outputs=["a.csv", Wanted("b.csv", "csv", "the rest")],
+        outputs=["a.csv", RequestedFile("b.csv", "csv", "the rest")],
         approve=lambda approval: True,
         output=["yes", "no"],
         messages=[user("before"), {"role": "assistant", "content": "yes"}],

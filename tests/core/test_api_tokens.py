@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.api_tokens import DAY_S, SCOPES, Tokens, is_token
+from agent_kernel.core.api_tokens import DAY_S, SCOPES, ApiTokenStore, looks_like_token
 from agent_kernel.core.errors import InvalidRequest, NotFound, StoreFull, TokenInvalid
 
 
 @pytest.fixture
-def tokens(tmp_path: Path) -> Tokens:
-    return Tokens(tmp_path / "data" / "tokens")
+def tokens(tmp_path: Path) -> ApiTokenStore:
+    return ApiTokenStore(tmp_path / "data" / "tokens")
 
 
 def files(tmp_path: Path) -> list[Path]:
@@ -28,9 +28,9 @@ def changed(path: Path, **facts: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | facts))
 
 
-def test_a_token_is_known_by_its_text_which_is_kept_nowhere(tokens: Tokens, tmp_path: Path) -> None:
+def test_a_token_is_known_by_its_text_which_is_kept_nowhere(tokens: ApiTokenStore, tmp_path: Path) -> None:
     token, text = tokens.new(["turns"], days=3, name="app", user="ada")
-    assert is_token(text)
+    assert looks_like_token(text)
     held = tokens.holder(text)
     assert held == token
     assert (held.name, held.scopes, held.user) == ("app", frozenset({"turns"}), "ada")
@@ -43,7 +43,7 @@ def test_a_token_is_known_by_its_text_which_is_kept_nowhere(tokens: Tokens, tmp_
     assert len(bytes.fromhex(secret)) == 32
 
 
-def test_every_token_is_another(tokens: Tokens) -> None:
+def test_every_token_is_another(tokens: ApiTokenStore) -> None:
     made = [tokens.new(["turns"])[1] for _ in range(20)]
     assert len({text.split("_")[1] for text in made}) == len({text.split("_")[2] for text in made}) == 20
     assert len(tokens.listed()) == 20
@@ -61,22 +61,22 @@ def test_every_token_is_another(tokens: Tokens) -> None:
         lambda text: "",
     ],
 )
-def test_what_is_not_exactly_the_token_opens_nothing(tokens: Tokens, wrong: Any) -> None:
+def test_what_is_not_exactly_the_token_opens_nothing(tokens: ApiTokenStore, wrong: Any) -> None:
     _, text = tokens.new(["all"])
     with pytest.raises(TokenInvalid) as caught:
         tokens.holder(wrong(text))
     assert text[-20:] not in str(caught.value)
 
 
-def test_the_secret_of_one_token_does_not_open_another(tokens: Tokens) -> None:
+def test_the_secret_of_one_token_does_not_open_another(tokens: ApiTokenStore) -> None:
     (_, first), (_, second) = tokens.new(["turns"]), tokens.new(["all"])
     with pytest.raises(TokenInvalid):
         tokens.holder(second[:16] + first[16:])
 
 
-def test_a_revoked_token_counts_no_longer_for_whoever_looks(tokens: Tokens, tmp_path: Path) -> None:
+def test_a_revoked_token_counts_no_longer_for_whoever_looks(tokens: ApiTokenStore, tmp_path: Path) -> None:
     token, text = tokens.new(["turns"])
-    other = Tokens(tmp_path / "data" / "tokens")
+    other = ApiTokenStore(tmp_path / "data" / "tokens")
     assert other.holder(text) == token
     tokens.revoke(token.id)
     assert not other.counts(token)
@@ -88,7 +88,7 @@ def test_a_revoked_token_counts_no_longer_for_whoever_looks(tokens: Tokens, tmp_
         tokens.revoke("../trusted")
 
 
-def test_a_token_ends_on_its_day(tokens: Tokens, tmp_path: Path) -> None:
+def test_a_token_ends_on_its_day(tokens: ApiTokenStore, tmp_path: Path) -> None:
     token, text = tokens.new(["turns"])
     changed(files(tmp_path)[0], expires=time.time() - 1)
     with pytest.raises(TokenInvalid, match="ended on"):
@@ -99,7 +99,7 @@ def test_a_token_ends_on_its_day(tokens: Tokens, tmp_path: Path) -> None:
     tokens.revoke(token.id)
 
 
-def test_the_day_of_its_last_use_is_noted_once_a_day(tokens: Tokens, tmp_path: Path) -> None:
+def test_the_day_of_its_last_use_is_noted_once_a_day(tokens: ApiTokenStore, tmp_path: Path) -> None:
     _, text = tokens.new(["turns"])
     assert [token.used for token in tokens.listed()] == [0]
     tokens.holder(text)
@@ -114,7 +114,7 @@ def test_the_day_of_its_last_use_is_noted_once_a_day(tokens: Tokens, tmp_path: P
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"sha256": ""}', '{"sha256": 1, "scopes": 1}'])
-def test_a_broken_file_opens_nothing_and_hinders_no_other(tokens: Tokens, tmp_path: Path, content: str) -> None:
+def test_a_broken_file_opens_nothing_and_hinders_no_other(tokens: ApiTokenStore, tmp_path: Path, content: str) -> None:
     token, text = tokens.new(["all"])
     _, whole = tokens.new(["turns"])
     (tmp_path / "data" / "tokens" / f"{token.id}.json").write_text(content)
@@ -125,7 +125,7 @@ def test_a_broken_file_opens_nothing_and_hinders_no_other(tokens: Tokens, tmp_pa
     tokens.revoke(token.id)
 
 
-def test_a_scope_that_this_version_does_not_know_opens_nothing(tokens: Tokens, tmp_path: Path) -> None:
+def test_a_scope_that_this_version_does_not_know_opens_nothing(tokens: ApiTokenStore, tmp_path: Path) -> None:
     _, text = tokens.new(["turns"])
     changed(files(tmp_path)[0], scopes=["later"])
     assert tokens.holder(text).scopes == frozenset()
@@ -133,7 +133,7 @@ def test_a_scope_that_this_version_does_not_know_opens_nothing(tokens: Tokens, t
 
 
 def test_on_a_full_disk_none_is_made_the_others_stay_and_can_be_revoked(
-    tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tokens: ApiTokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token, text = tokens.new(["turns"])
 
@@ -166,14 +166,14 @@ def test_on_a_full_disk_none_is_made_the_others_stay_and_can_be_revoked(
         {"user": "x" * 600},
     ],
 )
-def test_what_makes_no_token_is_refused_before_anything_is_kept(tokens: Tokens, wish: dict[str, Any]) -> None:
+def test_what_makes_no_token_is_refused_before_anything_is_kept(tokens: ApiTokenStore, wish: dict[str, Any]) -> None:
     scopes = wish.pop("scopes", ["turns"])
     with pytest.raises(InvalidRequest):
         tokens.new(scopes, **wish)
     assert tokens.listed() == []
 
 
-def test_without_the_scope_sessions_a_token_lives_in_a_namespace_of_its_own(tokens: Tokens) -> None:
+def test_without_the_scope_sessions_a_token_lives_in_a_namespace_of_its_own(tokens: ApiTokenStore) -> None:
     turns, _ = tokens.new(["turns", "files"], name="app")
     follower, _ = tokens.new(["turns"], name="app")
     nameless, _ = tokens.new(["turns"])

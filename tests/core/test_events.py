@@ -1,10 +1,10 @@
 import pytest
 
-from agent_kernel.core.events import TYPES, ContextBuilt, Event, Stamp, TextDelta, TurnFinished
+from agent_kernel.core.events import EVENT_TYPES, ContextBuilt, Event, EventNumbering, TextDelta, TurnFinished
 
 
 def test_event_names_are_these_and_stay_these() -> None:
-    assert sorted(TYPES) == [
+    assert sorted(EVENT_TYPES) == [
         "answer.checked",
         "answer.logprobs",
         "approval.required",
@@ -47,6 +47,6 @@ def test_an_unknown_type_is_an_error_and_not_a_guess() -> None:
 
 
 def test_stamps_count_events_from_one_and_rounds_by_model_calls() -> None:
-    stamp = Stamp("t", "s", clock=lambda: 1.0)
+    stamp = EventNumbering("t", "s", clock=lambda: 1.0)
     events = [stamp(body) for body in (TextDelta("a"), ContextBuilt(1, 0), TextDelta("b"), ContextBuilt(2, 0))]
     assert [(event.seq, event.round) for event in events] == [(1, 0), (2, 1), (3, 1), (4, 2)]

@@ -15,7 +15,7 @@ from agent_kernel.core import process_identity
 from agent_kernel.core.session import Owner
 
 NOW = time.time()
-linux = pytest.mark.skipif(not process_identity.boot(), reason="this system has no boot id")
+linux = pytest.mark.skipif(not process_identity.boot_id(), reason="this system has no boot id")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def owner_of(pid: int) -> Owner:
-    return replace(Owner.here(), pid=pid, started=process_identity.started(pid))
+    return replace(Owner.here(), pid=pid, started=process_identity.start_time(pid))
 
 
 def test_this_process_lives() -> None:
@@ -74,7 +74,7 @@ def test_another_machine_is_not_judged() -> None:
 @linux
 def test_an_earlier_boot_of_this_machine_is_dead_unless_it_was_seen_since(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_identity, "machine", lambda: "this machine")
-    booted = process_identity.booted_at()
+    booted = process_identity.boot_time()
     assert booted is not None
     earlier = replace(Owner.here(), boot="another boot")
     assert earlier.provably_dead(booted - 1)

@@ -8,32 +8,32 @@ import threading
 
 import pytest
 
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 
 WORD = contextvars.ContextVar("WORD", default="nothing")
 
 
 async def test_a_call_runs_in_a_thread_with_its_name_and_context() -> None:
     WORD.set("something")
-    found = await in_own_thread(lambda: (threading.current_thread().name, WORD.get()), "a call")
+    found = await run_in_own_thread(lambda: (threading.current_thread().name, WORD.get()), "a call")
     assert found == ("a call", "something")
 
 
 async def test_what_it_raises_is_raised_here() -> None:
     with pytest.raises(ZeroDivisionError):
-        await in_own_thread(lambda: 1 / 0, "a call")
+        await run_in_own_thread(lambda: 1 / 0, "a call")
 
 
 async def test_an_exit_or_a_stop_iteration_in_a_thread_is_an_ordinary_error() -> None:
     with pytest.raises(RuntimeError, match="SystemExit: 2"):
-        await in_own_thread(lambda: sys.exit(2), "a call")
+        await run_in_own_thread(lambda: sys.exit(2), "a call")
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await in_own_thread(lambda: next(iter(())), "a call")
+        await run_in_own_thread(lambda: next(iter(())), "a call")
 
 
 async def test_who_is_cancelled_does_not_wait_for_the_thread() -> None:
     free = threading.Event()
-    task = asyncio.create_task(in_own_thread(lambda: free.wait(60), "a call"))
+    task = asyncio.create_task(run_in_own_thread(lambda: free.wait(60), "a call"))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.trusted_folders import Trust, digest_of
+from agent_kernel.core.trusted_folders import TrustStore, file_digest
 
 
 def test_a_folder_is_trusted_with_what_lies_below_it_and_by_its_real_path(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_a_folder_is_trusted_with_what_lies_below_it_and_by_its_real_path(tmp_pa
     (real / "below").mkdir(parents=True)
     other.mkdir()
     (tmp_path / "link").symlink_to(real)
-    trust = Trust(tmp_path / "data" / "trusted.json")
+    trust = TrustStore(tmp_path / "data" / "trusted.json")
     assert not trust.trusts(real)
     assert trust.add(tmp_path / "link").path == real
     assert trust.trusts(real / "below")
@@ -33,22 +33,22 @@ def test_trust_is_kept_outside_the_folder_and_can_be_taken_back(tmp_path: Path) 
     folder = tmp_path / "folder"
     folder.mkdir()
     path = tmp_path / "data" / "trusted.json"
-    Trust(path).add(folder)
+    TrustStore(path).add(folder)
     assert list(folder.iterdir()) == []
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [known.path for known in Trust(path).folders()] == [folder]
-    assert Trust(path).remove(folder)
-    assert not Trust(path).remove(folder)
-    assert not Trust(path).trusts(folder)
+    assert [known.path for known in TrustStore(path).folders()] == [folder]
+    assert TrustStore(path).remove(folder)
+    assert not TrustStore(path).remove(folder)
+    assert not TrustStore(path).trusts(folder)
 
 
 def test_commands_are_trusted_by_what_they_are(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text("{}")
-    trust = Trust(tmp_path / "trusted.json")
+    trust = TrustStore(tmp_path / "trusted.json")
     trust.add(tmp_path)
-    assert trust.vouched(tmp_path, ".mcp.json", digest_of(tmp_path / ".mcp.json"))
+    assert trust.vouched(tmp_path, ".mcp.json", file_digest(tmp_path / ".mcp.json"))
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
-    assert not trust.vouched(tmp_path, ".mcp.json", digest_of(tmp_path / ".mcp.json"))
+    assert not trust.vouched(tmp_path, ".mcp.json", file_digest(tmp_path / ".mcp.json"))
     (tmp_path / "below").mkdir()
     assert not trust.vouched(tmp_path / "below", ".mcp.json", "")
 
@@ -57,12 +57,12 @@ def test_commands_are_trusted_by_what_they_are(tmp_path: Path) -> None:
 def test_a_broken_file_trusts_nothing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trusted.json"
     path.write_text(text)
-    assert Trust(path).folders() == []
-    assert not Trust(path).trusts(tmp_path)
+    assert TrustStore(path).folders() == []
+    assert not TrustStore(path).trusts(tmp_path)
 
 
 def test_not_everything_can_be_trusted_at_once(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest):
-        Trust(tmp_path / "t.json").add(Path("/"))
+        TrustStore(tmp_path / "t.json").add(Path("/"))
     with pytest.raises(InvalidRequest):
-        Trust(tmp_path / "t.json").add(tmp_path / "not there")
+        TrustStore(tmp_path / "t.json").add(tmp_path / "not there")

@@ -16,7 +16,7 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from tests.notebook import notebook as notebooks
 from tests.notebook.notebook import Notebook
 from tests.server import TOKEN, AgentServer, free_port
@@ -104,7 +104,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
 
 def environment(server: AgentServer, path: Path, where: Path) -> tuple[dict[str, str], dict[str, str]]:
     """With the tokens that the guide tells its reader to make, which come apart as well."""
-    tokens = made(path.read_text(), Tokens(server.directory / "data" / "tokens"))
+    tokens = made(path.read_text(), ApiTokenStore(server.directory / "data" / "tokens"))
     return {"AGENT_KERNEL_URL": server.url, "IPYTHONDIR": str(where / "ipython"), **tokens}, tokens
 
 

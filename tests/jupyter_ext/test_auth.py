@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
-from agent_kernel.core.api_tokens import SCOPES, Tokens
+from agent_kernel.core.api_tokens import SCOPES, ApiTokenStore
 from jupyter_ext.api.routes import PREFIX, RULES, name_of, routes
 from jupyter_ext.auth.token_scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
@@ -123,7 +123,7 @@ async def prepare(server: AgentServer) -> World:
 
 def lasting_tokens(directory: Path) -> dict[str, str]:
     """Texts, by the kind of caller, and one for each scope by its name."""
-    tokens, texts = Tokens(directory), dict[str, str]()
+    tokens, texts = ApiTokenStore(directory), dict[str, str]()
     for name, scopes in [*LASTING.items(), *((scope, [scope]) for scope in SCOPES)]:
         user = "other" if name == "token of another user" else ""
         token, texts[name] = tokens.new(scopes or ["turns"], user=user)

@@ -17,7 +17,7 @@ import openai
 import pytest
 from tornado.httpclient import HTTPClientError
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from tests.jupyter_ext.conftest import HELLO, SLOW
 from tests.page import connect
 from tests.server import PLAIN, ROOT, TOKEN, AgentServer, Json, follow, followed, free_port, start_turn
@@ -80,7 +80,7 @@ def _until_up(server: Behind) -> None:
 
 
 def lasting(server: AgentServer, *scopes: str) -> str:
-    return Tokens(server.directory / "data" / "tokens").new(scopes)[1]
+    return ApiTokenStore(server.directory / "data" / "tokens").new(scopes)[1]
 
 
 @pytest.mark.parametrize("kind", ["the server's token", "a lasting token"])

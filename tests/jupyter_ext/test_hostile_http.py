@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.invisible_characters import UNSEEN
+from agent_kernel.core.invisible_characters import INVISIBLE
 from tests.jupyter_ext.test_injections_http import Site
 from tests.server import AgentServer, Json, follow, start_turn
 from tests.tools.mcp.conftest import SERVERS
@@ -115,7 +115,7 @@ async def test_a_hostile_mcp_server_gets_no_more_than_its_call(world: World, mod
     assert [asked["name"] for asked in questions] == ([name, "python"] if mode != "refers" else ["python"])
     assert questions[-1]["again"] or mode == "refers", "live code after its words is asked about again"
     for asked in questions:
-        assert not UNSEEN.search(asked["label"] + asked["code"])
+        assert not INVISIBLE.search(asked["label"] + asked["code"])
         assert "\n" not in asked["label"]
     told = world.told()[before:]
     assert [one["called"]["arguments"] for one in told if "called" in one] == ([{"n": 7}] if mode != "refers" else [])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from jupyter_ext.api.routes import name_of, routes
 from tests.page import connect
 from tests.server import AgentServer, Json, followed, start_turn, wait_for_event
@@ -50,7 +50,7 @@ def skill() -> bytes:
 
 async def _prepare(server: AgentServer) -> World:
     await server.start()
-    tokens = Tokens(server.directory / "data" / "tokens")
+    tokens = ApiTokenStore(server.directory / "data" / "tokens")
     texts = {
         "a program with all of bob": tokens.new(["all"], user=BOB)[1],
         "a program with sessions of bob": tokens.new(["turns", "sessions", "files", "skills"], user=BOB)[1],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agent_kernel.core.events import TYPES, Event, TextDelta
+from agent_kernel.core.events import EVENT_TYPES, Event, TextDelta
 from jupyter_ext.api.http.allowed_methods import VERBS
 from jupyter_ext.api.http.handler import MAX_BODY
 from jupyter_ext.api.openapi.document import document, verbs
@@ -125,7 +125,7 @@ def test_an_event_of_every_kind_fits_the_schema_of_events(told: Json) -> None:
     data = content["text/event-stream"]["schema"]["properties"]["data"]
     assert data["contentSchema"] == {"$ref": "#/components/schemas/TurnEvent"}
     union = schemas["TurnEvent"]
-    assert union["discriminator"]["mapping"].keys() == TYPES.keys()
+    assert union["discriminator"]["mapping"].keys() == EVENT_TYPES.keys()
     event = Event(1, "t", "s", 0, 1.0, TextDelta("hi")).to_json()
     assert fits(schemas, union, event)
     assert not fits(schemas, union, {**event, "data": {"words": "hi"}})

@@ -12,7 +12,7 @@ import openai
 import pytest
 from tornado.httpclient import HTTPClientError
 
-from agent_kernel.core.api_tokens import Tokens
+from agent_kernel.core.api_tokens import ApiTokenStore
 from tests.jupyter_ext.conftest import HANG, HELLO, SLOW
 from tests.page import connect
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
@@ -24,12 +24,12 @@ TRAITS = {"allow_urls": False}
 
 def made(server: AgentServer, *scopes: str, name: str = "", user: str = "") -> tuple[str, str]:
     """Its public part and its text."""
-    token, text = Tokens(server.directory / "data" / "tokens").new(scopes, name=name, user=user)
+    token, text = ApiTokenStore(server.directory / "data" / "tokens").new(scopes, name=name, user=user)
     return token.id, text
 
 
 def revoke(server: AgentServer, id: str) -> None:
-    Tokens(server.directory / "data" / "tokens").revoke(id)
+    ApiTokenStore(server.directory / "data" / "tokens").revoke(id)
 
 
 def program(server: AgentServer, *scopes: str, **options: str) -> httpx.AsyncClient:
@@ -303,7 +303,7 @@ async def test_the_log_names_who_asked_and_never_a_secret(server: AgentServer) -
 
 async def test_the_day_of_the_last_use_is_known(server: AgentServer) -> None:
     id, text = made(server, "metrics")
-    tokens = Tokens(server.directory / "data" / "tokens")
+    tokens = ApiTokenStore(server.directory / "data" / "tokens")
     assert [token.used for token in tokens.listed() if token.id == id] == [0]
     async with server.client(text) as client:
         assert (await client.get("agent/v1/health")).status_code == 200

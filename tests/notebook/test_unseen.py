@@ -14,7 +14,7 @@ import pytest
 from mcp_types import ElicitResult
 from rich.console import Console
 
-from agent_kernel.core.invisible_characters import UNSEEN, mark_unseen, unseen_in
+from agent_kernel.core.invisible_characters import INVISIBLE, find_invisible, mark_invisible
 from agent_kernel.notebook.display.render import Card
 from agent_kernel.notebook.display.rich_screen import RichScreen
 from agent_kernel.notebook.display.screen import TerminalScreen
@@ -42,14 +42,14 @@ chunks = pytest.mark.parametrize("number", range(len(CHUNKS)))
 
 def check(shown: str, card: dict[str, str]) -> None:
     assert card["shown"] in shown
-    assert not UNSEEN.search(shown.replace("\r\n", "\n"))
+    assert not INVISIBLE.search(shown.replace("\r\n", "\n"))
 
 
 def test_there_are_sixty_cards_and_what_is_shown_tells_what_runs() -> None:
     assert len(CARDS) >= 60
     for card in CARDS:
-        assert mark_unseen(card["code"]) == card["shown"]
-        assert unseen_in(card["code"])
+        assert mark_invisible(card["code"]) == card["shown"]
+        assert find_invisible(card["code"])
         back = re.sub(r"\[U\+([0-9A-F]{4,6})\]", lambda found: chr(int(found[1], 16)), card["shown"])
         assert back == card["code"]
 
@@ -58,7 +58,7 @@ def test_there_are_sixty_cards_and_what_is_shown_tells_what_runs() -> None:
     "code", ["a\tb\nc", "caf\u00e9 e\u0301", "\u2764\ufe0f", "\U0001f600", "\u65e5\u672c", "\u0634\u0643\u0631\u0627"]
 )
 def test_what_is_seen_stays_as_it_is(code: str) -> None:
-    assert (mark_unseen(code), unseen_in(code)) == (code, ())
+    assert (mark_invisible(code), find_invisible(code)) == (code, ())
 
 
 @pytest.mark.parametrize("card", CARDS)
@@ -87,7 +87,7 @@ async def test_in_a_cell_the_card_shows_them(notebook: Notebook, number: int) ->
     for card, shown in zip(CHUNKS[number], ran.cards, strict=True):
         check(html.unescape(shown), card)
     for shown in ran.history:
-        assert not UNSEEN.search(html.unescape(shown))
+        assert not INVISIBLE.search(html.unescape(shown))
 
 
 @chunks
@@ -100,7 +100,7 @@ async def test_over_the_api_the_question_shows_them(server: AgentServer, number:
                 card, asked = left.pop(0), event["data"]
                 listed = (await api.get("agent/v1/agent/approvals")).json()["approvals"]
                 for one in (asked, *[one for one in listed if one["approval"] == asked["approval"]]):
-                    assert (one["code"], one["unseen"]) == (card["shown"], list(unseen_in(card["code"])))
+                    assert (one["code"], one["unseen"]) == (card["shown"], list(find_invisible(card["code"])))
                     assert one["arguments"] == {"code": card["code"]}, "what runs is not changed"
                 await api.post(f"agent/v1/agent/approvals/{asked['approval']}", json={"decision": "deny"})
     assert not left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Body, Emit
+from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Emit, EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolSpec
 from agent_kernel.core.session import SessionKey
@@ -34,7 +34,7 @@ class Asked:
     spec: ToolSpec = LIVE
     call: ToolCall = CALL
     foreign: str = ""
-    events: list[Body] = field(default_factory=list)
+    events: list[EventBody] = field(default_factory=list)
     task: asyncio.Task[Verdict] | None = None
 
     async def question(self) -> ApprovalRequired:

@@ -11,7 +11,7 @@ import pytest
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.permission_grant import Grant
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.core.session import Described
+from agent_kernel.core.session import SessionUpdate
 from agent_kernel.permissions import Answer, Approvals, Gate
 from agent_kernel.sessions.export.import_export import import_session
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -105,7 +105,7 @@ async def test_a_conversation_that_was_imported_is_one_of_strangers() -> None:
     store = MemoryStore()
     document = json.dumps({"messages": [{"role": "user", "content": "go on"}]}).encode()
     come = (await import_session(store, "local", document)).session.key
-    await store.describe(come, Described(metadata={}))
+    await store.describe(come, SessionUpdate(metadata={}))
     await store.clear(come)
     await store.fork(come, KEY)
     await person.allows_live()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound, StoreFull
-from agent_kernel.core.events import ApprovalRequired, Body
+from agent_kernel.core.events import ApprovalRequired, EventBody
 from agent_kernel.core.messages import ToolCall
-from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions import AdminPolicy, Answer, Approvals, Gate, strictest
 from agent_kernel.permissions.admin_policy import AdminFile
@@ -24,7 +24,7 @@ async def test_sandboxed_code_runs_without_a_question() -> None:
 
 
 async def test_live_code_nobody_can_answer_for_is_denied_at_once_with_that_reason() -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     verdict = await Gate(Approvals()).decide(LIVE, context(events.append))
     assert not verdict.allowed
     assert "nobody can answer" in verdict.reason
@@ -242,11 +242,11 @@ class FullGrants(MemoryGrants):
         super().__init__()
         self.left = writes
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: ApprovalQuestion) -> None:
         self._write()
         await super().ask(question)
 
-    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+    async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         self._write()
         return await super().answer(question, grant)
 
@@ -279,7 +279,7 @@ class SlowGrants(MemoryGrants):
         super().__init__()
         self.kept = asyncio.Event()
 
-    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+    async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         kept = await super().answer(question, grant)
         if not self.kept.is_set():
             self.kept.set()

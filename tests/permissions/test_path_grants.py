@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.events import ApprovalRequired, Body
+from agent_kernel.core.events import ApprovalRequired, EventBody
 from agent_kernel.permissions import Answer, Gate
 from agent_kernel.permissions.path_grants import AskedPaths
 from tests.permissions.asking import KEY, context, gate
@@ -20,7 +20,7 @@ class Folder:
         self.place.mkdir()
         self.file = self.place / "a.csv"
         self.file.write_text("1")
-        self.events: list[Body] = []
+        self.events: list[EventBody] = []
 
     def paths(self, held: Gate) -> AskedPaths:
         return AskedPaths(held, context(self.events.append))

@@ -22,7 +22,7 @@ from agent_kernel.core.errors import (
 )
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage
-from agent_kernel.core.session import MAIN, Branch, Item, Owner, Session, SessionKey, Turn, valid_id
+from agent_kernel.core.session import MAIN, Branch, Item, Owner, Session, SessionKey, Turn, check_id
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.store import lease_expiry
 
@@ -119,7 +119,7 @@ class PlainStore:
         return kept.session if kept else None
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
-        valid_id(namespace, "namespace")
+        check_id(namespace, "namespace")
         serialization.checked_limit(limit)
         newest_first = [kept.session for key, kept in reversed(self._all().items()) if key.namespace == namespace]
         return sorted(newest_first, key=lambda session: -session.updated)[:limit]

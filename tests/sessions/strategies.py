@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Media, Message, Part, Role, Status, Text, ToolCall
 from agent_kernel.core.session import Branch, Item, Session, SessionKey, Summary, Turn
-from agent_kernel.core.session_tree import Segment, Transcript, Tree, extents
+from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, resolve_branches
 from agent_kernel.sessions import call_pairs
 
 texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates too: models and terminals produce them
@@ -107,7 +107,7 @@ class _Grown:
         self._key = key
         self._draw = draw
         self._branching = draw(st.booleans())
-        self._segments = [Segment(0, 0, 0)]
+        self._segments = [TreeSegment(0, 0, 0)]
         self._ends = [(0, 0)]
         self._turns: list[Turn] = []
         self._places: dict[str, int] = {}
@@ -120,7 +120,7 @@ class _Grown:
         if self._turns and self._turns[-1].state == "open":
             return
         if self._branching and draw(st.booleans()):
-            self._segments.append(Segment(len(self._segments), *draw(st.sampled_from(self._ends))))
+            self._segments.append(TreeSegment(len(self._segments), *draw(st.sampled_from(self._ends))))
             self._ends.append((self._segments[-1].id, self._segments[-1].since))
         at = draw(st.sampled_from(self._segments)).id
         self._ordinal += draw(st.integers(1, 2))
@@ -157,10 +157,10 @@ class _Grown:
         whole = Transcript(session, tuple(self._turns), tuple(self._items), blobs=blobs_of(self._said))
         if not self._branching:
             return whole
-        tree = Tree(tuple(self._segments[1:]), ends, self._places)
+        tree = BranchTree(tuple(self._segments[1:]), ends, self._places)
         branches = [Branch(name, created=float(at), current=name == current) for name, at in ends.items()]
         told = [Summary(self._key, item.seq, "so far", time=1.0) for item in self._items[:1]]
-        known = tuple(extents(branches, tree, whole.turns, whole.items))
+        known = tuple(resolve_branches(branches, tree, whole.turns, whole.items))
         return replace(whole, branches=known, summaries=tuple(told), tree=tree)
 
 

@@ -12,11 +12,20 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import FileGone, FileNotFound, FileNotProduced, FileTooLarge, StoreFull
-from agent_kernel.core.files import INLINE_BYTES, Produced, clean_name, cut_bytes, format_of, is_text, mime_of, told
+from agent_kernel.core.files import (
+    INLINE_BYTES,
+    ProducedFile,
+    clean_name,
+    cut_bytes,
+    describe_files,
+    format_of,
+    is_text,
+    mime_of,
+)
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.spool import STALE_S, Arrived, Incoming
+from agent_kernel.core.spool import STALE_S, FileReceiver, ReceivedFile
 from agent_kernel.sessions.file_registry import FileRegistry, make_id
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
@@ -41,7 +50,7 @@ def registry(store: SqliteStore, tmp_path: Path) -> FileRegistry:
     return FileRegistry(store, tmp_path / "incoming", output_bytes=20 << 20, upload_bytes=1000)
 
 
-def arrived(registry: FileRegistry, *chunks: bytes) -> Arrived:
+def arrived(registry: FileRegistry, *chunks: bytes) -> ReceivedFile:
     incoming = registry.incoming()
     try:
         for chunk in chunks:
@@ -60,7 +69,9 @@ async def body(registry: FileRegistry, key: SessionKey, id: str) -> bytes:
 
 
 async def test_a_produced_file_is_kept_with_its_body_and_where_it_comes_from(registry: FileRegistry) -> None:
-    text, binary = await registry.keep([Produced("a/b.CSV", b"x,y\n"), Produced("p", b"\x89\xff", "PNG")], CONTEXT)
+    text, binary = await registry.keep(
+        [ProducedFile("a/b.CSV", b"x,y\n"), ProducedFile("p", b"\x89\xff", "PNG")], CONTEXT
+    )
     assert text.wire == {
         "id": make_id("turn-1", 1, 0),
         "name": "a/b.CSV",
@@ -82,7 +93,7 @@ async def test_a_produced_file_is_kept_with_its_body_and_where_it_comes_from(reg
 
 async def test_ids_are_not_given_twice_and_look_like_mistral_rs_writes_them(registry: FileRegistry) -> None:
     for _ in range(2):
-        await registry.keep([Produced("a", b"1"), Produced("b", b"2")], CONTEXT)
+        await registry.keep([ProducedFile("a", b"1"), ProducedFile("b", b"2")], CONTEXT)
     ids = [file.id for file in await registry.files(KEY)]
     assert ids == [make_id("turn-1", 1, number) for number in range(4)]
     assert all(
@@ -94,7 +105,12 @@ async def test_a_large_body_stays_out_of_the_wire_and_so_does_what_is_too_much_t
     registry: FileRegistry,
 ) -> None:
     half = b"x" * (INLINE_BYTES // 2 + 1)
-    files = [Produced("large.txt", half + half), Produced("1.txt", half), Produced("2.txt", half), Produced("3", b"x")]
+    files = [
+        ProducedFile("large.txt", half + half),
+        ProducedFile("1.txt", half),
+        ProducedFile("2.txt", half),
+        ProducedFile("3", b"x"),
+    ]
     kept = await registry.keep(files, CONTEXT)
     assert ["text" in one.wire for one in kept] == [False, True, False, True]
     assert kept[0].wire["bytes"] == len(half) * 2
@@ -105,23 +121,23 @@ async def test_a_large_body_stays_out_of_the_wire_and_so_does_what_is_too_much_t
 @pytest.mark.parametrize(
     ("make", "code"),
     [
-        (lambda root: Produced("a", root / "missing", root=root), "vanished"),
-        (lambda root: Produced("a", root / "folder", root=root), "vanished"),
-        (lambda root: Produced("a", root / "out", root=root), "vanished"),
-        (lambda root: Produced("a", root / "sparse", root=root), "too_large"),
-        (lambda root: Produced("a", b"x" * ((20 << 20) + 1)), "too_large"),
-        (lambda root: Produced("a", error="not_produced"), "not_produced"),
+        (lambda root: ProducedFile("a", root / "missing", root=root), "vanished"),
+        (lambda root: ProducedFile("a", root / "folder", root=root), "vanished"),
+        (lambda root: ProducedFile("a", root / "out", root=root), "vanished"),
+        (lambda root: ProducedFile("a", root / "sparse", root=root), "too_large"),
+        (lambda root: ProducedFile("a", b"x" * ((20 << 20) + 1)), "too_large"),
+        (lambda root: ProducedFile("a", error="not_produced"), "not_produced"),
     ],
 )
 async def test_what_can_not_be_kept_is_a_file_that_says_why(
-    registry: FileRegistry, tmp_path: Path, make: Callable[[Path], Produced], code: str
+    registry: FileRegistry, tmp_path: Path, make: Callable[[Path], ProducedFile], code: str
 ) -> None:
     root = tmp_path / "work"
     (root / "folder").mkdir(parents=True)
     (root / "out").symlink_to("/etc/passwd")
     with (root / "sparse").open("wb") as sparse:
         sparse.truncate(1 << 40)
-    bad, good = await registry.keep([make(root), Produced("b", b"fine")], CONTEXT)
+    bad, good = await registry.keep([make(root), ProducedFile("b", b"fine")], CONTEXT)
     assert (bad.file.error, bad.file.size, bad.wire["code"]) == (code, 0, code)
     assert bad.wire["message"]
     assert not bad.wire.keys() & {"text", "data_base64"}
@@ -132,15 +148,15 @@ async def test_what_can_not_be_kept_is_a_file_that_says_why(
 
 
 async def test_a_full_quota_is_told_and_the_next_file_still_has_its_chance(registry: FileRegistry) -> None:
-    names = [Produced(f"{number}", b"x" * (15 << 20)) for number in range(3)]
-    kept = await registry.keep([*names, Produced("small", b"x")], CONTEXT)
+    names = [ProducedFile(f"{number}", b"x" * (15 << 20)) for number in range(3)]
+    kept = await registry.keep([*names, ProducedFile("small", b"x")], CONTEXT)
     assert [one.file.error for one in kept] == ["", "", "quota_exceeded", ""]
 
 
 async def test_names_that_would_break_a_line_or_the_store_are_cleaned(registry: FileRegistry, tmp_path: Path) -> None:
     (tmp_path / "a\nb").write_bytes(b"1")
     odd = ["a\nb", "\ud800\u202e", "x" * 300 + ".txt", " "]
-    kept = await registry.keep([Produced(name, b"1") for name in odd], CONTEXT)
+    kept = await registry.keep([ProducedFile(name, b"1") for name in odd], CONTEXT)
     assert [one.file.name for one in kept] == ["a_b", "__", "x" * 251 + ".txt", "file"]
 
 
@@ -149,7 +165,7 @@ async def test_a_file_made_a_megabyte_at_a_time_is_never_whole_in_memory(
 ) -> None:
     (tmp_path / "big.bin").write_bytes(bytes(19 << 20))
     tracemalloc.start()
-    (kept,) = await registry.keep([Produced("big.bin", tmp_path / "big.bin")], CONTEXT)
+    (kept,) = await registry.keep([ProducedFile("big.bin", tmp_path / "big.bin")], CONTEXT)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept.file.size == 19 << 20
@@ -186,7 +202,7 @@ async def test_a_full_disk_is_told_and_the_turn_goes_on(
         full.setattr(os, "open", lambda path, flags, mode=0o777, **more: really("/dev/full", os.O_WRONLY))
         with pytest.raises(StoreFull, match="could not be written"):
             arrived(registry, b"x")
-        (kept,) = await registry.keep([Produced("a", b"x")], CONTEXT)
+        (kept,) = await registry.keep([ProducedFile("a", b"x")], CONTEXT)
     assert (kept.file.error, await registry.files(KEY)) == ("store_full", [kept.file])
 
 
@@ -196,7 +212,7 @@ def test_what_a_crashed_process_left_goes_after_a_while(tmp_path: Path) -> None:
         path.touch()
         stamp = path.stat().st_mtime - age
         os.utime(path, (stamp, stamp))
-    Incoming(tmp_path, 10).close()
+    FileReceiver(tmp_path, 10).close()
     assert [path.name for path in tmp_path.iterdir()] == ["new.part"]
 
 
@@ -214,7 +230,7 @@ async def test_a_file_is_read_in_its_own_session_only_until_it_is_attached_to_an
 
 
 async def test_a_file_whose_bytes_are_gone_says_so(registry: FileRegistry, tmp_path: Path) -> None:
-    (kept,) = await registry.keep([Produced("a.bin", b"x" * 20_000)], CONTEXT)
+    (kept,) = await registry.keep([ProducedFile("a.bin", b"x" * 20_000)], CONTEXT)
     for path in (tmp_path / "s.db.blobs").rglob("*"):
         if path.is_file():
             path.unlink()
@@ -264,14 +280,16 @@ def test_facts_of_a_file_follow_from_its_name(function: Callable[..., Any], give
 
 
 async def test_a_model_is_told_how_texts_begin_and_of_binaries_their_facts(registry: FileRegistry) -> None:
-    files = [Produced(f"{number}.txt", b"line\n" * 300) for number in range(6)]
-    kept = await registry.keep([Produced("p.png", b"\x89\xff"), *files, Produced("m", error="not_produced")], CONTEXT)
-    text = told([one.file for one in kept])
+    files = [ProducedFile(f"{number}.txt", b"line\n" * 300) for number in range(6)]
+    kept = await registry.keep(
+        [ProducedFile("p.png", b"\x89\xff"), *files, ProducedFile("m", error="not_produced")], CONTEXT
+    )
+    text = describe_files([one.file for one in kept])
     assert f"- p.png (image/png, 2 bytes, id {kept[0].file.id})\n- 0.txt" in text
     assert "- m: not produced" in text
     assert text.count("    line") == 4 * 205
     assert len(text) < 4 * 1024 * 2 + 1000
-    many = told([kept[0].file] * 64)
+    many = describe_files([kept[0].file] * 64)
     assert many.count("\n") == 21
     assert many.endswith("\n- and 44 more: list_files has all")
 

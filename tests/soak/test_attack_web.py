@@ -15,12 +15,12 @@ import pytest
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.core.net.fetch import Bounds, Fetcher
-from agent_kernel.core.net.guard import Guard, lookup
+from agent_kernel.core.net.fetch import Fetcher, FetchLimits
+from agent_kernel.core.net.guard import Guard, resolve_host
 from tests.core.net.web import Answer, moved, says, served
 from tests.soak.conftest import Soak
 
-BOUNDS = Bounds(connect_s=1.0, total_s=4.0)
+BOUNDS = FetchLimits(connect_s=1.0, total_s=4.0)
 WIDE = str.maketrans("0123456789.", "０１２３４５６７８９。")
 CIRCLED = str.maketrans("0123456789", "⓪①②③④⑤⑥⑦⑧⑨")
 
@@ -125,7 +125,7 @@ class Flipping:
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         if not host.endswith(".example"):
-            return await lookup(host, port)
+            return await resolve_host(host, port)
         public = ["192.0.2.1"] * self._rng.randrange(2)
         return [*public, *self._rng.sample(self._addresses, self._rng.randrange(1, 3))]
 

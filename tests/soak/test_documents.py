@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
-from agent_kernel.core.spool import Incoming
+from agent_kernel.core.spool import FileReceiver
 from agent_kernel.tools.files.document_text import Documents
 from jupyter_ext.api.http.upload import Upload
 from tests.jupyter_ext.api.http.test_upload import TYPE, form, part
@@ -50,7 +50,7 @@ async def read_one(rng: random.Random) -> str:
 
 def upload_one(rng: random.Random, directory: Path) -> str:
     body = damaged(rng, form(part("purpose", b"p"), part("file", bytes(rng.randrange(2000)), "a.txt", "text/plain")))
-    upload = Upload(TYPE, lambda: Incoming(directory, 1000))
+    upload = Upload(TYPE, lambda: FileReceiver(directory, 1000))
     pieces = rng.randrange(1, 500)
     try:
         for start in range(0, len(body), pieces):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.events import Body
+from agent_kernel.core.events import EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.request import TurnRequest
@@ -13,13 +13,13 @@ from agent_kernel.tools.base.tool_source import Occasion
 from tests.turns import KEY
 
 
-def occasion(events: list[Body] | None = None, **request: Any) -> Occasion:
+def occasion(events: list[EventBody] | None = None, **request: Any) -> Occasion:
     told = events if events is not None else []
     return Occasion(KEY, TurnRequest("hello", **request), told.append)
 
 
 def context(
-    name: str = "tool", arguments: Mapping[str, Any] | None = None, events: list[Body] | None = None
+    name: str = "tool", arguments: Mapping[str, Any] | None = None, events: list[EventBody] | None = None
 ) -> ToolContext:
     told = events if events is not None else []
     return ToolContext(KEY, "turn-1", 1, ToolCall("call-1", name, arguments or {}), told.append)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.protocols import Held, RunResult, Variable, Work
+from agent_kernel.core.protocols import RunResult, Variable, VariableInfo, Work
 from agent_kernel.core.session import SessionKey
 
 
@@ -40,8 +40,8 @@ class RanSandbox:
     async def take(self, session: SessionKey, name: str) -> Variable:
         return Variable(name, "json", b"1", "int")
 
-    async def variables(self, session: SessionKey) -> Sequence[Held]:
-        return (Held("x", "int"),)
+    async def variables(self, session: SessionKey) -> Sequence[VariableInfo]:
+        return (VariableInfo("x", "int"),)
 
     def lost(self, session: SessionKey) -> str:
         return self._gone

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineError, LeaseLost, SessionBusy, TurnStopped
-from agent_kernel.core.events import Body, CallFinished, Notice, StateLost, TextDelta, TurnFinished
+from agent_kernel.core.events import CallFinished, EventBody, Notice, StateLost, TextDelta, TurnFinished
 from agent_kernel.core.messages import Usage, user
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, TextChunk
 from agent_kernel.core.session import Owner
@@ -122,7 +122,7 @@ async def test_a_fault_of_ours_fails_the_turn_and_not_the_caller(caplog: pytest.
 
 async def test_a_stopped_turn_keeps_its_partial_answer_labelled() -> None:
     it, store, _ = agent([{"text": "one two three", "fault": "hang"}])
-    events: list[Body] = []
+    events: list[EventBody] = []
     task = asyncio.create_task(it.turn(TurnRequest("go"), events.append))
     while "text.delta" not in types(events):
         await asyncio.sleep(0)
@@ -182,7 +182,7 @@ async def test_cancelled_at_any_await_a_turn_is_closed_and_leaves_no_unanswered_
             {"text": "done", "deltas": 3},
         ]
         it, _, _ = agent(script, [Recorder()], store=store)
-        events: list[Body] = []
+        events: list[EventBody] = []
         stepper = CancelledAt(it.turn(TurnRequest("go"), events.append), step)
         task = asyncio.create_task(stepper.run())
         await asyncio.wait([task])
@@ -206,7 +206,7 @@ async def test_a_second_turn_of_a_busy_session_is_refused_before_anything_is_ann
     first = asyncio.create_task(it.run("one"))
     while not await store.turns(KEY):
         await asyncio.sleep(0)
-    events: list[Body] = []
+    events: list[EventBody] = []
     with pytest.raises(SessionBusy):
         await it.turn(TurnRequest("two"), events.append)
     assert events == []
@@ -243,7 +243,7 @@ async def test_hidden_notes_come_before_the_prompt_and_stay_in_the_history() -> 
 
 async def test_a_restarted_kernel_is_told_to_the_person_and_the_model_once() -> None:
     it, _, engine = agent([{"text": "ok", "loop": True}])
-    seen: list[list[Body]] = []
+    seen: list[list[EventBody]] = []
     for epoch in ("k1", "k1", "k2", "k2"):
         seen.append([])
         await it.turn(TurnRequest("go", epoch=epoch), seen[-1].append)
@@ -265,7 +265,7 @@ async def test_an_answer_cut_at_the_token_limit_is_announced() -> None:
             yield TextChunk("The answer is")
             yield EndChunk("length", Usage())
 
-    events: list[Body] = []
+    events: list[EventBody] = []
     await Agent(MemoryStore(), Cut([]), KEY).turn(TurnRequest("go"), events.append)
     assert any(isinstance(body, Notice) and "limit of tokens" in body.text for body in events)
 
@@ -298,7 +298,7 @@ async def test_closing_the_stream_stops_the_turn() -> None:
 
 async def test_what_the_model_reads_of_a_result_is_limited_and_says_so() -> None:
     it, store, _ = agent([{"calls": [python("x")]}, {"text": "ok"}], [Recorder(lambda code: "y" * 100_000)])
-    events: list[Body] = []
+    events: list[EventBody] = []
     await it.turn(TurnRequest("go"), events.append)
     result = (await stored(store))[2].text
     assert len(result) < 7_000
@@ -369,7 +369,7 @@ async def test_an_observer_that_fails_harms_no_turn() -> None:
 async def test_a_key_reaches_the_model_of_this_turn_and_neither_store_nor_events() -> None:
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
     tool = Recorder(lambda code: f"{key} works")
-    bodies: list[Body] = []
+    bodies: list[EventBody] = []
     it, store, engine = agent([{"calls": [python(f"login('{key}')")]}, {"text": f"{key} it is", "loop": True}], [tool])
     await it.turn(TurnRequest(f"use {key}"), bodies.append)
     assert tool.ran == [f"login('{key}')"]
@@ -416,10 +416,10 @@ async def test_the_result_of_a_failed_turn_raises_its_error_when_it_is_asked_to(
 
 async def test_a_cancelled_turn_reports_the_tokens_of_what_the_model_had_said() -> None:
     it, store, _ = agent([{"calls": [python("x")]}, {"text": "It begins", "fault": "hang"}], [Recorder()])
-    bodies: list[Body] = []
+    bodies: list[EventBody] = []
     begun = asyncio.Event()
 
-    def emit(body: Body) -> None:
+    def emit(body: EventBody) -> None:
         bodies.append(body)
         if isinstance(body, TextDelta):
             begun.set()

@@ -1,7 +1,7 @@
 """A turn that continues another turn of its session, wherever that stands."""
 
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.session_tree import Whole
+from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import TurnRequest
 from tests.turns import KEY, agent, stored
@@ -58,7 +58,7 @@ async def test_behind_the_newest_turn_the_session_is_not_read_as_a_whole() -> No
     class Counting(MemoryStore):
         wholes = 0
 
-        async def whole(self, key: SessionKey) -> Whole | None:
+        async def whole(self, key: SessionKey) -> SessionSnapshot | None:
             self.wholes += 1
             return await super().whole(key)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.events import AnswerLogprobs, Body, CallReturned, TurnFinished
+from agent_kernel.core.events import AnswerLogprobs, CallReturned, EventBody, TurnFinished
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import Sampling, ToolSpec
 from agent_kernel.tools.base.caller_tools import AWAITED
@@ -19,18 +19,18 @@ def request(prompt: str = "go", **fields: Any) -> TurnRequest:
     return TurnRequest(prompt, functions=(WEATHER,), **fields)
 
 
-def returned(heard: list[Body]) -> CallReturned:
+def returned(heard: list[EventBody]) -> CallReturned:
     return next(body for body in heard if isinstance(body, CallReturned))
 
 
-def ended(heard: list[Body]) -> TurnFinished:
+def ended(heard: list[EventBody]) -> TurnFinished:
     assert isinstance(heard[-1], TurnFinished)
     return heard[-1]
 
 
 async def test_a_call_of_the_callers_function_ends_the_turn_and_is_returned() -> None:
     it, store, _ = agent([{"text": "Let me ask.", "calls": [ASK]}, {"text": "never"}])
-    heard: list[Body] = []
+    heard: list[EventBody] = []
     result = await it.turn(request(), heard.append)
     call = returned(heard)
     assert (call.name, call.arguments, ended(heard).finish) == ("weather", {"city": "Ulm"}, "calls")
@@ -43,7 +43,7 @@ async def test_a_call_of_the_callers_function_ends_the_turn_and_is_returned() ->
 @pytest.mark.parametrize("carries", [False, True], ids=["the result alone", "the whole conversation"])
 async def test_the_next_turn_brings_the_result_in_the_place_of_the_call(carries: bool) -> None:
     it, store, engine = agent([{"calls": [ASK]}, {"text": "Sunny in Ulm."}])
-    heard: list[Body] = []
+    heard: list[EventBody] = []
     await it.turn(request(), heard.append)
     call = ToolCall(returned(heard).call, "weather", {"city": "Ulm"})
     brought = tool_result(call, "sunny", "success")
@@ -58,7 +58,7 @@ async def test_the_next_turn_brings_the_result_in_the_place_of_the_call(carries:
 async def test_calls_of_the_server_beside_it_run_and_keep_their_results() -> None:
     tool = Recorder()
     it, _, engine = agent([{"text": "Both.", "calls": [python("a"), ASK]}, {"text": "done"}], [tool])
-    heard: list[Body] = []
+    heard: list[EventBody] = []
     await it.turn(request(), heard.append)
     call = ToolCall(returned(heard).call, "weather", {"city": "Ulm"})
     assert tool.ran == ["a"]
@@ -70,7 +70,7 @@ async def test_calls_of_the_server_beside_it_run_and_keep_their_results() -> Non
 
 async def test_they_are_offered_where_no_tool_of_the_server_is() -> None:
     it, _, engine = agent([{"calls": [ASK]}], [Recorder()], max_tool_rounds=0)
-    heard: list[Body] = []
+    heard: list[EventBody] = []
     await it.turn(request(), heard.append)
     assert [spec.name for spec in engine.requests[0].tools] == ["weather"]
     assert ended(heard).finish == "calls"
@@ -93,14 +93,14 @@ async def test_a_result_that_never_comes_leaves_a_conversation_that_goes_on() ->
 async def test_the_end_says_why_the_answer_ended() -> None:
     for script, finish in (({"text": "a"}, "stop"), ({"text": "a", "finish": "length"}, "length")):
         it, _, _ = agent([script])
-        heard: list[Body] = []
+        heard: list[EventBody] = []
         await it.turn(TurnRequest("go"), heard.append)
         assert ended(heard).finish == finish
 
 
 async def test_log_probabilities_are_told_where_they_were_asked_for() -> None:
     it, _, _ = agent([{"text": "one two", "deltas": 2, "loop": True}])
-    heard: list[Body] = []
+    heard: list[EventBody] = []
     await it.turn(TurnRequest("go", sampling=Sampling(logprobs=True)), heard.append)
     told = [body for body in heard if isinstance(body, AnswerLogprobs)]
     assert ["".join(str(token["text"]) for token in body.tokens) for body in told] == ["one two"]
@@ -113,7 +113,7 @@ async def test_a_required_call_is_one_of_the_callers_functions_where_there_are_a
     """A call of a tool of the server met it, and the caller got an answer in words."""
     tool = Recorder()
     it, _, engine = agent([{"calls": [python("a")]}, {"calls": [ASK]}], [tool])
-    heard: list[Body] = []
+    heard: list[EventBody] = []
     await it.turn(request(tool_choice="required"), heard.append)
     assert returned(heard).name == "weather"
     told = [(asked.tool_choice, [spec.name for spec in asked.tools]) for asked in engine.requests]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import Media
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.seams.session_store import SessionStore
@@ -66,7 +66,7 @@ async def test_what_a_tool_draws_is_fed_back_in_this_turn_and_the_next(store: Se
 
 async def test_a_model_of_text_is_told_in_words_and_the_person_by_a_notice(store: SessionStore) -> None:
     it, engine = conversation(store, [{"text": "I can not see it."}], vision=False)
-    events: list[Body] = []
+    events: list[EventBody] = []
     await it.turn(TurnRequest("What is this?", media=(CAT, PLOT)), events.append)
     notices = [event.text for event in events if isinstance(event, Notice)]
 
@@ -79,7 +79,7 @@ async def test_a_model_of_text_is_told_in_words_and_the_person_by_a_notice(store
 
 async def test_a_model_that_sees_gives_no_notice(store: SessionStore) -> None:
     it, _ = conversation(store, [{"text": "A cat."}])
-    events: list[Body] = []
+    events: list[EventBody] = []
     await it.turn(TurnRequest("What is this?", media=(CAT,)), events.append)
 
     assert not any(isinstance(event, Notice) for event in events)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_kernel.core.events import Body, CallFinished
+from agent_kernel.core.events import CallFinished, EventBody
 from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.turn.changed_cells import MAX_BYTES, NO_ROOM, SECRET, ChangedCells, change_of
 from agent_kernel.turn.redacted_events import RedactedEvents
@@ -29,7 +29,7 @@ def test_changes_are_kept_by_call_and_found_again() -> None:
 
 
 def test_a_text_with_a_key_is_neither_kept_nor_shown_and_can_not_be_put_back_with_a_gap() -> None:
-    changes, told = ChangedCells(Redactor()), list[Body]()
+    changes, told = ChangedCells(Redactor()), list[EventBody]()
     body = finished("c1", before="key = 1", after=f"key = '{KEY}'")
     changes.note(body)
     RedactedEvents(Redactor(), told.append)(body)

@@ -61,7 +61,7 @@ async def test_older_turns_are_summarised_and_the_recent_ones_are_not(store: Mem
     items = await store.latest(KEY)
     recent = [item for item in items if item.seq > made.last]
     assert recent[0].message.text.startswith("question")
-    assert token_estimate.total(item.message for item in recent) <= token_estimate.budget(8_000) * 0.3
+    assert token_estimate.total_chars(item.message for item in recent) <= token_estimate.prompt_budget(8_000) * 0.3
     assert "question 0 " in material
     assert recent[0].message.text not in material
     assert "ASSISTANT calls python: x0 = 1\nRESULT of python (success): result 0" in material
@@ -93,7 +93,7 @@ async def test_a_conversation_too_long_for_one_request_takes_several(store: Memo
     assert len(rows) == len(engine.requests) > 1
     assert made == rows[-1]
     for request in engine.requests:
-        assert token_estimate.total(request.messages) < 2_000 * token_estimate.CHARS_PER_TOKEN
+        assert token_estimate.total_chars(request.messages) < 2_000 * token_estimate.CHARS_PER_TOKEN
         assert request.sampling.max_tokens is not None
 
 
@@ -260,7 +260,9 @@ def test_a_head_ends_with_a_whole_turn_and_the_newest_turn_is_never_in_it(
     assert not turns or recent
     assert not {item.turn for item in old} & {item.turn for item in recent}
     newest = [item for item in items if turns and item.turn == f"t{len(turns) - 1}"]
-    assert token_estimate.total(i.message for i in recent) <= max(kept, token_estimate.total(i.message for i in newest))
+    assert token_estimate.total_chars(i.message for i in recent) <= max(
+        kept, token_estimate.total_chars(i.message for i in newest)
+    )
 
 
 def test_what_is_shown_to_the_model_of_a_message_is_bounded() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
-from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, RESERVED_TOKENS, budget, total
+from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, RESERVED_TOKENS, prompt_budget, total_chars
 from agent_kernel.turn import context
 from agent_kernel.turn.context import LEFT_OUT, OLD_RESULT, PICTURE_TOKENS, PICTURES, SUMMARY, Context, View
 
@@ -37,7 +37,7 @@ def test_an_unknown_context_length_limits_nothing() -> None:
 def test_a_model_with_very_few_tokens_has_a_limit_too() -> None:
     view = Context(900).view(history(20), [user("now")])
     assert view.dropped > 0
-    assert total(view.messages) <= budget(900)
+    assert total_chars(view.messages) <= prompt_budget(900)
 
 
 def test_older_turns_leave_whole_and_the_model_is_told() -> None:
@@ -98,7 +98,7 @@ def test_a_view_has_whole_pairs_and_its_budget(sizes: list[tuple[int, int, int]]
             assert waiting == []
             waiting = [call.id for call in message.calls]
     assert waiting == []
-    assert total(view.messages) <= budget(length)
+    assert total_chars(view.messages) <= prompt_budget(length)
     assert view.messages[-1] == current[0]
     assert [m.role for m in view.messages[: 2 + bool(summary)]] == ["system", *["user"] * (1 + bool(summary))]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import Conflict
-from agent_kernel.core.events import Body, ContextBuilt, Notice
+from agent_kernel.core.events import ContextBuilt, EventBody, Notice
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Owner
 from agent_kernel.engines.scripted import ScriptedEngine
@@ -36,7 +36,7 @@ class World:
         self.engine = ScriptedEngine(script, context_length=3_000)
         self.compactor = Compactor(self.ledger, policy)
         self.afterwards = Afterwards(self.store, self.compactor, **options)
-        self.bodies: list[Body] = []
+        self.bodies: list[EventBody] = []
 
     async def ask(self, prompt: str) -> str:
         agent = Agent(self.store, self.engine, KEY, ledger=self.ledger, afterwards=self.afterwards)

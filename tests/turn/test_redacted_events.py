@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.events import (
-    Body,
     CallFinished,
     CallOffered,
     CallOutput,
     CallStarted,
+    EventBody,
     Notice,
     ReasoningDelta,
     TextDelta,
@@ -32,15 +32,15 @@ TEXTS = {
 }
 
 
-def told(*bodies: Body) -> list[Body]:
-    seen: list[Body] = []
+def told(*bodies: EventBody) -> list[EventBody]:
+    seen: list[EventBody] = []
     emit = RedactedEvents(REDACTOR, seen.append)
     for body in bodies:
         emit(body)
     return seen
 
 
-def said(bodies: list[Body]) -> str:
+def said(bodies: list[EventBody]) -> str:
     return "".join(body.text for body in bodies if isinstance(body, TextDelta | ReasoningDelta | CallOutput))
 
 
@@ -109,6 +109,6 @@ def test_the_error_of_a_turn_is_clean() -> None:
 
 
 def test_with_redaction_off_every_event_is_passed_on() -> None:
-    seen: list[Body] = []
+    seen: list[EventBody] = []
     RedactedEvents(Redactor.off(), seen.append)(TextDelta(SECRETS["openai_key"]))
     assert seen == [TextDelta(SECRETS["openai_key"])]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.core.events import Body, CallFinished, FileProduced
-from agent_kernel.core.files import NOT_PRODUCED, Produced, Wanted
-from agent_kernel.core.messages import Media, Message, ToolCall, shortened
+from agent_kernel.core.events import CallFinished, EventBody, FileProduced
+from agent_kernel.core.files import NOT_PRODUCED, ProducedFile, RequestedFile
+from agent_kernel.core.messages import Media, Message, ToolCall, shorten
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.file_registry import FileRegistry
@@ -28,7 +28,7 @@ def call(code: object, number: int = 1, name: str = "python") -> ToolCall:
     return ToolCall(f"c{number}", name, {"code": code})
 
 
-async def results(tools: list[Tool], calls: list[ToolCall], events: list[Body] | None = None) -> list[Message]:
+async def results(tools: list[Tool], calls: list[ToolCall], events: list[EventBody] | None = None) -> list[Message]:
     toolbox = Toolbox(tools, Gate(Approvals()))
     async with aclosing(toolbox.run(calls, PLACE, (events if events is not None else []).append)) as answers:
         return [message async for message in answers]
@@ -95,7 +95,7 @@ async def test_data_of_pictures_travels_with_the_event_unless_they_were_shown_al
         async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
             return ToolOutput("", media=(Media.of("image/png", b"png"),), shown=arguments["code"] == "shown")
 
-    events: list[Body] = []
+    events: list[EventBody] = []
     answers = await results([Painter()], [call("new", 1), call("shown", 2)], events)
     new, shown = (body for body in events if isinstance(body, CallFinished))
     assert base64.b64decode(new.media[0]["data"]) == b"png"
@@ -124,7 +124,7 @@ async def test_stopping_a_round_stops_its_parallel_calls() -> None:
 
 @given(st.text(max_size=300), st.integers(30, 100))
 def test_shortening_keeps_the_head_and_the_tail(text: str, limit: int) -> None:
-    short = shortened(text, limit)
+    short = shorten(text, limit)
     if len(text) <= limit:
         assert short == text
     else:
@@ -141,7 +141,7 @@ class Maker:
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         names = str(arguments["code"]).split()
         made = [
-            Produced(name[1:], error=NOT_PRODUCED) if name[0] == "+" else Produced(name, b"text\xc3\xa9 of it")
+            ProducedFile(name[1:], error=NOT_PRODUCED) if name[0] == "+" else ProducedFile(name, b"text\xc3\xa9 of it")
             for name in names
         ]
         return ToolOutput("made", files=tuple(made))
@@ -153,8 +153,8 @@ async def produced(rounds: list[str], wanted: Sequence[str] = ()) -> tuple[list[
     await store.create(KEY)
     with tempfile.TemporaryDirectory() as directory:
         keeper = FileRegistry(store, Path(directory), output_bytes=1000, upload_bytes=1000)
-        toolbox = Toolbox([Maker()], Gate(Approvals()), keeper, wanted=[Wanted(name) for name in wanted])
-        events: list[Body] = []
+        toolbox = Toolbox([Maker()], Gate(Approvals()), keeper, wanted=[RequestedFile(name) for name in wanted])
+        events: list[EventBody] = []
         answers: list[Message] = []
         for number, code in enumerate(rounds, start=1):
             async with aclosing(toolbox.run([call(code, number, "make")], PLACE, events.append)) as results:

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from agent_kernel.core.files import Wanted
+from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, ToolSpec
 from agent_kernel.core.request import TurnRequest
@@ -57,7 +57,7 @@ async def test_every_tool_goes_over_the_wire_to_a_model_and_has_a_schema(runtime
         where=where,
         cell="c1",
         client_tools=SEEN_BY_CLIENTS,
-        outputs=(Wanted("a.csv", "csv"),),
+        outputs=(RequestedFile("a.csv", "csv"),),
         functions=(SHOUT,),
         web={},
     )

@@ -7,10 +7,10 @@ import json
 from agent_kernel.core.events import (
     ApprovalRequired,
     ApprovalResolved,
-    Body,
     CallFinished,
     CallStarted,
     ContextBuilt,
+    EventBody,
     Notice,
     StateLost,
     TextDelta,
@@ -21,7 +21,7 @@ from agent_kernel.turn.turn_annotations import ASIDES, MAX_CALLS, MAX_DETAILS, M
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
 
-def noted(*bodies: Body, redactor: Redactor | None = None) -> KeptAsides:
+def noted(*bodies: EventBody, redactor: Redactor | None = None) -> KeptAsides:
     """As it comes back from a store."""
     asides = Asides(redactor)
     for body in bodies:
@@ -29,7 +29,7 @@ def noted(*bodies: Body, redactor: Redactor | None = None) -> KeptAsides:
     return KeptAsides(json.loads(json.dumps(asides.record)))
 
 
-def call(id: str, seconds: float, **told: object) -> list[Body]:
+def call(id: str, seconds: float, **told: object) -> list[EventBody]:
     return [
         CallStarted(id, "python", {}, "sandbox"),
         CallFinished(id, "python", "success", "", seconds, details=dict(told)),

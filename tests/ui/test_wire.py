@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from agent_kernel.core.events import TYPES
+from agent_kernel.core.events import EVENT_TYPES
 from tests.test_layers import ROOT
 
 EVENTS = (ROOT / "ui" / "src" / "wire" / "events.ts").read_text(encoding="utf-8")
@@ -25,10 +25,10 @@ def declared() -> dict[str, set[str]]:
 
 
 def test_the_panel_knows_every_event_and_no_other() -> None:
-    assert sorted(declared()) == sorted(TYPES)
+    assert sorted(declared()) == sorted(EVENT_TYPES)
 
 
-@pytest.mark.parametrize("kind", sorted(TYPES))
+@pytest.mark.parametrize("kind", sorted(EVENT_TYPES))
 def test_the_panel_knows_every_field_of_an_event(kind: str) -> None:
-    fields = {field.name for field in dataclasses.fields(TYPES[kind])}
+    fields = {field.name for field in dataclasses.fields(EVENT_TYPES[kind])}
     assert declared().get(kind) == fields

@@ -62,9 +62,9 @@ _NOBODY = ("0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "ff00::/8")
 _BY_ADDRESS_ONLY = tuple(ipaddress.ip_network(network) for network in (*_METADATA, *_NOBODY))
 
 
-def why_refused(address: Address) -> str:
+def refusal_reason(address: Address) -> str:
     """What kind of address it is, if not one of the open internet; else empty."""
-    for form in _meant(address):
+    for form in _embedded_addresses(address):
         for network, reason in _REFUSED:
             if form in network:
                 return reason
@@ -73,17 +73,17 @@ def why_refused(address: Address) -> str:
     return "" if address.is_global else "a reserved address"
 
 
-def by_address_only(address: Address) -> bool:
+def requires_address_rule(address: Address) -> bool:
     """Whether a name that an administrator allows must still not lead here: only the address, allowed as such, does."""
-    return any(form in network for form in _meant(address) for network in _BY_ADDRESS_ONLY)
+    return any(form in network for form in _embedded_addresses(address) for network in _BY_ADDRESS_ONLY)
 
 
-def is_own(address: Address) -> bool:
+def is_own_address(address: Address) -> bool:
     """One of this machine's own addresses: packets to it would have it as their sender. Sends nothing."""
-    return any(_sent_from(form) == form for form in _meant(address))
+    return any(_source_address(form) == form for form in _embedded_addresses(address))
 
 
-def _sent_from(address: Address) -> Address | None:
+def _source_address(address: Address) -> Address | None:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -93,7 +93,7 @@ def _sent_from(address: Address) -> Address | None:
         return None
 
 
-def _meant(address: Address) -> Iterator[Address]:
+def _embedded_addresses(address: Address) -> Iterator[Address]:
     """The address, and the IPv4 address that it stands for."""
     yield address
     if not isinstance(address, IPv6Address):

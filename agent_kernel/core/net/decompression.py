@@ -11,7 +11,7 @@ PIECE = 64 << 10
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
-def unpacker(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
+def create_decompressor(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
     """For one answer: raw bytes as they come -> pieces of at most PIECE bytes. Raises FetchFailed for an encoding that
     was not asked for."""
     name = encoding.strip().lower()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.core.net.decompression import unpacker
-from agent_kernel.core.net.guard import Guard, Place
+from agent_kernel.core.net.decompression import create_decompressor
+from agent_kernel.core.net.guard import FetchTarget, Guard
 
 if TYPE_CHECKING:
     import ssl
@@ -30,7 +30,7 @@ MOVED = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FetchLimits:
     """What one fetch may take, redirects and all. ``bytes`` count as they are after unpacking. ``types``: beginnings of
     the content types that are read, all if empty. Times as in mistral.rs: 5 and 10 s for pages, 30 s for files."""
 
@@ -40,12 +40,12 @@ class Bounds:
     types: tuple[str, ...] = ()
 
 
-PAGE = Bounds()
-FILE = Bounds(total_s=30.0, bytes=64 << 20)
+PAGE = FetchLimits()
+FILE = FetchLimits(total_s=30.0, bytes=64 << 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """``url`` is where it came from in the end. ``mime`` is in lower case, without parameters; ``charset`` is what the
     server said, and may be wrong or empty."""
 
@@ -68,30 +68,32 @@ class Fetcher:
     def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
         self._exits = exits
-        self._certificates: ssl.SSLContext | None = None
+        self._load_certificates: ssl.SSLContext | None = None
 
-    async def get(self, url: str, bounds: Bounds = PAGE, *, purpose: str = "a page of the web") -> Fetched:
+    async def get(self, url: str, bounds: FetchLimits = PAGE, *, purpose: str = "a page of the web") -> FetchResult:
         """The whole body. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed."""
         async with self.opened(url, bounds, purpose=purpose) as (answer, pieces):
             return replace(answer, data=b"".join([piece async for piece in pieces]))
 
     @asynccontextmanager
     async def opened(
-        self, url: str, bounds: Bounds = PAGE, *, purpose: str = "a page of the web"
-    ) -> AsyncIterator[tuple[Fetched, AsyncGenerator[bytes, None]]]:
+        self, url: str, bounds: FetchLimits = PAGE, *, purpose: str = "a page of the web"
+    ) -> AsyncIterator[tuple[FetchResult, AsyncGenerator[bytes, None]]]:
         """What the server says of it, and the body as it comes. The time counts to the end of the block. Raises as
         ``get`` does, also while the body is read."""
         try:
             async with asyncio.timeout(bounds.total_s), self._arrived(url, bounds, purpose) as (place, response):
-                answer = _described(place, response)
+                answer = _describe_response(place, response)
                 _check(answer, response, bounds)
-                async with aclosing(_pieces(answer, response, bounds)) as pieces:
+                async with aclosing(_iterate_body(answer, response, bounds)) as pieces:
                     yield answer, pieces
         except TimeoutError:
-            raise FetchFailed(f"{_shown(url)} was not there within {bounds.total_s:g} s.") from None
+            raise FetchFailed(f"{_shorten_url(url)} was not there within {bounds.total_s:g} s.") from None
 
     @asynccontextmanager
-    async def _arrived(self, url: str, bounds: Bounds, purpose: str) -> AsyncIterator[tuple[Place, httpx.Response]]:
+    async def _arrived(
+        self, url: str, bounds: FetchLimits, purpose: str
+    ) -> AsyncIterator[tuple[FetchTarget, httpx.Response]]:
         """The first answer that is no redirect."""
         for _ in range(REDIRECTS + 1):
             self._exits.check(url, purpose)
@@ -101,10 +103,10 @@ class Fetcher:
                     yield place, response
                     return
                 url = urllib.parse.urljoin(place.url, response.headers["location"])
-        raise FetchFailed(f"{_shown(url)} was sent on more than {REDIRECTS} times.")
+        raise FetchFailed(f"{_shorten_url(url)} was sent on more than {REDIRECTS} times.")
 
     @asynccontextmanager
-    async def _answered(self, place: Place, bounds: Bounds) -> AsyncIterator[httpx.Response]:
+    async def _answered(self, place: FetchTarget, bounds: FetchLimits) -> AsyncIterator[httpx.Response]:
         """Over a connection of its own: one that was made for another name has not shown this name's certificate."""
         client = await self._client(place, bounds)
         import httpx  # loaded by now
@@ -113,27 +115,27 @@ class Fetcher:
             problem: httpx.HTTPError | None = None
             for address in place.addresses[:ADDRESSES]:
                 try:
-                    response = await client.send(_request(client, place, address), stream=True)
+                    response = await client.send(_build_request(client, place, address), stream=True)
                 except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                     problem = error
                     continue
                 except httpx.HTTPError as error:
-                    raise FetchFailed(f"{place.host} does not answer: {_cause(error)}.") from None
+                    raise FetchFailed(f"{place.host} does not answer: {_describe_error(error)}.") from None
                 try:
                     yield response
                 finally:
                     await response.aclose()
                 return
-            raise FetchFailed(f"{place.host} can not be reached: {_cause(problem)}.")
+            raise FetchFailed(f"{place.host} can not be reached: {_describe_error(problem)}.")
 
-    async def _client(self, place: Place, bounds: Bounds) -> httpx.AsyncClient:
-        if self._certificates is None:
-            self._certificates = await asyncio.to_thread(_certificates)
+    async def _client(self, place: FetchTarget, bounds: FetchLimits) -> httpx.AsyncClient:
+        if self._load_certificates is None:
+            self._load_certificates = await asyncio.to_thread(_load_certificates)
         import httpx  # loaded by now, off this thread
 
         connect_s = bounds.connect_s / min(len(place.addresses), ADDRESSES)
         return httpx.AsyncClient(
-            verify=self._certificates,
+            verify=self._load_certificates,
             trust_env=False,
             follow_redirects=False,
             timeout=httpx.Timeout(bounds.total_s, connect=connect_s),
@@ -142,13 +144,13 @@ class Fetcher:
         )
 
 
-def _certificates() -> ssl.SSLContext:
+def _load_certificates() -> ssl.SSLContext:
     import httpx
 
     return httpx.create_ssl_context()
 
 
-def _request(client: httpx.AsyncClient, place: Place, address: str) -> httpx.Request:
+def _build_request(client: httpx.AsyncClient, place: FetchTarget, address: str) -> httpx.Request:
     """To the address, in the name of the host: for the server that it asks for, and for the certificate it shows."""
     import httpx
 
@@ -158,28 +160,31 @@ def _request(client: httpx.AsyncClient, place: Place, address: str) -> httpx.Req
     return client.build_request("GET", url.copy_with(host=address), headers={"Host": host}, extensions=named)
 
 
-def _described(place: Place, response: httpx.Response) -> Fetched:
+def _describe_response(place: FetchTarget, response: httpx.Response) -> FetchResult:
     kind = response.headers.get("content-type", "")
-    return Fetched(place.url, kind.partition(";")[0].strip().lower(), response.charset_encoding or "")
+    return FetchResult(place.url, kind.partition(";")[0].strip().lower(), response.charset_encoding or "")
 
 
-def _check(answer: Fetched, response: httpx.Response, bounds: Bounds) -> None:
+def _check(answer: FetchResult, response: httpx.Response, bounds: FetchLimits) -> None:
     if not response.is_success:
         raise FetchFailed(
-            f"{_shown(answer.url)} answered HTTP {response.status_code}.", details={"status": response.status_code}
+            f"{_shorten_url(answer.url)} answered HTTP {response.status_code}.",
+            details={"status": response.status_code},
         )
     if bounds.types and not answer.mime.startswith(bounds.types):
-        raise FetchFailed(f"{_shown(answer.url)} is {answer.mime or 'of no named type'}, which is not read here.")
+        raise FetchFailed(f"{_shorten_url(answer.url)} is {answer.mime or 'of no named type'}, which is not read here.")
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length) > bounds.bytes:
         raise _too_large(answer, bounds)
 
 
-async def _pieces(answer: Fetched, response: httpx.Response, bounds: Bounds) -> AsyncGenerator[bytes, None]:
+async def _iterate_body(
+    answer: FetchResult, response: httpx.Response, bounds: FetchLimits
+) -> AsyncGenerator[bytes, None]:
     """Unpacked no further than the bound: a small answer may hold gigabytes of zeros."""
     import httpx
 
-    unpack = unpacker(response.headers.get("content-encoding", ""))
+    unpack = create_decompressor(response.headers.get("content-encoding", ""))
     left = bounds.bytes
     try:
         async for raw in response.aiter_raw():
@@ -189,16 +194,16 @@ async def _pieces(answer: Fetched, response: httpx.Response, bounds: Bounds) -> 
                     raise _too_large(answer, bounds)
                 yield piece
     except httpx.HTTPError as error:
-        raise FetchFailed(f"{_shown(answer.url)} ended early: {_cause(error)}.") from None
+        raise FetchFailed(f"{_shorten_url(answer.url)} ended early: {_describe_error(error)}.") from None
 
 
-def _too_large(answer: Fetched, bounds: Bounds) -> FetchFailed:
-    return FetchFailed(f"{_shown(answer.url)} has more than {bounds.bytes / 2**20:g} MiB; it was not read on.")
+def _too_large(answer: FetchResult, bounds: FetchLimits) -> FetchFailed:
+    return FetchFailed(f"{_shorten_url(answer.url)} has more than {bounds.bytes / 2**20:g} MiB; it was not read on.")
 
 
-def _shown(url: str) -> str:
+def _shorten_url(url: str) -> str:
     return url if len(url) <= 200 else f"{url[:200]}…"
 
 
-def _cause(error: Exception | None) -> str:
+def _describe_error(error: Exception | None) -> str:
     return (str(error) if error else "").rstrip(".")[:300] or type(error).__name__

@@ -13,8 +13,8 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import TypeAlias
 
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest
-from agent_kernel.core.net.addresses import Address, by_address_only, is_own, why_refused
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.net.addresses import Address, is_own_address, refusal_reason, requires_address_rule
+from agent_kernel.core.thread_offload import run_in_own_thread
 
 PORTS = {"http": 80, "https": 443}
 RESOLVE_S = 5.0
@@ -32,7 +32,7 @@ _HINT = "Whoever runs the server can allow a host: web_hosts (AGENT_KERNEL_WEB_H
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FetchTarget:
     """Where a fetch may connect: ``addresses`` are the only ones that were checked for ``host`` and ``port``. ``url``
     is written plainly, with the host in ASCII; empty where only a host was asked for."""
 
@@ -47,7 +47,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedHost:
     """One entry of ``web_hosts``: a name, an address or a network, with or without a port (``name:8080``). A name is
     that name alone, ``*.name`` all below it."""
 
@@ -77,48 +77,48 @@ class Guard:
         ports: frozenset[int] | None = frozenset(PORTS.values()),
         resolve: Resolver | None = None,
     ) -> None:
-        self._allowed = tuple(_allowed(entry) for entry in hosts.split(",") if entry.strip())
+        self._parse_allowed_host = tuple(_parse_allowed_host(entry) for entry in hosts.split(",") if entry.strip())
         self._ports = ports
-        self._resolve = resolve or lookup
+        self._resolve = resolve or resolve_host
         self._lookups = asyncio.Semaphore(LOOKUPS)
 
-    async def check(self, url: str) -> Place:
+    async def check(self, url: str) -> FetchTarget:
         """Raises InvalidRequest for what is no URL of http or https, Forbidden for one that leads where nothing may be
         fetched, FetchFailed when its name is not known."""
-        scheme, host, port, rest = _parts(url)
+        scheme, host, port, rest = _split_url(url)
         place = await self.admit(host, port)
         shown = f"[{place.host}]" if ":" in place.host else place.host
         authority = shown if port == PORTS[scheme] else f"{shown}:{port}"
-        return Place(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
+        return FetchTarget(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
 
-    async def admit(self, host: str, port: int) -> Place:
+    async def admit(self, host: str, port: int) -> FetchTarget:
         """The same for a host and a port, as a proxy is asked for them."""
-        host = plain_host(host)
+        host = normalize_host(host)
         if not 0 < port < 65_536:
             raise InvalidRequest(f"{port} is no port.")
-        listed = any(entry.names(host, port) for entry in self._allowed)
+        listed = any(entry.names(host, port) for entry in self._parse_allowed_host)
         found = await self._addresses(host, port)
         for address in found:
             if problem := self._problem(address, port, listed):
                 raise Forbidden(f"{host} may not be fetched from: {problem}.", hint=_HINT, details={"host": host})
-        return Place(host, port, tuple(str(address) for address in found))
+        return FetchTarget(host, port, tuple(str(address) for address in found))
 
     def _problem(self, address: Address, port: int, listed: bool) -> str:
         """Why not; empty if it may be. All addresses of a name have to do: one that is private is no accident."""
-        if any(entry.holds(address, port) for entry in self._allowed):
+        if any(entry.holds(address, port) for entry in self._parse_allowed_host):
             return ""
         if listed:
-            return f"{address} is allowed as an address only, not by name" if by_address_only(address) else ""
-        if reason := why_refused(address):
+            return f"{address} is allowed as an address only, not by name" if requires_address_rule(address) else ""
+        if reason := refusal_reason(address):
             return f"{address} is {reason}"
-        if is_own(address):
+        if is_own_address(address):
             return f"{address} is an address of this machine"
         if self._ports is not None and port not in self._ports:
             return f"port {port} is none of {', '.join(map(str, sorted(self._ports)))}"
         return ""
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
-        if literal := _literal(host):
+        if literal := _parse_address(host):
             return [literal]
         try:
             async with asyncio.timeout(RESOLVE_S), self._lookups:
@@ -133,13 +133,13 @@ class Guard:
         return found
 
 
-async def lookup(host: str, port: int) -> list[str]:
+async def resolve_host(host: str, port: int) -> list[str]:
     """What this system's resolver says, in its order."""
-    found = await in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "lookup of a host")
+    found = await run_in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "lookup of a host")
     return [str(sockaddr[0]) for *_, sockaddr in found]
 
 
-def plain_host(host: str) -> str:
+def normalize_host(host: str) -> str:
     """A name in lower-case ASCII without a dot at its end, or an address as ``ipaddress`` writes it. Raises
     InvalidRequest for other spellings: 127.1, 0x7f000001, 017700000001, fe80::1%eth0, %31."""
     text = host.strip("[]") if host.startswith("[") and host.endswith("]") else host
@@ -169,7 +169,7 @@ def _ascii(host: str) -> str:
         raise InvalidRequest(f"{host[:100]!r} is no name of a host.") from None
 
 
-def _parts(url: str) -> tuple[str, str, int, str]:
+def _split_url(url: str) -> tuple[str, str, int, str]:
     """Scheme, host, port and the rest, without the fragment."""
     if len(url) > MAX_URL or _UNSAFE.search(url):
         raise InvalidRequest("A URL has no spaces, control characters or backslashes, and at most 8,192 characters.")
@@ -190,25 +190,25 @@ def _parts(url: str) -> tuple[str, str, int, str]:
     return scheme, host, PORTS[scheme] if port is None else port, urllib.parse.quote(rest, safe=_KEPT)
 
 
-def _literal(host: str) -> Address | None:
+def _parse_address(host: str) -> Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
 
 
-def _allowed(entry: str) -> Allowed:
+def _parse_allowed_host(entry: str) -> AllowedHost:
     """``name``, ``*.name``, ``10.0.0.0/8``, ``[fd00::1]:8080``: raises InvalidRequest for anything else."""
     text, port = entry.strip().lower(), 0
     if found := re.fullmatch(r"(\[.*\]|[^:]*):(\d{1,5})", text):
         text, port = found[1], int(found[2])
     text = text.strip("[]")
     try:
-        return Allowed(network=ipaddress.ip_network(text), port=port)
+        return AllowedHost(network=ipaddress.ip_network(text), port=port)
     except ValueError:
         pass
     wild = "*." if text.startswith("*.") else ""
     try:
-        return Allowed(name=wild + plain_host(text.removeprefix("*.")), port=port)
+        return AllowedHost(name=wild + normalize_host(text.removeprefix("*.")), port=port)
     except InvalidRequest as error:
         raise InvalidRequest(f"web_hosts names hosts, addresses or networks, not {entry.strip()!r}.") from error

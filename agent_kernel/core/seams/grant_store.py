@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey
 
 
@@ -24,13 +24,13 @@ class Grants(Protocol):
         """Takes back those of this kind and tool (None: all); how many there were."""
         ...
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: ApprovalQuestion) -> None:
         """Keeps a question that waits. ``close_turn`` ends those of its turn: as ``interrupted`` with the turn, and the
         call's result then says that the question was not answered; else as ``cancelled``. Raises SessionNotFound."""
         ...
 
-    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+    async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         """The first answer counts, with its grant, in one transaction: the question as it is kept now is returned."""
         ...
 
-    async def question(self, namespace: str, id: str) -> Question | None: ...
+    async def question(self, namespace: str, id: str) -> ApprovalQuestion | None: ...

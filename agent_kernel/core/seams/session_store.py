@@ -16,24 +16,24 @@ from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.seams.file_store import SessionFiles
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.session import (
-    Bound,
     Branch,
-    Described,
-    Fault,
-    Hit,
     Item,
-    Match,
+    NotebookBinding,
+    OpeningMatch,
     Owner,
-    Query,
+    SearchHit,
+    SearchQuery,
     Session,
     SessionKey,
+    SessionUpdate,
+    StoreFault,
     Summary,
     Turn,
 )
-from agent_kernel.core.session_tree import Whole
+from agent_kernel.core.session_tree import SessionSnapshot
 
 
-class Sessions(Protocol):
+class SessionOperations(Protocol):
     async def create(self, key: SessionKey, title: str = "") -> Session:
         """The session, made if it was not there."""
         ...
@@ -46,7 +46,7 @@ class Sessions(Protocol):
 
     async def rename(self, key: SessionKey, title: str) -> None: ...
 
-    async def describe(self, key: SessionKey, change: Described) -> Session:
+    async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
         """Changes what people and programs say about a session; a field that is None stays. Raises SessionNotFound,
         InvalidRequest for more than MAX_TAGS tags or MAX_DESCRIPTION bytes of JSON."""
         ...
@@ -66,7 +66,7 @@ class Sessions(Protocol):
         ...
 
 
-class Turns(Protocol):
+class TurnOperations(Protocol):
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
         """Takes the session's lease, on its current branch. Raises SessionBusy while another turn is open,
         SessionNotFound."""
@@ -157,7 +157,7 @@ class Turns(Protocol):
         ...
 
 
-class History(Protocol):
+class HistoryQueries(Protocol):
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
     ) -> list[Item]:
@@ -190,7 +190,7 @@ class History(Protocol):
         ...
 
 
-class Branches(Protocol):
+class BranchOperations(Protocol):
     """The turns of a session are a tree, a branch is the way from its beginning to one end. Every session has at least
     the branch it was made with, ``main``."""
 
@@ -226,7 +226,7 @@ class Branches(Protocol):
         ...
 
 
-class Summaries(Protocol):
+class SummaryOperations(Protocol):
     """Rolling summaries: each stands for everything of its branch up to its ``last`` item, which stays stored."""
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:
@@ -251,20 +251,20 @@ class Summaries(Protocol):
         ...
 
 
-class Fold(Protocol):
+class SearchIndexing(Protocol):
     async def fold(self, limit: int = 1000) -> int:
         """Takes up to ``limit`` new items into the index; how many are left. Search finds items before that too."""
         ...
 
 
-class Search(Fold, Protocol):
-    async def search(self, namespace: str, query: Query) -> list[Hit]:
+class SearchOperations(SearchIndexing, Protocol):
+    async def search(self, namespace: str, query: SearchQuery) -> list[SearchHit]:
         """Sessions in which any of the words occurs in what a person or a model said, best first; of equal ones the one
         that changed last. What ``sessions/search.py`` says holds. Raises InvalidRequest."""
         ...
 
 
-class Openings(Protocol):
+class OpeningIndex(Protocol):
     """Which session began like this? By hashes of the beginnings of what is said (``sessions/matching.py``), so that
     finding out costs the same whatever is stored."""
 
@@ -277,13 +277,13 @@ class Openings(Protocol):
         """The session is not found by its beginning any more: somebody uses it by its id."""
         ...
 
-    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         """The longest beginning that some session has, of hashes from short to long; of several the one changed last.
         A session that is bound is not found."""
         ...
 
 
-class Bindings(Protocol):
+class BindingOperations(Protocol):
     """Which session a notebook (or a kernel without one) talks to. ``root`` is the contents root, so that two servers
     with an Untitled.ipynb each do not share a session; ``path`` is the notebook's path below it, or ``kernel:ID``."""
 
@@ -300,14 +300,14 @@ class Bindings(Protocol):
     async def paths(self, root: str, session: SessionKey) -> list[str]: ...
 
 
-class Wholes(Protocol):
+class SnapshotOperations(Protocol):
     """Sessions that leave and arrive in one piece: export, import, a copy of a notebook."""
 
-    async def whole(self, key: SessionKey) -> Whole | None:
+    async def whole(self, key: SessionKey) -> SessionSnapshot | None:
         """Everything of all branches at one revision; media come without data."""
         ...
 
-    async def restore(self, whole: Whole, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
+    async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         """Stores a session that is not there, as it is: seqs, ids, times and revision stay; ``accessed`` is now. Its
         turns are closed. Raises Conflict if it is there, InvalidRequest for a medium without its bytes. With
         ``replace`` one that is there goes in the same transaction: its notebooks keep the new one, whose revision is a
@@ -320,13 +320,13 @@ class Wholes(Protocol):
         ...
 
 
-class Care(Protocol):
-    async def verify(self, namespace: str | None = None) -> list[Fault]:
+class StoreMaintenance(Protocol):
+    async def verify(self, namespace: str | None = None) -> list[StoreFault]:
         """What should not be: a call without a result in a closed turn, a result without a call, items of no turn,
         bodies that do not decode, media without bytes, a wrong head. Changes nothing."""
         ...
 
-    async def repair(self, namespace: str | None = None) -> list[Fault]:
+    async def repair(self, namespace: str | None = None) -> list[StoreFault]:
         """Mends what ``verify`` finds, in one transaction, and tells it; what can not be mended is set aside, never
         deleted."""
         ...
@@ -335,7 +335,7 @@ class Care(Protocol):
         """Counts and bytes: sessions, turns, items, media, size, and when first and last used."""
         ...
 
-    async def bindings(self, namespace: str | None = None) -> list[Bound]:
+    async def bindings(self, namespace: str | None = None) -> list[NotebookBinding]:
         """All bindings."""
         ...
 
@@ -348,7 +348,7 @@ class Care(Protocol):
         ...
 
 
-class Unused(Protocol):
+class RetentionQueries(Protocol):
     """What a store needs so that sessions can go by age or by number (``sessions/retention.py``)."""
 
     async def idle(self, until: float) -> list[Session]:
@@ -362,7 +362,18 @@ class Unused(Protocol):
         ...
 
 
-class SessionStore(Sessions, Turns, History, Branches, Summaries, Search, Openings, Bindings, Wholes, Protocol):
+class SessionStore(
+    SessionOperations,
+    TurnOperations,
+    HistoryQueries,
+    BranchOperations,
+    SummaryOperations,
+    SearchOperations,
+    OpeningIndex,
+    BindingOperations,
+    SnapshotOperations,
+    Protocol,
+):
     async def aclose(self) -> None: ...
 
 
@@ -370,5 +381,5 @@ class FileStore(SessionStore, SessionFiles, Protocol):
     """A store that keeps files."""
 
 
-class KeptStore(SessionStore, Care, Grants, Unused, Protocol):
+class KeptStore(SessionStore, StoreMaintenance, Grants, RetentionQueries, Protocol):
     """A store that outlives its process, and is looked after. Parts that a store of one's own may leave out."""

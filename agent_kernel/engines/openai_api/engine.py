@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import (
     OutputFormat,
     TextChunk,
     WaitChunk,
-    refuse,
+    refuse_fields,
 )
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
@@ -158,7 +158,7 @@ class OpenAIEngine:
                         f"asking again without {', '.join(fields)}: {self._endpoint.host} takes no such field"
                     )
                     continue
-                refuse(self._dialect.needed(refused.refusal, said), self._endpoint.host, refused.refusal.words)
+                refuse_fields(self._dialect.needed(refused.refusal, said), self._endpoint.host, refused.refusal.words)
                 fault = await self._refused(refused.refusal)
             except Fault as failed:
                 fault = failed

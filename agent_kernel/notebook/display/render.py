@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.invisible_characters import mark_unseen
+from agent_kernel.core.invisible_characters import mark_invisible
 from agent_kernel.notebook.display.safe_markdown import safe_markdown
 
 TURN_MIME = "application/vnd.agent-kernel.turn+json"
@@ -60,12 +60,12 @@ class Card:
     @property
     def title(self) -> str:
         took = f", {_seconds(self.seconds)}" if self.seconds is not None else ""
-        return mark_unseen(f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}")
+        return mark_invisible(f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}")
 
     @property
     def shown_code(self) -> str:
         """The code as a person decides by it. ``code`` is what runs."""
-        return mark_unseen(self.code)
+        return mark_invisible(self.code)
 
     def bundle(self) -> Bundle:
         output = f"<pre style='{PRE}'>{html.escape(self.output)}</pre>" if self.output.strip() else ""

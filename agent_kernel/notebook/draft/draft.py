@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.messages import shortened
+from agent_kernel.core.messages import shorten
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
 from agent_kernel.notebook.draft.process import DraftEnded, DraftProcess
@@ -225,7 +225,7 @@ class _Heard:
         self._listener(stream, text)
 
     def told(self, reason: str) -> str:
-        return shortened("".join([*self._parts, "\n" * bool(self._parts), reason]), RESULT_CHARS)
+        return shorten("".join([*self._parts, "\n" * bool(self._parts), reason]), RESULT_CHARS)
 
 
 def _shown(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
@@ -248,7 +248,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _text(answer: Mapping[str, Any], name: str) -> str:
     value = answer.get(name)
-    return shortened(value, 4 * RESULT_CHARS) if isinstance(value, str) else ""
+    return shorten(value, 4 * RESULT_CHARS) if isinstance(value, str) else ""
 
 
 def _media(value: Any) -> tuple[dict[str, str], ...]:

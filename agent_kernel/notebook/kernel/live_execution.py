@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent_kernel.core.messages import shortened
+from agent_kernel.core.messages import shorten
 from agent_kernel.notebook.kernel.capture import Listener, Said, Show, capturing
 from agent_kernel.notebook.kernel.changed_names import Before, Changes, Held, plain
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
@@ -155,7 +155,7 @@ def _told(said: Said, error: BaseException | None) -> str:
     figures = f"[{len(said.images)} figure(s) shown]" if said.images else ""
     parts = ["".join(said.out).rstrip(), "".join(said.err).rstrip(), *said.values, left_out]
     parts += [figures, _short_traceback(error) if error else ""]
-    return shortened("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
+    return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
 
 def _short_traceback(error: BaseException) -> str:

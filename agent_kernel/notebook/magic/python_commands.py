@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent_kernel.core.invisible_characters import mark_unseen
+from agent_kernel.core.invisible_characters import mark_invisible
 from agent_kernel.notebook.display.render import line_bundle, table_bundle
 from agent_kernel.notebook.display.screen import screen_for
 from agent_kernel.notebook.draft.apply_draft import Keep
@@ -110,4 +110,4 @@ def _row(number: int, piece: Mapping[str, Any]) -> tuple[object, ...]:
     lines = str(piece["code"]).strip().splitlines()
     more = f" ... ({len(lines)} lines)" if len(lines) > 1 else ""
     effects = "; ".join(f"{effect['kind']}: {effect['what']}" for effect in piece["effects"])
-    return number, mark_unseen(lines[0][:100]) + more, round(float(piece["seconds"]), 1), effects
+    return number, mark_invisible(lines[0][:100]) + more, round(float(piece["seconds"]), 1), effects

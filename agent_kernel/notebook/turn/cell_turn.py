@@ -11,12 +11,12 @@ from agent_kernel.core.events import (
     AnswerChecked,
     ApprovalRequired,
     ApprovalResolved,
-    Body,
     CallFinished,
     CallOffered,
     CallOutput,
     CallStarted,
     Event,
+    EventBody,
     FileProduced,
     ModelLoading,
     Notice,
@@ -148,7 +148,7 @@ class CellTurn:
             case _:
                 self._tell(body)
 
-    def _tell(self, body: Body) -> None:
+    def _tell(self, body: EventBody) -> None:
         """What is no part of the answer: what is waited for, and what a person should know."""
         match body:
             case TurnStarted(model, local, where, host):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.events import AnswerChecked
-from agent_kernel.core.messages import SEEN
+from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES
 from agent_kernel.notebook.display.media_bundle import BUNDLE, TABLE
 from agent_kernel.notebook.display.render import Card, Summary, line_bundle, moment
 from agent_kernel.notebook.display.screen import Screen, screen_for
@@ -127,7 +127,7 @@ class StoredAnswers:
         screen.card(card)
         for number, medium in enumerate(message.media, 1):
             alt = f"image {number} of {card.name}, {medium.mime}"
-            data = document.medium(medium.hash) if medium.mime in {*SEEN, TABLE, BUNDLE} else None
+            data = document.medium(medium.hash) if medium.mime in {*VISIBLE_IMAGE_TYPES, TABLE, BUNDLE} else None
             if data is None or hashlib.sha256(data).hexdigest() != medium.hash:
                 screen.line(f"[{alt}: not in the file]")
             else:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.sandbox.host.cgroup import Cgroups, Scope
 from agent_kernel.sandbox.host.proxy import Proxy, Reach
 
@@ -59,4 +59,4 @@ class Surroundings:
         if self._proxy is not None:
             await self._proxy.aclose()
         if not self._scope.remove():
-            await in_own_thread(self._scope.close, "end of a control group")
+            await run_in_own_thread(self._scope.close, "end of a control group")

@@ -63,11 +63,11 @@ def found(work_root: Path) -> list[Leftover]:
 def _of(pid: int) -> dict[str, Any]:
     """Of this process, which does not change."""
     where = {
-        "machine": process_identity.machine(),
-        "boot": process_identity.boot(),
+        "machine": process_identity.machine_id(),
+        "boot": process_identity.boot_id(),
         "pids": process_identity.pid_namespace(),
     }
-    return {"pid": pid, "started": process_identity.started(pid), **where}
+    return {"pid": pid, "started": process_identity.start_time(pid), **where}
 
 
 def _is_idle(body: Mapping[str, Any]) -> bool:
@@ -79,5 +79,5 @@ def _is_idle(body: Mapping[str, Any]) -> bool:
         return False
     rebooted = body["boot"] != mine["boot"]
     return rebooted or (
-        body["pids"] == mine["pids"] and not process_identity.alive(int(body["pid"]), str(body["started"]))
+        body["pids"] == mine["pids"] and not process_identity.is_alive(int(body["pid"]), str(body["started"]))
     )

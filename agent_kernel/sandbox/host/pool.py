@@ -18,7 +18,7 @@ from typing import Any
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest, NotFound, SandboxUnavailable
-from agent_kernel.core.protocols import Held, RunResult, Variable, Work
+from agent_kernel.core.protocols import RunResult, Variable, VariableInfo, Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host import denied_path, orphan_workdirs
 from agent_kernel.sandbox.host.jail_factory import Cell, Jails
@@ -145,7 +145,7 @@ class LinuxSandbox:
             raise InvalidRequest(done.error)
         raise NotFound(f"The sandbox of this session has no variable {name}.", hint=self.lost(session))
 
-    async def variables(self, session: SessionKey) -> Sequence[Held]:
+    async def variables(self, session: SessionKey) -> Sequence[VariableInfo]:
         run = await self._ask(session)
         return run.listed if run is not None else ()
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from agent_kernel.core.errors import SandboxUnavailable
 from agent_kernel.core.protocols import RunResult, Work
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.sandbox.host.jail_resources import Surroundings
 from agent_kernel.sandbox.host.launch import command, environment
 from agent_kernel.sandbox.host.policy import SandboxPolicy
@@ -101,7 +101,7 @@ class JailedProcess:
         self = cls(process, policy, surroundings, way)
         # While it is warm: the kernel takes some ms to move a process.
         count = partial(surroundings.count, process.pid, policy.limits())
-        self._counted = asyncio.create_task(in_own_thread(count, "control group of a jail"))
+        self._counted = asyncio.create_task(run_in_own_thread(count, "control group of a jail"))
         await self._connect(ours, control)
         return self
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, get_args
 
 from agent_kernel.core.messages import Status
-from agent_kernel.core.protocols import Encoding, Held
+from agent_kernel.core.protocols import Encoding, VariableInfo
 from agent_kernel.sandbox.host.chart_validation import CHARTS, TABLE
 
 HEAD = 5
@@ -65,7 +65,7 @@ class Taken:
 @dataclass(frozen=True, slots=True)
 class Listed:
     run: int
-    variables: tuple[Held, ...]
+    variables: tuple[VariableInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +163,14 @@ def _listed(found: dict[str, Any]) -> Listed:
     return Listed(_number(found, "id"), tuple(_held(one) for one in variables))
 
 
-def _held(one: Any) -> Held:
+def _held(one: Any) -> VariableInfo:
     if not isinstance(one, dict) or not isinstance(shape := one.get("shape"), list) or len(shape) > 32:
         raise Nonsense("no variable")
     if not all(type(side) is int and 0 <= side < 1 << 63 for side in shape):
         raise Nonsense("no shape")
-    return Held(_text(one, "name")[:MAX_NAME], _text(one, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape)))
+    return VariableInfo(
+        _text(one, "name")[:MAX_NAME], _text(one, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape))
+    )
 
 
 def _layers(found: dict[str, Any]) -> dict[str, dict[str, Any]]:

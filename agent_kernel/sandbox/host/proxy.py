@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest
-from agent_kernel.core.net.addresses import is_own
-from agent_kernel.core.net.guard import Guard, Place
+from agent_kernel.core.net.addresses import is_own_address
+from agent_kernel.core.net.guard import FetchTarget, Guard
 
 MAX_HEAD = 65_536
 MAX_CONNECTIONS = 64
@@ -50,7 +50,7 @@ class Reach:
         self._guard = guard
         self._exits = exits
 
-    async def admit(self, host: str, port: int) -> Place:
+    async def admit(self, host: str, port: int) -> FetchTarget:
         """Raises Forbidden, InvalidRequest, FetchFailed."""
         if port in REFUSED_PORTS:
             raise Forbidden(f"Port {port} is for mail, which a sandbox does not send.")
@@ -127,7 +127,7 @@ class Proxy:
         finally:
             await _shut(streams[1])
 
-    async def _open(self, place: Place) -> Streams:
+    async def _open(self, place: FetchTarget) -> Streams:
         """The first of its addresses that answers. Raises OSError."""
         problem: OSError = OSError("it has no address")
         for address in place.addresses:
@@ -230,4 +230,4 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, move
 def _this_machine(text: str) -> bool:
     address = ipaddress.ip_address(text)
     mapped = getattr(address, "ipv4_mapped", None) or address
-    return bool(mapped.is_loopback or mapped.is_unspecified or mapped.is_link_local or is_own(address))
+    return bool(mapped.is_loopback or mapped.is_unspecified or mapped.is_link_local or is_own_address(address))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from agent_kernel.core.messages import Media, Status
-from agent_kernel.core.protocols import Held, RunResult, Variable
+from agent_kernel.core.protocols import RunResult, Variable, VariableInfo
 from agent_kernel.sandbox.host import chart_validation
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.protocol import JSON_MEDIA, Done, Listed, Nonsense, Shown, Taken
@@ -34,7 +34,7 @@ class Run:
     taken: str = ""
     asked_list: bool = False
     variable: Variable | None = None
-    listed: tuple[Held, ...] = ()
+    listed: tuple[VariableInfo, ...] = ()
     media: list[Media] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     dropped: int = 0

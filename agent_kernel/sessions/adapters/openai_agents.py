@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound
-from agent_kernel.core.messages import Message, too_deep
+from agent_kernel.core.messages import Message, is_too_deep
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions.adapters.agents_compaction import Forms, Snapshot, Suffix
@@ -220,7 +220,7 @@ def _message(item: Mapping[str, Any]) -> Message:
     """Raises TypeError for what is no JSON object, before anything is written."""
     if not isinstance(item, Mapping):
         raise TypeError(f"An item is a mapping, not {type(item).__name__}.")
-    if too_deep(item, MAX_DEPTH):
+    if is_too_deep(item, MAX_DEPTH):
         raise InvalidRequest(f"An item has at most {MAX_DEPTH} levels.")
     json.dumps(item)
     return responses_items.message_of(item)

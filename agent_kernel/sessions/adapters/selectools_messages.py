@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from agent_kernel.core.messages import Message, Role, Text, ToolCall, in_words
+from agent_kernel.core.messages import Message, Role, Text, ToolCall, replace_media_with_note
 from agent_kernel.sessions.export import responses_items
 
 Body: TypeAlias = dict[str, Any]
@@ -109,7 +109,7 @@ def _native(messages: Sequence[Message]) -> Iterator[Body]:
             {"name": call.name, "parameters": dict(call.arguments), "id": call.id, "thought_signature": None}
             for call in message.calls
         ]
-        facts: Body = {"content": in_words(message).text, "tool_calls": calls or None}
+        facts: Body = {"content": replace_media_with_note(message).text, "tool_calls": calls or None}
         if message.role == "tool":
             facts |= {"tool_name": message.name, "tool_call_id": message.call_id}
             facts |= {"tool_result": facts["content"] if message.status == "success" else None}

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from agent_kernel.core.errors import Conflict, SessionNotFound
-from agent_kernel.core.messages import shortened
-from agent_kernel.core.seams.session_store import SessionStore, Unused
-from agent_kernel.core.session import Described, Hit, Item, Query, Session, SessionKey
+from agent_kernel.core.messages import shorten
+from agent_kernel.core.seams.session_store import RetentionQueries, SessionStore
+from agent_kernel.core.session import Item, SearchHit, SearchQuery, Session, SessionKey, SessionUpdate
 from agent_kernel.sessions.adapters.saved_window import Window, overlap, parting, text_of
 from agent_kernel.sessions.adapters.selectools_messages import Body, bodies_of, messages_of
 
@@ -22,7 +22,7 @@ LONGEST_SUMMARY = 32_000
 LONGEST_QUERY = 1_000
 
 
-class Store(SessionStore, Unused, Protocol):
+class Store(SessionStore, RetentionQueries, Protocol):
     """What this needs of a store."""
 
 
@@ -104,14 +104,16 @@ class SavedSessions:
             await self._store.fork(source, target)
         except (Conflict, SessionNotFound) as error:
             raise ValueError(str(error)) from error
-        await self._store.describe(target, Described(metadata=session.metadata, context=session.context))
+        await self._store.describe(target, SessionUpdate(metadata=session.metadata, context=session.context))
 
-    async def search(self, query: str, namespace: str | None, limit: int) -> list[Hit]:
+    async def search(self, query: str, namespace: str | None, limit: int) -> list[SearchHit]:
         """Of all namespaces the best, if none is named."""
         known = {namespace} if namespace else {session.key.namespace for session in await self._store.idle(math.inf)}
-        hits: list[Hit] = []
+        hits: list[SearchHit] = []
         for name in known:
-            found = await self._store.search(name, Query(query[:LONGEST_QUERY], limit if self._ttl is None else 10**6))
+            found = await self._store.search(
+                name, SearchQuery(query[:LONGEST_QUERY], limit if self._ttl is None else 10**6)
+            )
             hits += [hit for hit in found if not self._expired(hit.session)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]
 
@@ -138,11 +140,11 @@ class SavedSessions:
 
     async def _describe(self, key: SessionKey, session: Session, memory: Body, count: int, head: int) -> None:
         summary = memory.get("summary")
-        short = shortened(summary, LONGEST_SUMMARY) if isinstance(summary, str) else None
+        short = shorten(summary, LONGEST_SUMMARY) if isinstance(summary, str) else None
         window = Window(memory["max_messages"], memory.get("max_tokens"), short, count, head)
         metadata = {**session.metadata, NAME: asdict(window)}
         if metadata != session.metadata:
-            await self._store.describe(key, replace(Described(), metadata=metadata))
+            await self._store.describe(key, replace(SessionUpdate(), metadata=metadata))
 
     def _expired(self, session: Session) -> bool:
         return self._ttl is not None and self._clock() - session.updated > self._ttl

@@ -17,7 +17,7 @@ from agent_kernel.core.errors import (
 )
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import MAIN, Described, Owner, SessionKey, Turn
+from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionUpdate, Turn
 from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, whole_turns
 
 
@@ -321,7 +321,7 @@ async def test_a_session_that_was_imported_stays_so_whatever_is_done_with_it(sto
     await store.delete(KEY)
     mark = {"id": "theirs", "sha256": "0" * 64}
     assert (await store.restore(replace(whole, session=replace(whole.session, imported=mark)), {})).imported == mark
-    assert (await store.describe(KEY, Described("title", ("tag",), {"note": 1}, {}))).imported == mark
+    assert (await store.describe(KEY, SessionUpdate("title", ("tag",), {"note": 1}, {}))).imported == mark
     await store.fork(KEY, target, 1)
     await store.fork(target, SessionKey("local", "fork of the fork"), 0)
     for id in ("copy", "fork of the fork"):

@@ -13,7 +13,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound
 from agent_kernel.core.messages import user
-from agent_kernel.core.permission_grant import UNANSWERED, Grant, Question
+from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey
@@ -22,7 +22,7 @@ from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, calls, result
 OTHER = SessionKey("local", "other")
 LIVE = Grant("python.live", "python", "approve", 1.0)
 SHELL = Grant("shell", "shell", "deny", 2.0)
-QUESTION = Question("appr_1", KEY, "t", "c1", "python.live", "python", "5" * 64, asked=1.0)
+QUESTION = ApprovalQuestion("appr_1", KEY, "t", "c1", "python.live", "python", "5" * 64, asked=1.0)
 
 
 class GrantingStore(SessionStore, Grants, Protocol): ...

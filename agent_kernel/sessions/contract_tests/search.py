@@ -11,10 +11,10 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Text, ToolCall, assistant, system, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import SNIPPET, SNIPPETS, Hit, Owner, Query, SessionKey, Turn
+from agent_kernel.core.session import MAX_SNIPPETS, SNIPPET_CHARS, Owner, SearchHit, SearchQuery, SessionKey, Turn
 from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, calls, result
 
-Find: TypeAlias = Callable[..., Awaitable[list[Hit]]]
+Find: TypeAlias = Callable[..., Awaitable[list[SearchHit]]]
 LONG = 1_000_000
 
 
@@ -22,10 +22,10 @@ LONG = 1_000_000
 def find(request: pytest.FixtureRequest, store: SessionStore) -> Find:
     """Searches right after something was said, or when all of it was taken in."""
 
-    async def found(text: str, namespace: str = "local", **where: Any) -> list[Hit]:
+    async def found(text: str, namespace: str = "local", **where: Any) -> list[SearchHit]:
         if request.param == "folded":
             assert await store.fold(LONG) == 0
-        return await store.search(namespace, replace(Query(text), **where))
+        return await store.search(namespace, replace(SearchQuery(text), **where))
 
     return found
 
@@ -38,7 +38,7 @@ async def _said(store: SessionStore, id: str, *texts: str | Message, namespace: 
     await store.add_turn(Turn(turn, SessionKey(namespace, id), cell=f"cell of {turn}"), messages)
 
 
-def _ids(hits: list[Hit]) -> list[str]:
+def _ids(hits: list[SearchHit]) -> list[str]:
     return [hit.session.key.id for hit in hits]
 
 
@@ -195,7 +195,7 @@ async def test_a_snippet_is_a_line_around_the_word(store: SessionStore, find: Fi
     (snippet,) = hit.snippets
     assert "before TOPAZ behind x" in snippet.text
     assert 30 <= snippet.text.index("TOPAZ") <= 50
-    assert len(snippet.text) <= SNIPPET
+    assert len(snippet.text) <= SNIPPET_CHARS
     assert (snippet.turn, snippet.cell, snippet.role, snippet.seq) == ("t", "cell of t", "user", 1)
     assert hit.session == await store.info(SessionKey("local", "s"))
 
@@ -204,7 +204,7 @@ async def test_snippets_are_few_and_in_order(store: SessionStore, find: Find) ->
     await _said(store, "s", *[f"topaz {number}" for number in range(8)], "topaz and beryl", *["topaz"] * 3)
     (hit,) = await find("topaz beryl")
     seqs = [snippet.seq for snippet in hit.snippets]
-    assert len(seqs) == SNIPPETS
+    assert len(seqs) == MAX_SNIPPETS
     assert seqs == sorted(seqs)
     assert "topaz and beryl" in [snippet.text for snippet in hit.snippets]
     assert hit.score > 12
@@ -288,5 +288,5 @@ async def test_folding_goes_in_steps_and_tells_what_is_left(store: SessionStore)
     assert await store.fold() == 0
     with pytest.raises(InvalidRequest):
         await store.fold(-1)
-    (hit,) = await store.search("local", Query("garnet"))
+    (hit,) = await store.search("local", SearchQuery("garnet"))
     assert 30 <= hit.score < 60

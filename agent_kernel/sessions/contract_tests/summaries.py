@@ -14,9 +14,9 @@ from agent_kernel.core.session import (
     MAX_DESCRIPTION,
     MAX_TAGS,
     SUMMARY_CLAIM_S,
-    Described,
     Owner,
     SessionKey,
+    SessionUpdate,
     Summary,
     Turn,
 )
@@ -31,12 +31,12 @@ NOWHERE = SessionKey("local", "nowhere")
 async def test_a_description_changes_what_it_names_and_nothing_else(store: SessionStore, clock: Clock) -> None:
     made = await store.create(KEY, "title")
     clock.now += 1
-    one = await store.describe(KEY, Described(tags=("b", " a ", "b"), metadata={"k": [1, None, "é"]}))
+    one = await store.describe(KEY, SessionUpdate(tags=("b", " a ", "b"), metadata={"k": [1, None, "é"]}))
     assert (one.title, one.tags, one.metadata, one.context) == ("title", ("b", "a"), {"k": [1, None, "é"]}, None)
     assert (one.updated, one.revision > made.revision) == (clock.now, True)
-    two = await store.describe(KEY, Described(title="new", context={"plan": {"step": 1}}))
+    two = await store.describe(KEY, SessionUpdate(title="new", context={"plan": {"step": 1}}))
     assert (two.title, two.tags, two.metadata, two.context) == ("new", one.tags, one.metadata, {"plan": {"step": 1}})
-    three = await store.describe(KEY, Described(tags=(), metadata={}, context={}))
+    three = await store.describe(KEY, SessionUpdate(tags=(), metadata={}, context={}))
     assert (three.tags, three.metadata, three.context) == ((), {}, {})
     assert await store.info(KEY) == three
     [listed] = await store.list("local")
@@ -46,18 +46,18 @@ async def test_a_description_changes_what_it_names_and_nothing_else(store: Sessi
 @pytest.mark.parametrize(
     "change",
     [
-        Described(tags=tuple(map(str, range(MAX_TAGS + 1)))),
-        Described(tags=("",)),
-        Described(tags=("x" * 101,)),
-        Described(tags=("a\nb",)),
-        Described(title="\ud800"),
-        Described(metadata={"x": "y" * MAX_DESCRIPTION}),
-        Described(context="y" * MAX_DESCRIPTION),
-        Described(metadata={"x": float("nan")}),
-        Described(context=object()),
+        SessionUpdate(tags=tuple(map(str, range(MAX_TAGS + 1)))),
+        SessionUpdate(tags=("",)),
+        SessionUpdate(tags=("x" * 101,)),
+        SessionUpdate(tags=("a\nb",)),
+        SessionUpdate(title="\ud800"),
+        SessionUpdate(metadata={"x": "y" * MAX_DESCRIPTION}),
+        SessionUpdate(context="y" * MAX_DESCRIPTION),
+        SessionUpdate(metadata={"x": float("nan")}),
+        SessionUpdate(context=object()),
     ],
 )
-async def test_what_can_not_describe_a_session_is_refused(store: SessionStore, change: Described) -> None:
+async def test_what_can_not_describe_a_session_is_refused(store: SessionStore, change: SessionUpdate) -> None:
     made = await store.create(KEY)
     with pytest.raises(InvalidRequest):
         await store.describe(KEY, change)
@@ -66,7 +66,7 @@ async def test_what_can_not_describe_a_session_is_refused(store: SessionStore, c
 
 async def test_only_a_session_that_is_there_is_described(store: SessionStore) -> None:
     with pytest.raises(SessionNotFound):
-        await store.describe(NOWHERE, Described(title="x"))
+        await store.describe(NOWHERE, SessionUpdate(title="x"))
 
 
 async def test_a_touch_is_remembered_and_changes_nothing_else(store: SessionStore, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from agent_kernel.core.errors import Conflict
 from agent_kernel.core.files import INLINE_BYTES
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.session_tree import Transcript, Whole
+from agent_kernel.core.session_tree import SessionSnapshot, Transcript
 
 _ATTEMPTS = 20
 DOCUMENT_BYTES = 32 * 2**20
@@ -35,7 +35,7 @@ async def snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
     raise Conflict("The session changes too fast to be copied.", details={"session": key.id})
 
 
-async def _files(store: SessionStore, whole: Whole) -> dict[str, bytes | None]:
+async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes | None]:
     """The bytes of files that are small enough for a document, the newest first; of the others the facts must do."""
     room = DOCUMENT_BYTES
     found: dict[str, bytes | None] = {}
@@ -48,8 +48,8 @@ async def _files(store: SessionStore, whole: Whole) -> dict[str, bytes | None]:
     return found
 
 
-def transcript(whole: Whole, blobs: dict[str, bytes]) -> Transcript:
+def transcript(whole: SessionSnapshot, blobs: dict[str, bytes]) -> Transcript:
     """Summaries without the ids that the store gave them, which another store would not give."""
     summaries = tuple(dataclasses.replace(summary, id=0) for summary in whole.summaries)
-    fields = {field.name: getattr(whole, field.name) for field in dataclasses.fields(Whole)}
+    fields = {field.name: getattr(whole, field.name) for field in dataclasses.fields(SessionSnapshot)}
     return Transcript(**{**fields, "summaries": summaries}, blobs=blobs)

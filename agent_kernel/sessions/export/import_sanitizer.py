@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from agent_kernel.core.files import ELIDED, File
+from agent_kernel.core.files import BODY_OMITTED, File
 from agent_kernel.core.messages import Media, Message, Part, Text
-from agent_kernel.core.session import Described, Item, SessionKey, Turn, new_id
+from agent_kernel.core.session import Item, SessionKey, SessionUpdate, Turn, new_id
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.export.imported_charts import ImportedCharts
@@ -164,13 +164,13 @@ def _file(file: File, blobs: Mapping[str, bytes], left_out: dict[str, int], now:
         return file
     left_out["files without bytes"] = left_out.get("files without bytes", 0) + 1
     message = f"its {file.size} bytes were too large for the document it came in"
-    return replace(file, size=0, hash="", error=ELIDED, message=message)
+    return replace(file, size=0, hash="", error=BODY_OMITTED, message=message)
 
 
 def _checked(transcript: Transcript) -> tuple[str, ...]:
     """The tags as a store keeps them. Raises InvalidRequest for what a document can say and a store can not keep."""
     session = transcript.session
-    described = serialization.described(Described(session.title, session.tags, session.metadata, session.context))
+    described = serialization.described(SessionUpdate(session.title, session.tags, session.metadata, session.context))
     for turn in transcript.turns:
         serialization.checked(turn)
     for item in transcript.items:

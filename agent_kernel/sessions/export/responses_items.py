@@ -22,8 +22,8 @@ from agent_kernel.core.messages import (
     Role,
     Text,
     ToolCall,
-    in_words,
     parse_arguments,
+    replace_media_with_note,
     tool_result,
 )
 from agent_kernel.core.session import Item
@@ -163,7 +163,7 @@ def _plain(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body:
     known = blobs or {}
     if message.role == "user" and any(medium.hash in known for medium in message.media):
         return {"role": "user", "content": [_element(part, known) for part in message.parts]}
-    return {"role": message.role, "content": in_words(message).text}
+    return {"role": message.role, "content": replace_media_with_note(message).text}
 
 
 def _element(part: Part, blobs: Mapping[str, bytes]) -> Body:
@@ -183,7 +183,7 @@ def _call(call: ToolCall, id: str) -> Body:
 def _output(message: Message, blobs: Mapping[str, bytes]) -> Any:
     if any(medium.hash in blobs for medium in message.media):
         return [_element(part, blobs) for part in message.parts]
-    return in_words(message).text
+    return replace_media_with_note(message).text
 
 
 def _output_text(output: Any) -> str:

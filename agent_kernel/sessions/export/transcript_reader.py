@@ -9,8 +9,8 @@ from typing import cast, get_args
 
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Media, Message
-from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, valid_id
-from agent_kernel.core.session_tree import Segment, Transcript, Tree, extents
+from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, check_id
+from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, resolve_branches
 from agent_kernel.sessions.export.formats import kept_files, mistralrs
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, Fields, loads
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, decoded
@@ -31,7 +31,7 @@ class Facts:
     turns: tuple[Turn, ...]
     items: tuple[Fields, ...]
     summaries: tuple[Summary, ...]
-    tree: Tree
+    tree: BranchTree
 
 
 def read(
@@ -75,7 +75,7 @@ def facts(own: Fields, namespace: str) -> Facts:
     placed = {turn.id: body.count("segment", 0) for turn, body in zip(turns, bodies, strict=True)}
     named = list(own.each("branches"))
     segments = tuple(
-        Segment(body.count("id"), body.count("parent"), body.count("since")) for body in own.each("segments")
+        TreeSegment(body.count("id"), body.count("parent"), body.count("since")) for body in own.each("segments")
     )
     ends = {body.utf8("name"): body.count("segment") for body in named}
     return Facts(
@@ -84,7 +84,7 @@ def facts(own: Fields, namespace: str) -> Facts:
         turns,
         tuple(own.each("items")),
         tuple(_summary(body, session.key) for body in own.each("summaries")),
-        Tree(segments, ends, {turn: segment for turn, segment in placed.items() if segment}),
+        BranchTree(segments, ends, {turn: segment for turn, segment in placed.items() if segment}),
     )
 
 
@@ -97,7 +97,7 @@ def whole(own: Fields, found: Facts, items: tuple[Item, ...], blobs: dict[str, b
     """Raises InvalidRequest for what no store of ours could have held."""
     transcript = Transcript(found.session, found.turns, items, found.branches, found.summaries, found.tree, blobs=blobs)
     Soundness(own, transcript).check()
-    branches = tuple(extents(found.branches, found.tree, found.turns, items))
+    branches = tuple(resolve_branches(found.branches, found.tree, found.turns, items))
     return replace(transcript, branches=branches)
 
 
@@ -154,7 +154,7 @@ def _turn(body: Fields, key: SessionKey) -> Turn:
     if state not in get_args(TurnState):
         body.refuse(f"no state {state[:80]!r}")
     return Turn(
-        valid_id(body.get("id", str), "turn id"),
+        check_id(body.get("id", str), "turn id"),
         key,
         body.count("ordinal"),
         cast(TurnState, state),

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound, TurnNotFound
 from agent_kernel.core.files import File
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
-from agent_kernel.core.session import Hit, Item, Match, Owner, Query, Session, SessionKey, Turn
-from agent_kernel.core.session_tree import Whole
+from agent_kernel.core.session import Item, OpeningMatch, Owner, SearchHit, SearchQuery, Session, SessionKey, Turn
+from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.retention.limits import Limits
 from agent_kernel.sessions.retention.retention import OnExpire, Retained, Retention
@@ -22,7 +22,7 @@ Sessions: TypeAlias = list[Session]
 """Inside a class with a method ``list`` the type needs another name."""
 Turns: TypeAlias = list[Turn]
 Items: TypeAlias = list[Item]
-Hits: TypeAlias = list[Hit]
+Hits: TypeAlias = list[SearchHit]
 Paths: TypeAlias = list[str]
 Keys: TypeAlias = list[SessionKey]
 Owned: TypeAlias = list[tuple[SessionKey, File]]
@@ -71,7 +71,7 @@ class LimitedStore:
         self._store = store
         self.retention = retention
         self._turns = retention.limits.max_history_turns
-        self._search: Callable[[str, Query], Awaitable[Hits]] = getattr(store, "search", _no_search)
+        self._search: Callable[[str, SearchQuery], Awaitable[Hits]] = getattr(store, "search", _no_search)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -196,14 +196,14 @@ class LimitedStore:
 
     # ------------------------------------------------------------------------------------------- finding
 
-    async def search(self, namespace: str, query: Query) -> Hits:
+    async def search(self, namespace: str, query: SearchQuery) -> Hits:
         async def found(count: int | None) -> Hits:
             return await self._search(namespace, replace(query, limit=count or 0))
 
         await self.retention.write_touches()
         return await _enough(query.limit, found, self._shown_hit)
 
-    async def _shown_hit(self, hit: Hit) -> Hit | None:
+    async def _shown_hit(self, hit: SearchHit) -> SearchHit | None:
         """Without the snippets of turns that are not seen."""
         if await self.info(hit.session.key) is None:
             return None
@@ -216,7 +216,7 @@ class LimitedStore:
         snippets = tuple(snippet for snippet in hit.snippets if snippet.seq > since)
         return replace(hit, snippets=snippets) if snippets else None
 
-    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         """One that is too old is removed, for it may hide another."""
         while found := await self._store.match(namespace, scope, chain):
             session = await self._store.info(found.key)
@@ -291,7 +291,7 @@ async def _enough(
         count *= _MORE
 
 
-async def _no_search(namespace: str, query: Query) -> list[Hit]:
+async def _no_search(namespace: str, query: SearchQuery) -> list[SearchHit]:
     raise InvalidRequest("This store has no search.")
 
 
@@ -299,7 +299,7 @@ def _key_of(first: Any) -> SessionKey:
     """Of a turn or a summary, of a whole session, or the key itself."""
     if isinstance(first, SessionKey):
         return first
-    key: SessionKey = first.session.key if isinstance(first, Whole) else first.key
+    key: SessionKey = first.session.key if isinstance(first, SessionSnapshot) else first.key
     return key
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.settings import BY_PRESET, Settings
+from agent_kernel.core.settings import FROM_PRESET, Settings
 from agent_kernel.sessions.retention.durations import seconds
 
 
@@ -39,9 +39,9 @@ class Limits:
         found = preset(settings.limits)
         if settings.ttl:
             found = replace(found, ttl=seconds(settings.ttl, "ttl"))
-        if settings.max_sessions != BY_PRESET:
+        if settings.max_sessions != FROM_PRESET:
             found = replace(found, max_sessions=settings.max_sessions)
-        if settings.max_history_turns != BY_PRESET:
+        if settings.max_history_turns != FROM_PRESET:
             found = replace(found, max_history_turns=settings.max_history_turns)
         return found
 

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from agent_kernel.core.errors import Conflict, StoreError
-from agent_kernel.core.seams.session_store import Unused
+from agent_kernel.core.seams.session_store import RetentionQueries
 from agent_kernel.core.session import Session, SessionKey, Turn
 from agent_kernel.sessions.retention.limits import Limits
 
@@ -29,7 +29,7 @@ CALLBACK_S = 60.0
 OnExpire: TypeAlias = Callable[[Session], Awaitable[None]]
 
 
-class Retained(Unused, Protocol):
+class Retained(RetentionQueries, Protocol):
     """What is asked of a store here."""
 
     async def info(self, key: SessionKey) -> Session | None: ...

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.core.seams.session_store import Fold
+from agent_kernel.core.seams.session_store import SearchIndexing
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -22,7 +22,7 @@ class Folding:
     """One task, begun by ``start`` and ended by ``aclose``, which may be called in any state. A store that fails is
     tried again; search finds everything meanwhile, only slower."""
 
-    def __init__(self, store: Fold, *, every_s: float = EVERY_S, again_s: float = AGAIN_S) -> None:
+    def __init__(self, store: SearchIndexing, *, every_s: float = EVERY_S, again_s: float = AGAIN_S) -> None:
         self._store = store
         self._every_s = every_s
         self._again_s = again_s

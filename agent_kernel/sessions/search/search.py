@@ -13,21 +13,21 @@ from typing import TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message
-from agent_kernel.core.session import SNIPPET, Query
+from agent_kernel.core.session import SNIPPET_CHARS, SearchQuery
 
 MAX_QUERY = 1_000
 """Characters of a query."""
 MAX_WORDS = 16
 """Different words that count; each costs a look at everything that is searched."""
 ROLES = ("user", "assistant")
-BEFORE = SNIPPET // 4
+BEFORE = SNIPPET_CHARS // 4
 """Characters of a snippet that stand before the word."""
 M = TypeVar("M", bound=Hashable)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """A terminal would act on them."""
 
 
-def words(query: Query) -> tuple[str, ...]:
+def words(query: SearchQuery) -> tuple[str, ...]:
     """The first MAX_WORDS different words, in the form in which they are compared; nothing in them means anything but
     itself. Raises InvalidRequest for a query that no store answers."""
     if query.limit < 0:
@@ -76,10 +76,10 @@ def weights(found: Mapping[str, Collection[M]]) -> dict[M, float]:
 def snippet(text: str, words: Collection[str]) -> str:
     """At most SNIPPET characters in one line without control characters, around the first of the words that occurs."""
     line = " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
-    if len(line) <= SNIPPET:
+    if len(line) <= SNIPPET_CHARS:
         return line
-    start = max(0, min(_first(line, words) - BEFORE, len(line) - SNIPPET))
-    end = start + SNIPPET
+    start = max(0, min(_first(line, words) - BEFORE, len(line) - SNIPPET_CHARS))
+    end = start + SNIPPET_CHARS
     cut = line[start + (start > 0) : end - (end < len(line))]
     return f"{'…' * (start > 0)}{cut}{'…' * (end < len(line))}"
 

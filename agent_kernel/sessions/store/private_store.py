@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.permission_grant import Question
+from agent_kernel.core.permission_grant import ApprovalQuestion
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
-from agent_kernel.core.session import Match, Session, SessionKey, Turn, new_id
+from agent_kernel.core.session import OpeningMatch, Session, SessionKey, Turn, new_id
 from agent_kernel.sessions.store.memory import MemoryStore
 
 PREFIX = "private:"
@@ -53,7 +53,7 @@ class PrivateStore:
     async def turn(self, namespace: str, id: str) -> Turn | None:
         return await self._private.turn(namespace, id) or await self._kept.turn(namespace, id)
 
-    async def question(self, namespace: str, id: str) -> Question | None:
+    async def question(self, namespace: str, id: str) -> ApprovalQuestion | None:
         return await self._private.question(namespace, id) or await cast(Grants, self._kept).question(namespace, id)
 
     async def recover(self) -> Turns:
@@ -83,7 +83,7 @@ class PrivateStore:
         kept = cast(FileStore, self._kept)
         return [*await self._private.sessions_of_file(namespace, id), *await kept.sessions_of_file(namespace, id)]
 
-    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         return await self._private.match(namespace, scope, chain) or await self._kept.match(namespace, scope, chain)
 
     async def private_sessions(self, namespace: str) -> list[Session]:

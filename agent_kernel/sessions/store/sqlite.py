@@ -13,22 +13,22 @@ from typing import Any, TypeAlias, TypeVar
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.session import (
-    Bound,
     Branch,
-    Described,
-    Fault,
-    Hit,
     Item,
-    Match,
+    NotebookBinding,
+    OpeningMatch,
     Owner,
-    Query,
+    SearchHit,
+    SearchQuery,
     Session,
     SessionKey,
+    SessionUpdate,
+    StoreFault,
     Summary,
     Turn,
-    valid_id,
+    check_id,
 )
-from agent_kernel.core.session_tree import Whole
+from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.store import lease_expiry
@@ -62,9 +62,9 @@ Turns: TypeAlias = list[Turn]
 Branches: TypeAlias = list[Branch]
 Summaries: TypeAlias = list[Summary]
 Paths: TypeAlias = list[str]
-Faults: TypeAlias = list[Fault]
-Bindings: TypeAlias = list[Bound]
-Hits: TypeAlias = list[Hit]
+Faults: TypeAlias = list[StoreFault]
+Bindings: TypeAlias = list[NotebookBinding]
+Hits: TypeAlias = list[SearchHit]
 Pairs: TypeAlias = list[tuple[str, str]]
 
 
@@ -111,7 +111,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: sessions.read(db, key))
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
-        valid_id(namespace, "namespace")
+        check_id(namespace, "namespace")
         serialization.checked_limit(limit)
         return await self._database.read(lambda db: sessions.listed(db, namespace, limit))
 
@@ -122,9 +122,9 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: sessions.excess(db, cap, namespace))
 
     async def rename(self, key: SessionKey, title: str) -> None:
-        await self.describe(key, Described(title=title))
+        await self.describe(key, SessionUpdate(title=title))
 
-    async def describe(self, key: SessionKey, change: Described) -> Session:
+    async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
         wanted = serialization.described(change)
         return await self._database.write(lambda db: sessions.describe(db, key, wanted, self._clock()))
 
@@ -301,16 +301,16 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         if await self._database.read(lambda db: prefix_index.remembers(db, key)):
             await self._database.write(lambda db: prefix_index.forget(db, key))
 
-    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+    async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         hashes = tuple(chain)
         return await self._database.read(lambda db: prefix_index.match(db, namespace, scope, hashes))
 
     # ------------------------------------------------------------------------------------------- wholes
 
-    async def whole(self, key: SessionKey) -> Whole | None:
+    async def whole(self, key: SessionKey) -> SessionSnapshot | None:
         return await self._database.read(lambda db: session_copy.read(db, key))
 
-    async def restore(self, whole: Whole, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
+    async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         known = dict(blobs)
 
         def write(db: sqlite3.Connection) -> Session:
@@ -326,8 +326,8 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     # ------------------------------------------------------------------------------------------- search
 
-    async def search(self, namespace: str, query: Query) -> Hits:
-        valid_id(namespace, "namespace")
+    async def search(self, namespace: str, query: SearchQuery) -> Hits:
+        check_id(namespace, "namespace")
         return await self._database.read(lambda db: search.search(db, namespace, query))
 
     async def fold(self, limit: int = 1000) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.store.database import Database
@@ -24,12 +24,12 @@ class SqliteGrants:
     async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
         return await self._database.write(lambda db: grants.revoke(db, key, kind, tool))
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: ApprovalQuestion) -> None:
         await self._database.write(lambda db: grants.ask(db, question))
 
-    async def answer(self, question: Question, grant: Grant | None = None) -> Question:
+    async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         serialization.text(question.message, "message")
         return await self._database.write(lambda db: grants.answer(db, question, grant))
 
-    async def question(self, namespace: str, id: str) -> Question | None:
+    async def question(self, namespace: str, id: str) -> ApprovalQuestion | None:
         return await self._database.read(lambda db: grants.found(db, namespace, id))

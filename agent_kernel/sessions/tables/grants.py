@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent_kernel.core.messages import Message, Text
-from agent_kernel.core.permission_grant import UNANSWERED, Grant, Question
+from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import sessions
@@ -45,7 +45,7 @@ def revoke(db: sqlite3.Connection, key: SessionKey, kind: str | None, tool: str 
     return changed_rows(db)
 
 
-def ask(db: sqlite3.Connection, question: Question) -> None:
+def ask(db: sqlite3.Connection, question: ApprovalQuestion) -> None:
     sessions.found(db, question.key)
     words = (question.kind, question.tool, question.shown, question.outcome, question.remember, question.message)
     db.execute(
@@ -54,7 +54,7 @@ def ask(db: sqlite3.Connection, question: Question) -> None:
     )
 
 
-def answer(db: sqlite3.Connection, question: Question, grant: Grant | None) -> Question:
+def answer(db: sqlite3.Connection, question: ApprovalQuestion, grant: Grant | None) -> ApprovalQuestion:
     """The first answer stays: what is stored now is returned."""
     db.execute(
         "UPDATE questions SET outcome = ?, remember = ?, message = ?, answered = ?"
@@ -66,11 +66,11 @@ def answer(db: sqlite3.Connection, question: Question, grant: Grant | None) -> Q
     return found(db, question.key.namespace, question.id) or question
 
 
-def found(db: sqlite3.Connection, namespace: str, id: str) -> Question | None:
+def found(db: sqlite3.Connection, namespace: str, id: str) -> ApprovalQuestion | None:
     row = db.execute(
         f"SELECT session, {QUESTION} FROM questions WHERE namespace = ? AND id = ?", (namespace, id)
     ).fetchone()
-    return Question(row[1], SessionKey(namespace, row[0]), *row[2:]) if row else None
+    return ApprovalQuestion(row[1], SessionKey(namespace, row[0]), *row[2:]) if row else None
 
 
 def closing(db: sqlite3.Connection, turn: Turn, pending: Mapping[str, str], state: str, reason: str) -> list[Message]:

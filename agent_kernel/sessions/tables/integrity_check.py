@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.messages import Message
-from agent_kernel.core.session import Fault, SessionKey
+from agent_kernel.core.session import SessionKey, StoreFault
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, files, items, segments
 from agent_kernel.sessions.tables.rows import HERE, pair
@@ -35,8 +35,8 @@ class Found:
     detail: str
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def told(self, mended: str = "") -> Fault:
-        return Fault(self.key.namespace, self.key.id, self.kind, self.detail, mended)
+    def told(self, mended: str = "") -> StoreFault:
+        return StoreFault(self.key.namespace, self.key.id, self.kind, self.detail, mended)
 
 
 def everywhere(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]:
@@ -50,10 +50,10 @@ def everywhere(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]
     yield from _of_bytes(db, namespace)
 
 
-def of_file(db: sqlite3.Connection) -> list[Fault]:
+def of_file(db: sqlite3.Connection) -> list[StoreFault]:
     """Of the file as such: pages and indexes."""
     rows = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
-    return [] if rows == ["ok"] else [Fault("", "", "file", row) for row in rows]
+    return [] if rows == ["ok"] else [StoreFault("", "", "file", row) for row in rows]
 
 
 def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.core.session import Bound
+from agent_kernel.core.session import NotebookBinding
 from agent_kernel.sessions.tables import search_index
 
 CHECKPOINT_S = 10.0
@@ -48,13 +48,13 @@ def file_bytes(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA page_count").fetchone()[0]) * int(db.execute("PRAGMA page_size").fetchone()[0])
 
 
-def bound(db: sqlite3.Connection, namespace: str | None) -> list[Bound]:
+def bound(db: sqlite3.Connection, namespace: str | None) -> list[NotebookBinding]:
     rows = db.execute(
         "SELECT namespace, root, path, session FROM bindings WHERE ?1 IS NULL OR namespace = ?1"
         " ORDER BY namespace, root, path",
         (namespace,),
     )
-    return [Bound(*row) for row in rows]
+    return [NotebookBinding(*row) for row in rows]
 
 
 def vacuum(db: sqlite3.Connection) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from agent_kernel.core.session import Match, SessionKey
+from agent_kernel.core.session import OpeningMatch, SessionKey
 from agent_kernel.sessions.tables import segments, sessions
 from agent_kernel.sessions.tables.rows import HERE, pair
 
@@ -40,7 +40,7 @@ def forget(db: sqlite3.Connection, key: SessionKey) -> None:
     db.execute(f"DELETE FROM openings WHERE {HERE}", pair(key))
 
 
-def match(db: sqlite3.Connection, namespace: str, scope: str, chain: Sequence[str]) -> Match | None:
+def match(db: sqlite3.Connection, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
     for stop in range(len(chain), 0, -_AT_ONCE):
         start = max(0, stop - _AT_ONCE)
         longest_first = list(reversed(chain[start:stop]))
@@ -53,7 +53,7 @@ def match(db: sqlite3.Connection, namespace: str, scope: str, chain: Sequence[st
         if row:
             length = stop - longest_first.index(row[0])
             session, seq = _used_last(db, (namespace, scope, row[0]))
-            return Match(SessionKey(namespace, session), length, seq)
+            return OpeningMatch(SessionKey(namespace, session), length, seq)
     return None
 
 

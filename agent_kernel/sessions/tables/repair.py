@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from agent_kernel.core.session import MAIN, Fault, SessionKey
+from agent_kernel.core.session import MAIN, SessionKey, StoreFault
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, files, integrity_check, search_texts, segments
 from agent_kernel.sessions.tables.integrity_check import Found
@@ -23,14 +23,14 @@ _DEFAULTS = {"tags": "[]", "metadata": "{}", "context": "null", "imported": "{}"
 Mend: TypeAlias = Callable[[sqlite3.Connection, Found, float], str]
 
 
-def verify(db: sqlite3.Connection, namespace: str | None) -> list[Fault]:
+def verify(db: sqlite3.Connection, namespace: str | None) -> list[StoreFault]:
     of_file = [] if namespace else integrity_check.of_file(db)
     return of_file + [found.told() for found in integrity_check.everywhere(db, namespace)]
 
 
-def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[Fault]:
+def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[StoreFault]:
     """Tells every fault, with what was done about it; empty ``mended``: nothing could be."""
-    told: list[Fault] = []
+    told: list[StoreFault] = []
     for _ in range(ROUNDS):
         mended = 0
         for found in list(integrity_check.everywhere(db, namespace)):

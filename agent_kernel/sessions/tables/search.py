@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from agent_kernel.core.session import SNIPPETS, Hit, Query, SessionKey, Snippet
+from agent_kernel.core.session import MAX_SNIPPETS, SearchHit, SearchQuery, SessionKey, Snippet
 from agent_kernel.sessions.search.search import snippet, weights, words
 from agent_kernel.sessions.tables import bindings, search_index, search_texts, sessions
 from agent_kernel.sessions.tables.search_index import Ids
@@ -25,7 +25,7 @@ class _Scope:
     """Where to look: in ``ids``, and in what is not taken over of ``sessions`` (None: all)."""
 
     namespace: str
-    query: Query
+    query: SearchQuery
     sessions: frozenset[str] | None
     ids: tuple[Ids, ...]
 
@@ -41,7 +41,7 @@ class _Scope:
         return {id for id in ids if search_texts.role_of(id) == self.query.role}
 
 
-def search(db: sqlite3.Connection, namespace: str, query: Query) -> list[Hit]:
+def search(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> list[SearchHit]:
     wanted = words(query)
     scope = _scope(db, namespace, query)
     if not wanted or not query.limit or scope.sessions == frozenset():
@@ -59,12 +59,12 @@ def search(db: sqlite3.Connection, namespace: str, query: Query) -> list[Hit]:
             of_best.append(id)
     hits = []
     for number, key in best:
-        shown = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:SNIPPETS])
+        shown = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:MAX_SNIPPETS])
         hits.append(_hit(db, key, scores[number], [search_texts.seq_of(id) for id in shown], wanted))
     return hits
 
 
-def _scope(db: sqlite3.Connection, namespace: str, query: Query) -> _Scope:
+def _scope(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> _Scope:
     sessions = query.sessions
     if query.path:
         bound = bindings.bound(db, namespace, query.root, query.path)
@@ -163,10 +163,12 @@ def _best(
     return [(number, SessionKey(scope.namespace, id)) for number, id, _ in rows[: scope.query.limit]]
 
 
-def _hit(db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], wanted: Collection[str]) -> Hit:
+def _hit(
+    db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], wanted: Collection[str]
+) -> SearchHit:
     session = sessions.found(db, key)
     shown = (_snippet(db, key, seq, wanted) for seq in seqs)
-    return Hit(session, score, tuple(piece for piece in shown if piece is not None))
+    return SearchHit(session, score, tuple(piece for piece in shown if piece is not None))
 
 
 def _snippet(db: sqlite3.Connection, key: SessionKey, seq: int, wanted: Collection[str]) -> Snippet | None:

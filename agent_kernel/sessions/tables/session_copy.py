@@ -12,23 +12,23 @@ from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, Text
 from agent_kernel.core.session import MAIN, Item, Session, SessionKey, Summary
-from agent_kernel.core.session_tree import Segment, Tree, Whole
+from agent_kernel.core.session_tree import BranchTree, SessionSnapshot, TreeSegment
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import files, items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, TURN, item_of, pair, turn_row
 
 
-def read(db: sqlite3.Connection, key: SessionKey) -> Whole | None:
+def read(db: sqlite3.Connection, key: SessionKey) -> SessionSnapshot | None:
     session = sessions.read(db, key)
     if session is None:
         return None
     said, opened = items.everything(db, key), turns.everything(db, key)
     branches = tuple(segments.listed(db, key))
     kept = tuple(files.listed(db, key))
-    return Whole(session, tuple(opened), tuple(said), branches, _summaries(db, key), _tree(db, key), kept)
+    return SessionSnapshot(session, tuple(opened), tuple(said), branches, _summaries(db, key), _tree(db, key), kept)
 
 
-def write(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now: float) -> Session:
+def write(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
     """``accessed`` is now: a policy that forgets old sessions counts from here."""
     key = whole.session.key
     if sessions.info(db, key):
@@ -47,7 +47,7 @@ def write(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now:
     return sessions.with_counts(db, sessions.found(db, key))
 
 
-def replace_with(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes], now: float) -> Session:
+def replace_with(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
     """In the place of the session with this id, if there is one."""
     old = sessions.info(db, whole.session.key)
     if old is not None:
@@ -78,11 +78,11 @@ def clear_outputs(db: sqlite3.Connection, key: SessionKey, ids: Collection[str],
 # ------------------------------------------------------------------------------------------------------ reading
 
 
-def _tree(db: sqlite3.Connection, key: SessionKey) -> Tree:
+def _tree(db: sqlite3.Connection, key: SessionKey) -> BranchTree:
     rows = db.execute(f"SELECT id, parent, since FROM segments WHERE {HERE} ORDER BY id", pair(key)).fetchall()
     ends = db.execute(f"SELECT name, segment FROM branches WHERE {HERE} ORDER BY created, segment", pair(key))
     placed = db.execute(f"SELECT id, segment FROM turns WHERE {HERE} AND segment <> 0 ORDER BY ordinal", pair(key))
-    return Tree(tuple(Segment(*row) for row in rows), dict(ends.fetchall()), dict(placed.fetchall()))
+    return BranchTree(tuple(TreeSegment(*row) for row in rows), dict(ends.fetchall()), dict(placed.fetchall()))
 
 
 def _summaries(db: sqlite3.Connection, key: SessionKey) -> tuple[Summary, ...]:
@@ -105,7 +105,7 @@ def _results(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
 # ------------------------------------------------------------------------------------------------------ writing
 
 
-def _write_tree(db: sqlite3.Connection, whole: Whole) -> None:
+def _write_tree(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
     here = pair(whole.session.key)
     db.executemany(
         "INSERT INTO segments (namespace, session, id, parent, since) VALUES (?, ?, ?, ?, ?)",
@@ -124,7 +124,7 @@ def _write_tree(db: sqlite3.Connection, whole: Whole) -> None:
     )
 
 
-def _write_turns(db: sqlite3.Connection, whole: Whole) -> None:
+def _write_turns(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
     """Nobody owns them: they are closed."""
     db.executemany(
         f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})",
@@ -135,7 +135,7 @@ def _write_turns(db: sqlite3.Connection, whole: Whole) -> None:
     )
 
 
-def _write_items(db: sqlite3.Connection, whole: Whole, blobs: Mapping[str, bytes]) -> None:
+def _write_items(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes]) -> None:
     by_id = {turn.id: turn for turn in whole.turns}
     for run in _runs(whole.items):
         turn = by_id[run[0].turn]
@@ -191,7 +191,7 @@ def _write_session(db: sqlite3.Connection, session: Session, now: float) -> None
     )
 
 
-def _summary_row(whole: Whole, summary: Summary) -> tuple[object, ...]:
+def _summary_row(whole: SessionSnapshot, summary: Summary) -> tuple[object, ...]:
     turn = next(item.turn for item in whole.items if item.seq == summary.last)
     return (
         whole.tree.turns.get(turn, 0),

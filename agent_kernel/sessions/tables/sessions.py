@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from agent_kernel.core.errors import Conflict, SessionBusy, SessionNotFound
-from agent_kernel.core.session import MAIN, UNLISTED, Described, Session, SessionKey
+from agent_kernel.core.session import MAIN, UNLISTED, Session, SessionKey, SessionUpdate
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, search_texts
 from agent_kernel.sessions.tables.rows import HERE, SESSION, changed_rows, pair, session_of, sql_limit
@@ -138,7 +138,7 @@ def excess(db: sqlite3.Connection, cap: int, namespace: str | None) -> list[Sess
     return found
 
 
-def describe(db: sqlite3.Connection, key: SessionKey, change: Described, now: float) -> Session:
+def describe(db: sqlite3.Connection, key: SessionKey, change: SessionUpdate, now: float) -> Session:
     session = found(db, key)
     chosen_by_another = change.instead_of is not None and session.title != change.instead_of
     fields = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_kernel.core.protocols import ToolOutput
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.tools.base.function_result import output_of
 
 TIMEOUT_S = 60.0
@@ -59,7 +59,7 @@ class Bounded:
             finally:
                 ended.set()
 
-        value = await in_own_thread(call, f"tool {self._name}")
+        value = await run_in_own_thread(call, f"tool {self._name}")
         return output_of(await value, self._name) if inspect.isawaitable(value) else value
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import too_deep
+from agent_kernel.core.messages import is_too_deep
 
 MAX_CHARS = 256 << 10
 """As JSON."""
@@ -29,7 +29,7 @@ KNOWN_CHARS = 8 << 10
 def check_schema(schema: Mapping[str, Any]) -> None:
     """Whether its patterns are any is not looked at: they are of ECMA 262, and one can take minutes to compile. Raises
     InvalidRequest."""
-    text = "" if too_many(schema, MAX_VALUES) or too_deep(schema, MAX_DEPTH) else json.dumps(schema)
+    text = "" if too_many(schema, MAX_VALUES) or is_too_deep(schema, MAX_DEPTH) else json.dumps(schema)
     if not text or len(text) > MAX_CHARS:
         most = f"{MAX_DEPTH} levels, {MAX_VALUES:,} values and {MAX_CHARS >> 10} KiB"
         raise InvalidRequest(f"a schema has at most {most}")

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from agent_kernel.core.egress import EgressPolicy, is_here
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.core.events import Notice
-from agent_kernel.core.messages import shortened
-from agent_kernel.core.net.decompression import unpacker
+from agent_kernel.core.messages import shorten
+from agent_kernel.core.net.decompression import create_decompressor
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.tool_source import Occasion, Offered
 
@@ -89,7 +89,7 @@ class Dispatcher:
         details = {"status": answer.status, "tries": tries}
         if 200 <= answer.status < 300:
             return ToolOutput(said or "(it said nothing)", details=details)
-        told = f"The tool's server answered HTTP {answer.status}. {shortened(said, TOLD)}".strip()
+        told = f"The tool's server answered HTTP {answer.status}. {shorten(said, TOLD)}".strip()
         return ToolOutput(told, "error", details=details)
 
     async def _answer(self, context: ToolContext, key: str) -> tuple[Answer, int]:
@@ -210,7 +210,7 @@ _PLAIN = "!#$&'()*+,/:;=?@[]~"
 
 async def _body(response: httpx.Response) -> str:
     """Raises FetchFailed for one that is too large or packed in a way that was not asked for."""
-    unpack = unpacker(response.headers.get("content-encoding", ""))
+    unpack = create_decompressor(response.headers.get("content-encoding", ""))
     body = bytearray()
     async with aclosing(response.aiter_raw()) as raws:  # type: ignore[type-var]  # it is an async generator
         async for raw in raws:

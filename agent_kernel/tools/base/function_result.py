@@ -8,7 +8,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.files import Produced
+from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import Media
 from agent_kernel.core.protocols import ToolOutput
 
@@ -33,7 +33,7 @@ def output_of(value: Any, name: str) -> ToolOutput:
         media = tuple(medium for part in parts for medium in part.media)
         return ToolOutput(text, media=media, files=tuple(file for part in parts for file in part.files))
     if isinstance(value, bytes) and _mime(value) is None:
-        file = Produced(f"{name}.bin", value, declared=True)
+        file = ProducedFile(f"{name}.bin", value, declared=True)
         return ToolOutput(f"[{len(value)} bytes]", files=(file,))
     if drawn := _drawn(value):
         return ToolOutput("[1 figure(s) shown]", media=(drawn,))

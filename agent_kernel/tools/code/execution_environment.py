@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_kernel.core.events import CallOutput, Notice, StateLost
-from agent_kernel.core.files import Produced, Wanted
-from agent_kernel.core.messages import shortened
+from agent_kernel.core.files import ProducedFile, RequestedFile
+from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import RunResult, Sandbox, ToolContext, Variable, Work
 from agent_kernel.tools.base.tool_source import Occasion
 from agent_kernel.tools.code.workdir_changes import Snapshot, described
@@ -36,7 +36,7 @@ class Ran:
     """``notes`` are for the model, behind what the code itself said; ``keep_s`` bounds the copying of the files."""
 
     result: RunResult
-    files: tuple[Produced, ...] = ()
+    files: tuple[ProducedFile, ...] = ()
     notes: tuple[str, ...] = ()
     keep_s: float = KEEP_S
 
@@ -65,7 +65,7 @@ class Workplace:
 
     sandbox: Sandbox
     read: tuple[Path, ...] = ()
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[RequestedFile, ...] = ()
     surface: bool = True
     given: tuple[Variable, ...] = ()
     known_lost: str = ""
@@ -73,7 +73,7 @@ class Workplace:
     network: str = "none"
     _less: str = ""
 
-    async def run(self, work: Work, context: ToolContext, declared: Sequence[Wanted] = ()) -> Ran:
+    async def run(self, work: Work, context: ToolContext, declared: Sequence[RequestedFile] = ()) -> Ran:
         """One run, announced while it goes on. Raises SandboxUnavailable, InvalidRequest."""
 
         def announce(stream: str, text: str) -> None:
@@ -170,5 +170,5 @@ def _fitted(texts: Sequence[str]) -> list[str]:
     for text in texts:
         room = STREAM_CHARS + (spare if len(text) > STREAM_CHARS else 0)
         spare -= max(0, min(len(text), room) - STREAM_CHARS)
-        found.append(shortened(text, room))
+        found.append(shorten(text, room))
     return found

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.events import Notice, StateLost
-from agent_kernel.core.messages import shortened
+from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.core.request import Note
 from agent_kernel.tools.base.client_call_broker import Offers
@@ -103,8 +103,8 @@ class SandboxPython:
         result = ran.result
         details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
         details |= {"interpreter": result.interpreter, "denied": result.denied}
-        details |= {"exception": shortened(result.error or "", EXCEPTION_CHARS)}
-        details |= {"result": shortened(result.value or "", VALUE_CHARS)}
+        details |= {"exception": shorten(result.error or "", EXCEPTION_CHARS)}
+        details |= {"result": shorten(result.value or "", VALUE_CHARS)}
         details |= {"working_directory": str(self._workplace.sandbox.workdir(context.key))}
         return ToolOutput(
             told(result, ran.notes),

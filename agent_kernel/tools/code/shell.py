@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent_kernel.core.messages import shortened
+from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec, Work
 from agent_kernel.tools.base.tool_source import Occasion, Offered
 from agent_kernel.tools.code.execution_environment import TEXT_CHARS, Ran, Workplace, Workplaces
@@ -58,8 +58,8 @@ class SandboxShell:
         found = {
             "status": result.status,
             "commands": commands,
-            "stdout": shortened(result.stdout, limit),
-            "stderr": shortened(result.stderr, limit),
+            "stdout": shorten(result.stdout, limit),
+            "stderr": shorten(result.stderr, limit),
             "exit_code": result.exit_code,
             "timed_out": result.status == "timeout",
             "working_directory": str(self._workplace.sandbox.workdir(context.key)),
@@ -87,8 +87,8 @@ def _told(ran: Ran, timeout_s: float, limit: int | None) -> str:
     """What the model reads: each stream, and how it ended where that was not well."""
     result = ran.result
     most = min(limit or TEXT_CHARS, TEXT_CHARS)
-    stderr = shortened(result.stderr.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(result.stdout))))
-    stdout = shortened(result.stdout.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(stderr))))
+    stderr = shorten(result.stderr.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(result.stdout))))
+    stdout = shorten(result.stdout.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(stderr))))
     end = ""
     if result.status == "timeout":
         end = f"[stopped after {timeout_s:g} s; what it printed is above]"

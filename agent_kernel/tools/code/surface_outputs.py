@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.core.files import Produced
+from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, Snapshot, outputs_of
 
@@ -43,6 +43,6 @@ class SurfaceOutputs:
         return ToolOutput(json.dumps(told, ensure_ascii=False), "error" if missing else "success", files=found.files)
 
 
-def _told(file: Produced) -> dict[str, str]:
+def _told(file: ProducedFile) -> dict[str, str]:
     facts = {"name": file.name, "format": file.format, "status": "error" if file.error else "success"}
     return facts | ({"error": "not produced"} if file.error else {})

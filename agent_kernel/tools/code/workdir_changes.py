@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.files import NOT_PRODUCED, Produced, Wanted, format_of
+from agent_kernel.core.files import NOT_PRODUCED, ProducedFile, RequestedFile, format_of
 
 SURFACED = 64
 """Files of one call that are kept unasked."""
@@ -40,7 +40,7 @@ OUTPUTS: Mapping[str, Any] = MappingProxyType(
 class Surfaced:
     """``note`` tells the model what is not among the files, and why; empty if nothing is missing."""
 
-    files: tuple[Produced, ...] = ()
+    files: tuple[ProducedFile, ...] = ()
     note: str = ""
 
 
@@ -50,33 +50,33 @@ class Snapshot:
     lie. Not ``complete``: there are too many to tell what is new."""
 
     workdir: Path
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[RequestedFile, ...] = ()
     unasked: bool = True
     stamps: Stamps = field(default_factory=dict)
     complete: bool = True
 
     @classmethod
-    async def taken(cls, workdir: Path, wanted: Sequence[Wanted] = (), *, unasked: bool = True) -> Snapshot:
+    async def taken(cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True) -> Snapshot:
         """``wanted`` are the outputs that the request names; ``unasked``: what nobody named is surfaced too (the
         setting ``surface``). The directory need not exist. About 1 ms per 1,000 files, in a thread."""
         return await asyncio.to_thread(cls._of, workdir, tuple(wanted), unasked)
 
     @classmethod
-    def _of(cls, workdir: Path, wanted: tuple[Wanted, ...], unasked: bool) -> Snapshot:
+    def _of(cls, workdir: Path, wanted: tuple[RequestedFile, ...], unasked: bool) -> Snapshot:
         found, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
         stamps = {one.name: one.stamp for one in found}
         for one in wanted:
-            if stamp := safe_path.stamp(workdir, one.name):
+            if stamp := safe_path.file_stamp(workdir, one.name):
                 stamps[one.path] = stamp
         return cls(workdir, wanted, unasked, stamps, complete)
 
-    async def surfaced(self, declared: Sequence[Wanted] = (), most: int = SURFACED) -> Surfaced:
+    async def surfaced(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> Surfaced:
         """What the run left. ``declared`` are the outputs that the call itself names: each is among the files, with the
         error ``not_produced`` where it is missing. Then come those of ``wanted``, and up to ``most`` others by name,
         that are new or changed. Never raises for what code did to its directory."""
         return await asyncio.to_thread(self._surfaced, tuple(declared), most)
 
-    def _surfaced(self, declared: tuple[Wanted, ...], most: int) -> Surfaced:
+    def _surfaced(self, declared: tuple[RequestedFile, ...], most: int) -> Surfaced:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
         asked = [*declared, *(one for one in self.wanted if one.path in news)]
@@ -84,33 +84,33 @@ class Snapshot:
         if not (self.complete and after.complete):
             return Surfaced(tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs.")
         others = sorted(news - {file.name for file in named}) if self.unasked else []
-        found = [Produced(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:most]]
+        found = [ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:most]]
         return Surfaced((*named, *found), _left_out(others[most:]))
 
 
-def outputs_of(arguments: Mapping[str, Any]) -> tuple[Wanted, ...]:
+def outputs_of(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:
     """The ``outputs`` of a call whose arguments fit the schema."""
-    return tuple(Wanted(one["name"], one.get("format", "")) for one in arguments.get("outputs", ()))
+    return tuple(RequestedFile(one["name"], one.get("format", "")) for one in arguments.get("outputs", ()))
 
 
-def described(wanted: Iterable[Wanted]) -> str:
+def described(wanted: Iterable[RequestedFile]) -> str:
     """What the description of a tool says of the files that a request wants; empty without any."""
     lines = [_line(one) for one in wanted]
     return "\n".join(["", "The person wants these files, written to the work directory:", *lines]) if lines else ""
 
 
-def _line(wanted: Wanted) -> str:
+def _line(wanted: RequestedFile) -> str:
     form = f" ({wanted.format})" if wanted.format else ""
     return f"- {wanted.name}{form}: {wanted.description}" if wanted.description else f"- {wanted.name}{form}"
 
 
-def _named(workdir: Path, wanted: Wanted) -> Produced:
+def _named(workdir: Path, wanted: RequestedFile) -> ProducedFile:
     form = (wanted.format or format_of(wanted.name)).lower()
     try:
         os.close(safe_path.open_file(workdir, wanted.name))
     except (OSError, InvalidRequest):
-        return Produced(wanted.name, format=form, error=NOT_PRODUCED, declared=True)
-    return Produced(wanted.path, workdir / wanted.name, form, declared=True, root=workdir)
+        return ProducedFile(wanted.name, format=form, error=NOT_PRODUCED, declared=True)
+    return ProducedFile(wanted.path, workdir / wanted.name, form, declared=True, root=workdir)
 
 
 def _counts(name: str) -> bool:

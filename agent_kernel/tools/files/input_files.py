@@ -123,7 +123,7 @@ def _same(workdir: Path, name: str, file: File) -> bool | None:
     """Whether that content lies there under this name; None: nothing does."""
     if not os.path.lexists(workdir / name):
         return None
-    if (stamp := safe_path.stamp(workdir, name)) is None or stamp[0] != file.size:
+    if (stamp := safe_path.file_stamp(workdir, name)) is None or stamp[0] != file.size:
         return False
     try:
         with os.fdopen(safe_path.open_file(workdir, name), "rb") as there:
@@ -133,7 +133,7 @@ def _same(workdir: Path, name: str, file: File) -> bool | None:
 
 
 def _copy(one: Input, workdir: Path, name: str) -> None:
-    with os.fdopen(safe_path.make_file(workdir, name), "wb") as target:
+    with os.fdopen(safe_path.create_file(workdir, name), "wb") as target:
         if isinstance(one.body, bytes):
             target.write(one.body)
         elif one.body is not None:

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agent_kernel.core.files import Produced, format_of
-from agent_kernel.core.messages import Media, is_seen
+from agent_kernel.core.files import ProducedFile, format_of
+from agent_kernel.core.messages import Media, is_visible_media
 from agent_kernel.core.protocols import ToolOutput
 
 MAX_STRUCTURED = 256 << 10
@@ -29,7 +29,7 @@ class Parts:
 
     texts: list[str] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)
-    files: list[Produced] = field(default_factory=list)
+    files: list[ProducedFile] = field(default_factory=list)
 
     def add(self, part: Any) -> None:
         kind = getattr(part, "type", "")
@@ -59,12 +59,12 @@ class Parts:
         except (binascii.Error, ValueError):
             self.texts.append(f"[{name}: what should be base64 is not]")
             return
-        if is_seen(mime):
+        if is_visible_media(mime):
             self.media.append(Media.of(mime, data))
             return
         suffix = mimetypes.guess_extension(mime) or ""
         name = name if format_of(name) or not suffix else name + suffix
-        self.files.append(Produced(name, data, format_of(name)))
+        self.files.append(ProducedFile(name, data, format_of(name)))
 
 
 def output_of(result: Any) -> ToolOutput:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.tools.mcp.config import McpServer
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ async def load() -> None:
     """Imports the SDK, which takes a second, in a thread. Raises InvalidRequest where it is not installed."""
     names = ("mcp", "mcp.client.sse", "mcp.client.streamable_http")
     try:
-        await in_own_thread(lambda: [importlib.import_module(name) for name in names], "import of mcp")
+        await run_in_own_thread(lambda: [importlib.import_module(name) for name in names], "import of mcp")
         logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and a URL may hold a key
     except ImportError as error:
         raise InvalidRequest(

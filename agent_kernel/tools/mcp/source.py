@@ -17,7 +17,7 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Tool
-from agent_kernel.core.trusted_folders import Trust, digest_of
+from agent_kernel.core.trusted_folders import TrustStore, file_digest
 from agent_kernel.tools.base.tool_source import Occasion, Offered
 from agent_kernel.tools.mcp.config import BESIDE, McpConfig, read
 from agent_kernel.tools.mcp.connection import MAX_TOOLS, Connection
@@ -67,7 +67,7 @@ class McpTools:
         path: str,
         exits: EgressPolicy,
         *,
-        trust: Trust | None = None,
+        trust: TrustStore | None = None,
         version: str = "",
         env: Mapping[str, str] = os.environ,
         start_s: float = START_S,
@@ -143,7 +143,7 @@ class McpTools:
         folder = occasion.notebook_dir
         if folder is None or not occasion.wants(GROUP):
             return None
-        digest = await asyncio.to_thread(digest_of, folder / BESIDE)
+        digest = await asyncio.to_thread(file_digest, folder / BESIDE)
         if not digest:
             return None
         vouched = self._trust is not None and await asyncio.to_thread(self._trust.vouched, folder, BESIDE, digest)

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import Message, shortened
+from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Hit, Query, SessionKey
+from agent_kernel.core.session import SearchHit, SearchQuery, SessionKey
 from agent_kernel.tools.base.tool_source import Occasion, Offered
 
 SESSIONS = 5
@@ -82,13 +82,13 @@ class Recall:
             lines += await self._told(number, hit)
         return ToolOutput("\n".join(lines), foreign=any(hit.session.imported is not None for hit in hits))
 
-    async def _found(self, key: SessionKey, words: str, *, here: bool) -> list[Hit]:
+    async def _found(self, key: SessionKey, words: str, *, here: bool) -> list[SearchHit]:
         if here:
-            return await self._store.search(key.namespace, Query(words, sessions=frozenset({key.id})))
-        hits = await self._store.search(key.namespace, Query(words, limit=SESSIONS + 1))
+            return await self._store.search(key.namespace, SearchQuery(words, sessions=frozenset({key.id})))
+        hits = await self._store.search(key.namespace, SearchQuery(words, limit=SESSIONS + 1))
         return [hit for hit in hits if hit.session.key != key][:SESSIONS]
 
-    async def _told(self, number: int, hit: Hit) -> list[str]:
+    async def _told(self, number: int, hit: SearchHit) -> list[str]:
         session = hit.session
         notebooks = await self._store.paths(self._root, session.key) if self._root else []
         names = [name for name in notebooks if ":" not in name]
@@ -105,7 +105,7 @@ class Recall:
             return ToolOutput(f"There is no turn {id[:TITLE_CHARS]!r}; ids stand in what words find.", "error")
         _, items = await self._store.everything(turn.key)
         said = [line for item in items if item.turn == id and (line := _line(item.message))]
-        text = shortened("\n".join(said) or "(nothing was said)", TURN_CHARS)
+        text = shorten("\n".join(said) or "(nothing was said)", TURN_CHARS)
         session = await self._store.info(turn.key)
         foreign = session is None or session.imported is not None
         return ToolOutput(f"Turn {id}, {_when(turn.opened)}. {WARNING}\n{text}", foreign=foreign)
@@ -129,7 +129,7 @@ def _line(message: Message) -> str:
     if message.hidden or message.role == "system":
         return ""
     if message.role == "tool":
-        return f"result of {message.name or 'a tool'}: {shortened(message.text, RESULT_CHARS)}"
+        return f"result of {message.name or 'a tool'}: {shorten(message.text, RESULT_CHARS)}"
     calls = "".join(f" [called {call.name}]" for call in message.calls)
     return f"{message.role}: {message.text}{calls}" if message.text or calls else ""
 

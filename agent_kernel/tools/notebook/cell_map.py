@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import shortened
+from agent_kernel.core.messages import shorten
 
 MAPPED = 50
 """Cells of one map."""
@@ -125,7 +125,7 @@ def read_whole(cells: Sequence[Cell], chars: int = READ_CHARS) -> tuple[str, lis
             told.append(f"{len(cells) - count} cells did not fit: {left}. Read them by themselves.")
             break
         told.append(text)
-        whole += [cell] if shortened(cell.source, share) == cell.source else []
+        whole += [cell] if shorten(cell.source, share) == cell.source else []
     return "\n\n".join(told), whole
 
 
@@ -144,8 +144,8 @@ def _cell(index: int, cell: Mapping[str, Any]) -> Cell:
 def _read(cell: Cell, chars: int) -> str:
     head = f"[{cell.index} {cell.id or '-'} {cell.kind}" + (f" In[{cell.count}]]" if cell.count else "]")
     outputs = "\n".join(filter(None, (_output(output) for output in cell.outputs)))
-    parts = [head, shortened(cell.source, chars)]
-    return "\n".join([*parts, f"--> {shortened(outputs, min(OUTPUT_CHARS, chars))}"] if outputs else parts)
+    parts = [head, shorten(cell.source, chars)]
+    return "\n".join([*parts, f"--> {shorten(outputs, min(OUTPUT_CHARS, chars))}"] if outputs else parts)
 
 
 def _output(output: Mapping[str, Any]) -> str:

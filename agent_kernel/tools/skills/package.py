@@ -156,7 +156,7 @@ def folder(root: Path) -> list[Entry]:
     return [Entry(one.name, Below(root, one.name), _runs(root / one.name)) for one in _walked(root)]
 
 
-def _walked(root: Path) -> list[safe_path.Found]:
+def _walked(root: Path) -> list[safe_path.WalkedFile]:
     found, complete = safe_path.walk(root, MAX_ENTRIES * 4, lambda name: name not in LEFT_OUT)
     if not complete or len(found) > MAX_ENTRIES:
         raise too_many()

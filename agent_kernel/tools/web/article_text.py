@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import FetchFailed, InvalidRequest
-from agent_kernel.core.net.fetch import Fetched
+from agent_kernel.core.net.fetch import FetchResult
 from agent_kernel.tools.files.document_text import Documents
 from agent_kernel.tools.web import article_process
 
@@ -52,7 +52,7 @@ class Reader:
         self._documents = Documents(PDF_S)
         self._rest: asyncio.TimerHandle | None = None
 
-    async def read(self, page: Fetched) -> Readable:
+    async def read(self, page: FetchResult) -> Readable:
         """Raises FetchFailed."""
         if page.mime == PDF:
             return Readable(page.url, "", await self._pdf(page))
@@ -71,7 +71,7 @@ class Reader:
             raise FetchFailed(f"{page.url[:200]} could not be read ({said['problem']}).")
         return Readable(page.url, said["title"], said["text"])
 
-    async def _pdf(self, page: Fetched) -> str:
+    async def _pdf(self, page: FetchResult) -> str:
         try:
             return await self._documents.text("pdf", page.data, hashlib.sha256(page.data).hexdigest())
         except InvalidRequest as error:
@@ -132,7 +132,7 @@ class Worker:
             raise FetchFailed(MISSING.format(library=said["missing"]))
         return worker
 
-    async def ask(self, page: Fetched) -> dict[str, str]:
+    async def ask(self, page: FetchResult) -> dict[str, str]:
         """Raises FetchFailed when it takes too long, or was too much for the process."""
         self.pages += 1
         html = page.data[:MAX_HTML]

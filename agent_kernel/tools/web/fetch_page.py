@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import Forbidden
-from agent_kernel.core.net.fetch import PAGE, Bounds, Fetcher
+from agent_kernel.core.net.fetch import PAGE, Fetcher, FetchLimits
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.tools.web.article_text import TYPES, Readable, Reader
@@ -63,7 +63,7 @@ class FetchPage:
         text = json.dumps({"note": FOREIGN, "sources": [source], "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"url": page.url, "results_count": 1, "sources": [source]})
 
-    async def read(self, url: str, bounds: Bounds = BOUNDS) -> Readable:
+    async def read(self, url: str, bounds: FetchLimits = BOUNDS) -> Readable:
         """Raises as ``call`` does."""
         if not self._options.lets(url):
             raise Forbidden(f"{domain_of(url) or 'This'} is not one of the domains that this request allows.")

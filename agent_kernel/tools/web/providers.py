@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest
-from agent_kernel.core.net.fetch import Bounds, Fetcher
+from agent_kernel.core.net.fetch import Fetcher, FetchLimits
 from agent_kernel.core.net.guard import PORTS, Guard
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 
 RESULTS = 10
 SITES = 8
@@ -87,7 +87,7 @@ class DuckDuckGo:
         self._exits.check(DUCKDUCKGO, PURPOSE)
         try:
             async with asyncio.timeout(2 * DUCKDUCKGO_S):
-                found = await in_own_thread(lambda: _duckduckgo(query), "web search")
+                found = await run_in_own_thread(lambda: _duckduckgo(query), "web search")
         except TimeoutError:
             raise FetchFailed(f"DuckDuckGo did not answer within {2 * DUCKDUCKGO_S} s.") from None
         return found_in(found, url="href", description="body")
@@ -110,7 +110,7 @@ class SearXNG:
         if language := LANGUAGES.get(query.country):
             asked["language"] = f"{language}-{query.country.upper()}"
         url = f"{self._url}?{urllib.parse.urlencode(asked)}"
-        page = await self._fetcher.get(url, Bounds(types=("application/json",)), purpose=PURPOSE)
+        page = await self._fetcher.get(url, FetchLimits(types=("application/json",)), purpose=PURPOSE)
         try:
             found = json.loads(page.data)["results"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -134,7 +134,7 @@ class CallbackSearch:
                 if inspect.iscoroutinefunction(self._function):
                     found = await self._function(query.words, **more)
                 else:
-                    found = await in_own_thread(lambda: self._function(query.words, **more), "web search")
+                    found = await run_in_own_thread(lambda: self._function(query.words, **more), "web search")
                     found = await found if inspect.isawaitable(found) else found
         except TimeoutError:
             if not limit.expired():

@@ -16,7 +16,7 @@ from agent_kernel.core.errors import (
     NotFound,
 )
 from agent_kernel.core.events import TurnFinished
-from agent_kernel.core.net.fetch import Bounds, Fetched, Fetcher
+from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import new_id
 from agent_kernel.sandbox.host.pool import LinuxSandbox
@@ -40,7 +40,7 @@ from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.turns.start_turn import Call
 from jupyter_ext.turns.turn_inputs import kept
 
-FETCHED = Bounds(total_s=30.0, bytes=MAX_MEDIA)
+FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
 
 
 class AnthropicHandler(DialectHandler):
@@ -102,7 +102,7 @@ class AnthropicHandler(DialectHandler):
         return Given(name=found.file.name, mime=found.file.mime, data=await found.data())
 
 
-def _given(fetched: Fetched) -> Given:
+def _given(fetched: FetchResult) -> Given:
     name = fetched.url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return Given(name=name[:100], mime=fetched.mime, data=fetched.data)
 

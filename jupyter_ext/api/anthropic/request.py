@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, too_deep
+from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, is_too_deep
 from agent_kernel.core.settings import Permission
 from jupyter_ext.api.dialects.extension_fields import Rounds, WantedFile
 from jupyter_ext.api.dialects.functions import FewValues, JsonSchema, WebSearchOptions, Words
@@ -23,7 +23,7 @@ MIN_THINKING = 1_024
 
 
 def _shallow(value: Any) -> Any:
-    if too_deep(value, MAX_ARGUMENT_DEPTH):
+    if is_too_deep(value, MAX_ARGUMENT_DEPTH):
         raise ValueError(f"at most {MAX_ARGUMENT_DEPTH} levels")
     return value
 

@@ -21,7 +21,7 @@ def counted(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str,
     """``estimated`` says that it is no count: characters by ``lengths.CHARS_PER_TOKEN``, which errs towards more."""
     media = sum(len(message.media) for message in messages)
     declared = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.schema)) + PER_TOOL for tool in tools)
-    chars = token_estimate.total(messages) + declared
+    chars = token_estimate.total_chars(messages) + declared
     return {
         "input_tokens": math.ceil(chars / token_estimate.CHARS_PER_TOKEN) + media * MEDIUM_TOKENS,
         "estimated": True,

@@ -31,7 +31,7 @@ from agent_kernel.core.events import (
     TextDelta,
     TurnFinished,
 )
-from agent_kernel.core.session import made_at, new_id
+from agent_kernel.core.session import creation_time, new_id
 from jupyter_ext.api.dialects import tool_call_log
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.dialects.token_usage import chat_usage
@@ -60,7 +60,7 @@ class ChatCodec:
         include_usage: bool | None = None,
     ) -> None:
         turn = turn or new_id("turn")
-        id, created = f"chatcmpl-{turn.removeprefix('turn-')}", made_at(turn)
+        id, created = f"chatcmpl-{turn.removeprefix('turn-')}", creation_time(turn)
         self._facts = {"id": id, "created": int(time.time()) if created is None else created, "model": model or DEFAULT}
         self._session = {"session_id": session} if session else {}
         self._include_usage = include_usage

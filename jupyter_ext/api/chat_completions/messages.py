@@ -15,8 +15,8 @@ from agent_kernel.core.messages import (
     Role,
     Text,
     ToolCall,
+    is_too_deep,
     parse_arguments,
-    too_deep,
 )
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import CALL_ID, MAX_CALLS, MAX_PARTS, Links
@@ -122,7 +122,7 @@ class CalledFunction(Words):
 
     @model_validator(mode="after")
     def shallow(self) -> CalledFunction:
-        if too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
+        if is_too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
             raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
         return self
 

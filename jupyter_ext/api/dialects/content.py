@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from agent_kernel.core.messages import Media, Message, is_seen
+from agent_kernel.core.messages import Media, Message, is_visible_media
 from jupyter_ext.turns.dialect_request import Given
 
 MAX_MESSAGES = 4_000
@@ -66,7 +66,7 @@ def medium(url: str, links: Links | None = None) -> Media:
 
 
 def seen(mime: str, data: bytes) -> Media:
-    if not is_seen(mime):
+    if not is_visible_media(mime):
         raise ValueError("no model is shown this medium; send images (PNG, JPEG, GIF, WebP) or videos")
     if not data:
         raise ValueError("the medium is empty")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from agent_kernel.core.errors import AgentKernelError, Unprocessable
-from agent_kernel.core.files import Wanted
+from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.protocols import OutputFormat
 from agent_kernel.tools.base.declared_schema import check_schema
 from jupyter_ext.api.dialects.functions import JsonSchema, Words
@@ -30,8 +30,8 @@ class WantedFile(Words):
     description: Annotated[str, Field(max_length=1_000)] | None = None
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.name, self.format or "", self.description or "")
+    def wanted(self) -> RequestedFile:
+        return RequestedFile(self.name, self.format or "", self.description or "")
 
 
 def makeable(

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, FetchFailed, InvalidRequest
-from agent_kernel.core.messages import SEEN, Media
-from agent_kernel.core.net.fetch import Bounds, Fetcher
+from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, Media
+from agent_kernel.core.net.fetch import Fetcher, FetchLimits
 from jupyter_ext.api.dialects.content import MAX_MEDIA, seen
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.dialects.openai_errors import openai_error
@@ -18,7 +18,7 @@ from jupyter_ext.api.http.handler import M
 from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import OpenAIError
 
-PICTURE = Bounds(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(SEEN), "video/"))
+PICTURE = FetchLimits(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(VISIBLE_IMAGE_TYPES), "video/"))
 PATH_CHARS, SAID_CHARS = 200, 300
 
 

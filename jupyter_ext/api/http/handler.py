@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from agent_kernel.core.api_tokens import OWN
+from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK
 from agent_kernel.core.errors import (
     AgentKernelError,
     Forbidden,
@@ -238,8 +238,8 @@ class AgentHandler(APIHandler):
         user = self.current_user
         if not user:
             raise bearer.unauthenticated(self.request.headers, in_address=self.token_in_address)
-        if OWN in user.username:
-            raise Forbidden(f"The name of a user has no {OWN} in it.")
+        if TOKEN_NAMESPACE_MARK in user.username:
+            raise Forbidden(f"The name of a user has no {TOKEN_NAMESPACE_MARK} in it.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
             raise Forbidden(f"You may not {action} agents on this server.")
         return Caller(namespace_of(configured, user), user=user)

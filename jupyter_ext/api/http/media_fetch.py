@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.core.net.fetch import Bounds, Fetched, Fetcher
+from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
 
 
-async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: Bounds, *, purpose: str) -> list[Fetched]:
+async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, *, purpose: str) -> list[FetchResult]:
     """In the order of ``urls``. ``bounds.bytes`` are those of all of them together, the other bounds hold for each. The
     first that can not be had ends the others. Raises as ``Fetcher.get`` does."""
     left = bounds.bytes
 
-    async def fetched(url: str) -> Fetched:
+    async def fetched(url: str) -> FetchResult:
         nonlocal left
         held: list[bytes] = []
         async with fetcher.opened(url, bounds, purpose=purpose) as (answer, pieces):

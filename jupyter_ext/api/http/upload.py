@@ -9,7 +9,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from agent_kernel.core.errors import FileTooLarge, InvalidRequest, StoreError
-from agent_kernel.core.spool import Arrived, Incoming
+from agent_kernel.core.spool import FileReceiver, ReceivedFile
 
 OVERHEAD = 64 << 10
 """Bytes of a request around those of its file."""
@@ -32,17 +32,17 @@ class Upload:
     wrong is kept as ``problem``, and what follows is read and dropped, so that the client hears of it in the answer."""
 
     def __init__(
-        self, content_type: str, begin: Callable[[], Incoming], needs: Sequence[str] = ("file", "purpose")
+        self, content_type: str, begin: Callable[[], FileReceiver], needs: Sequence[str] = ("file", "purpose")
     ) -> None:
         kind, options = parse_options_header(content_type)
         self.problem: Exception | None = None
         self.filename = ""
         self.mime = ""
         self.fields: dict[str, str] = {}
-        self.arrived: Arrived | None = None
+        self.arrived: ReceivedFile | None = None
         self._begin = begin
         self._needs = needs
-        self._incoming: Incoming | None = None
+        self._incoming: FileReceiver | None = None
         self._part: Part | None = None
         self._parts = 0
         self._header = (bytearray(), bytearray())
@@ -66,7 +66,7 @@ class Upload:
         except FormParserError as error:
             self.problem = InvalidRequest(f"This is no multipart/form-data: {error}.")
 
-    def finish(self) -> Arrived:
+    def finish(self) -> ReceivedFile:
         """Raises InvalidRequest, FileTooLarge, StoreError."""
         if self.problem is not None:
             raise self.problem

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.errors import AgentKernelError, NotFound
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.core.version import __version__
 from jupyter_ext.api.http.asgi import Exchange
 from jupyter_ext.api.mcp.tools import TOOLS, McpTools
@@ -57,7 +57,7 @@ class McpEndpoint:
     async def _start(self) -> None:
         """A task enters and leaves the manager, as it wants to be."""
         try:
-            self._manager = await in_own_thread(lambda: _manager(self._tools), "import of mcp")
+            self._manager = await run_in_own_thread(lambda: _manager(self._tools), "import of mcp")
         except ImportError as error:
             raise NotFound(
                 "This server has no MCP endpoint: the MCP SDK is not installed.",

@@ -11,7 +11,7 @@ from jupyter_core.utils import ensure_async
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
-from agent_kernel.core.messages import Message, shortened
+from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Session, SessionKey, new_id
 from agent_kernel.permissions.policy import DEFAULTS
@@ -223,7 +223,7 @@ class McpTools:
         session = await self._app.access.session(caller, given.session)
         items = await self._app.runtime.store.latest(session.key, given.limit)
         lines = [line for item in items if (line := _said(item.message))]
-        text = shortened("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
+        text = shorten("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
         return Outcome(text, {**await self._row(session), "items": len(items)})
 
 
@@ -233,7 +233,7 @@ def _said(message: Message) -> str:
         return ""
     name = f"result of {message.name or 'a tool'}" if message.role == "tool" else message.role
     calls = "".join(f" [called {call.name}]" for call in message.calls)
-    text = shortened(message.text, ITEM_CHARS)
+    text = shorten(message.text, ITEM_CHARS)
     return f"{name}: {text}{calls}" if text or calls else ""
 
 

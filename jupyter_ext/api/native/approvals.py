@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from agent_kernel.core.errors import Forbidden, NotFound
-from agent_kernel.core.permission_grant import Grant, Question
+from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions.approvals import Waiting
 from agent_kernel.permissions.policy import to_json
@@ -31,14 +31,14 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
 
 
 class QuestionHandler(AgentHandler):
-    async def question(self, approval: str) -> Question:
+    async def question(self, approval: str) -> ApprovalQuestion:
         """One that the caller may answer: a kernel, or a token, those of turns that it started. Raises NotFound."""
         found = await self.app.runtime.approvals.find(self.caller.namespace, approval)
         if not self.may_answer(found):
             raise NotFound("There is no such approval.")
         return found
 
-    def may_answer(self, question: Question) -> bool:
+    def may_answer(self, question: ApprovalQuestion) -> bool:
         if question.key.namespace != self.caller.namespace:
             return False
         turn = self.app.turns.get(question.turn)

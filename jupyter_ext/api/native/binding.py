@@ -9,7 +9,7 @@ from tornado.escape import xhtml_escape
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.core.session import Session, SessionKey
-from agent_kernel.core.trusted_folders import digest_of
+from agent_kernel.core.trusted_folders import file_digest
 from agent_kernel.core.version import __version__
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.sessions.store.private_store import is_private
@@ -187,7 +187,7 @@ class BindConfirmHandler(AgentHandler):
     async def get(self, bind_id: str) -> None:
         bind, session = await self._asked(bind_id)
         if bind.folder:
-            bind.digest = await asyncio.to_thread(digest_of, Path(bind.folder) / BESIDE)
+            bind.digest = await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE)
         waiting = self.app.binds.state(bind) == "waiting"
         xsrf = self.xsrf_form_html()
         rest = FORM.format(xsrf=xsrf) if waiting else f"<p>This request is {self.app.binds.state(bind)}.</p>"
@@ -211,7 +211,7 @@ class BindConfirmHandler(AgentHandler):
     async def _grant(self, bind: Bind) -> None:
         kernel = self.app.kernels.get(bind.kernel)
         if bind.folder:
-            if await asyncio.to_thread(digest_of, Path(bind.folder) / BESIDE) != bind.digest:
+            if await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE) != bind.digest:
                 raise Conflict(
                     f"{BESIDE} was changed since this page showed it.", hint="Ask for it again in the notebook."
                 )

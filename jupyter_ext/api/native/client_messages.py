@@ -16,9 +16,9 @@ from agent_kernel.core.messages import (
     Role,
     Text,
     ToolCall,
-    is_seen,
+    is_too_deep,
+    is_visible_media,
     parse_arguments,
-    too_deep,
 )
 
 MAX_MESSAGES = 4_000
@@ -68,7 +68,7 @@ class PartBody(CarriedBody):
             raise ValueError("a medium has a mime type, and data or the hash of one that the session has")
         if self.type == "image_url" and self.image_url is None:
             raise ValueError("an image_url has a url with its data (data:image/png;base64,...)")
-        if self.type != "text" and not is_seen(self._mime):
+        if self.type != "text" and not is_visible_media(self._mime):
             raise ValueError("no model is shown this medium; send images (PNG, JPEG, GIF, WebP) or videos")
         return self
 
@@ -90,7 +90,7 @@ class FunctionBody(CarriedBody):
 
     @model_validator(mode="after")
     def shallow(self) -> FunctionBody:
-        if too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
+        if is_too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
             raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
         return self
 

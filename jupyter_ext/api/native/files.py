@@ -15,7 +15,7 @@ from tornado.iostream import StreamClosedError
 
 from agent_kernel.core.errors import AgentKernelError, FileNotFound, FileTooLarge, InvalidRequest
 from agent_kernel.core.files import File
-from agent_kernel.core.session import SessionKey, valid_id
+from agent_kernel.core.session import SessionKey, check_id
 from agent_kernel.sessions.file_registry import UPLOADS, FileRegistry
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.http import download
@@ -224,7 +224,7 @@ class FilesHandler(FileAgentHandler):
         lasts_s = lasting(upload.fields)
         queried = self.get_query_argument("session", "")
         session = upload.fields.get("session") or queried
-        valid_id(queried or UPLOADS)
+        check_id(queried or UPLOADS)
         key = await self._key(session)
         if lasts_s is not None:
             await self.registry.expire(key.namespace)

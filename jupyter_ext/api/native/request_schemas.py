@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.files import Wanted
-from agent_kernel.core.messages import Media, Message, is_seen
+from agent_kernel.core.files import RequestedFile
+from agent_kernel.core.messages import Media, Message, is_visible_media
 from agent_kernel.core.permission_grant import Remember
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
-from agent_kernel.core.session import MAX_ID, Described, valid_id
+from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions import Answer
 from agent_kernel.turn.agent import Note, TurnRequest
@@ -22,8 +22,8 @@ from jupyter_ext.api.native.client_messages import MAX_MESSAGES, Base64, Message
 from jupyter_ext.api.schemas.operation import ID_PATTERN
 
 Letters = Field(min_length=1, max_length=MAX_ID, json_schema_extra={"pattern": ID_PATTERN})
-Id = Annotated[str, Letters, AfterValidator(lambda given: valid_id(given, "given id"))]
-SessionId = Annotated[str, Letters, AfterValidator(valid_id)]
+Id = Annotated[str, Letters, AfterValidator(lambda given: check_id(given, "given id"))]
+SessionId = Annotated[str, Letters, AfterValidator(check_id)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -175,7 +175,7 @@ class TurnBody(Body):
     @field_validator("media")
     @classmethod
     def seen(cls, media: list[MediumBody]) -> list[MediumBody]:
-        if unseen := [medium.mime for medium in media if not is_seen(medium.mime)]:
+        if unseen := [medium.mime for medium in media if not is_visible_media(medium.mime)]:
             raise ValueError(f"no model is shown {unseen[0]}; send images (PNG, JPEG, GIF, WebP) or videos")
         if sum(len(medium.data) for medium in media) > MAX_PICTURES_BYTES:
             raise ValueError(f"a turn takes {MAX_PICTURES_BYTES >> 20} MiB of media together")
@@ -195,7 +195,7 @@ class TurnBody(Body):
         """With the session that the path names. Raises InvalidRequest when the body names another."""
         if self.session not in (None, session):
             raise InvalidRequest("The path and the body name two sessions.")
-        return self.model_copy(update={"session": valid_id(session)})
+        return self.model_copy(update={"session": check_id(session)})
 
     def request(self, epoch: str, engine: str) -> TurnRequest:
         """``epoch`` of the kernel counts for turns whose code runs there; ``engine`` is what ``model`` came to."""
@@ -225,7 +225,7 @@ class TurnBody(Body):
             tools=None if self.tools is None else tuple(self.tools),
             client_tools=frozenset(self.client_tools),
             inputs=tuple(self.inputs),
-            outputs=tuple(Wanted(each.name, each.format, each.description) for each in self.outputs),
+            outputs=tuple(RequestedFile(each.name, each.format, each.description) for each in self.outputs),
             given=tuple(Variable(each.name, each.encoding, each.data, each.type) for each in self.given),
             skills=tuple(self.skills),
             web=self.web,
@@ -349,8 +349,8 @@ class DescribeBody(Body):
             raise ValueError("name what to change: title, tags, metadata or context")
         return self
 
-    def described(self) -> Described:
-        return Described(self.title, None if self.tags is None else tuple(self.tags), self.metadata, self.context)
+    def described(self) -> SessionUpdate:
+        return SessionUpdate(self.title, None if self.tags is None else tuple(self.tags), self.metadata, self.context)
 
 
 class BranchBody(Body):

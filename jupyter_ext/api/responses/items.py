@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, TypeAdapter, model_validator
 
-from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, Media, ToolCall, parse_arguments, too_deep
+from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, Media, ToolCall, is_too_deep, parse_arguments
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import CALL_ID, MAX_PARTS
 from jupyter_ext.api.dialects.functions import Words
@@ -147,7 +147,7 @@ class FunctionCallItem(Words):
 
     @model_validator(mode="after")
     def shallow(self) -> FunctionCallItem:
-        if too_deep(parse_arguments(self.arguments or "{}"), MAX_ARGUMENT_DEPTH):
+        if is_too_deep(parse_arguments(self.arguments or "{}"), MAX_ARGUMENT_DEPTH):
             raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
         return self
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict
 
-from agent_kernel.core.events import TYPES
+from agent_kernel.core.events import EVENT_TYPES
 
 
 class AgentToolCallProgress(TypedDict):
@@ -56,6 +56,6 @@ def _turn_event(kind: str, body: type[Any]) -> Any:
     return made(f"{body.__name__}Event", {**fields, "type": Literal[kind], "data": body})
 
 
-_KINDS: Any = reduce(or_, (_turn_event(kind, body) for kind, body in TYPES.items()))
+_KINDS: Any = reduce(or_, (_turn_event(kind, body) for kind, body in EVENT_TYPES.items()))
 TurnEvent = TypeAliasType("TurnEvent", Annotated[_KINDS, Field(discriminator="type")])
 """One event of a turn, as ``agent_kernel.core.events`` has it."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from agent_kernel.core.events import TurnState, TurnVersion
-from agent_kernel.core.permission_grant import Decision, Outcome, Remember
+from agent_kernel.core.permission_grant import ApprovalOutcome, Decision, Remember
 from agent_kernel.tools.code.rebuild_variables import Piece
 
 
@@ -190,7 +190,7 @@ class Question(TypedDict):
     kind: str
     tool: str
     shown: str
-    outcome: Outcome
+    outcome: ApprovalOutcome
     remember: Remember
     message: str
     asked: float

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent_kernel.core.net.addresses import Address, by_address_only, is_own, why_refused
+from agent_kernel.core.net.addresses import Address, is_own_address, refusal_reason, requires_address_rule
 
 PUBLIC = [
     "1.1.1.1",
@@ -24,7 +24,7 @@ IPV6 = st.integers(0, 2**128 - 1).map(ipaddress.IPv6Address)
 
 @pytest.mark.parametrize("text", PUBLIC)
 def test_the_open_internet_may_be_fetched_from(text: str) -> None:
-    assert why_refused(ipaddress.ip_address(text)) == ""
+    assert refusal_reason(ipaddress.ip_address(text)) == ""
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_the_open_internet_may_be_fetched_from(text: str) -> None:
     ],
 )
 def test_a_special_address_is_refused_with_its_kind(text: str, reason: str) -> None:
-    assert reason in why_refused(ipaddress.ip_address(text))
+    assert reason in refusal_reason(ipaddress.ip_address(text))
 
 
 @pytest.mark.parametrize("text", ["::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "::ffff:0:8.8.8.8"])
 def test_a_translated_public_address_is_what_it_stands_for(text: str) -> None:
     """Where there is only IPv6, every name of the IPv4 internet resolves to 64:ff9b::/96."""
-    assert why_refused(ipaddress.ip_address(text)) == ""
+    assert refusal_reason(ipaddress.ip_address(text)) == ""
 
 
 @given(st.one_of(IPV4, IPV6))
@@ -92,7 +92,7 @@ def test_a_translated_public_address_is_what_it_stands_for(text: str) -> None:
 def test_what_the_standard_library_does_not_call_global_is_never_fetched_from(address: Address) -> None:
     translated = address.version == 6 and (address.ipv4_mapped or address in ipaddress.ip_network("::ffff:0:0:0/96"))
     if address.is_multicast or not (address.is_global or translated):
-        assert why_refused(address)
+        assert refusal_reason(address)
 
 
 @given(IPV4)
@@ -105,25 +105,25 @@ def test_no_form_of_ipv6_makes_an_ipv4_address_better_than_it_is(address: ipaddr
         0x26064700 << 96 | 0x5EFE << 32 | number,
     ]
     for form in map(ipaddress.IPv6Address, forms):
-        if why_refused(address):
-            assert why_refused(form), form
+        if refusal_reason(address):
+            assert refusal_reason(form), form
 
 
 @pytest.mark.parametrize("text", ["169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "ff02::1"])
 def test_no_name_leads_to_the_metadata_of_a_cloud_or_to_nobody(text: str) -> None:
-    assert by_address_only(ipaddress.ip_address(text))
+    assert requires_address_rule(ipaddress.ip_address(text))
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "10.1.2.3", "fd12::1", "8.8.8.8"])
 def test_a_name_that_is_allowed_may_be_private(text: str) -> None:
-    assert not by_address_only(ipaddress.ip_address(text))
+    assert not requires_address_rule(ipaddress.ip_address(text))
 
 
 def test_this_machine_knows_its_own_addresses() -> None:
     own = _own_address()
-    assert is_own(ipaddress.ip_address(own))
-    assert is_own(ipaddress.ip_address(f"::ffff:{own}"))
-    assert not is_own(ipaddress.ip_address("192.0.2.1"))
+    assert is_own_address(ipaddress.ip_address(own))
+    assert is_own_address(ipaddress.ip_address(f"::ffff:{own}"))
+    assert not is_own_address(ipaddress.ip_address("192.0.2.1"))
 
 
 def _own_address() -> str:

@@ -13,7 +13,7 @@ import trustme
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest, LocalOnly
 from agent_kernel.core.net import fetch
-from agent_kernel.core.net.fetch import FILE, Bounds, Fetcher
+from agent_kernel.core.net.fetch import FILE, Fetcher, FetchLimits
 from agent_kernel.core.net.guard import Guard
 from tests.core.net.web import Answer, Web, drips, floods, moved, says, says_nothing, served
 
@@ -146,7 +146,7 @@ async def test_the_certificate_has_to_be_the_names_though_the_address_is_connect
 async def test_what_takes_too_long_is_given_up(page: Answer) -> None:
     async with served({"/": page}) as web:
         with pytest.raises(FetchFailed, match=r"within 0\.2 s"):
-            await fetcher(web).get(web.url(), Bounds(total_s=0.2))
+            await fetcher(web).get(web.url(), FetchLimits(total_s=0.2))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_what_takes_too_long_is_given_up(page: Answer) -> None:
 async def test_what_is_too_large_is_not_read_on(page: Answer) -> None:
     async with served({"/": page}) as web:
         with pytest.raises(FetchFailed, match="was not read on"):
-            await fetcher(web).get(web.url(), Bounds(bytes=65_536))
+            await fetcher(web).get(web.url(), FetchLimits(bytes=65_536))
 
 
 async def test_a_bomb_is_unpacked_no_further_than_it_may_be() -> None:
@@ -171,7 +171,7 @@ async def test_a_bomb_is_unpacked_no_further_than_it_may_be() -> None:
     sizes: list[int] = []
     async with (
         served({"/": says(200, bomb, content_encoding="gzip")}) as web,
-        fetcher(web).opened(web.url(), Bounds(bytes=1 << 20)) as (_, pieces),
+        fetcher(web).opened(web.url(), FetchLimits(bytes=1 << 20)) as (_, pieces),
     ):
         with pytest.raises(FetchFailed):
             await _read(pieces, sizes)
@@ -220,7 +220,7 @@ async def test_an_answer_that_is_no_page_names_its_status(status: int) -> None:
 async def test_a_type_that_is_not_read_is_not_loaded() -> None:
     async with served({"/": says(200, b"MZ", content_type="application/x-msdownload")}) as web:
         with pytest.raises(FetchFailed, match="application/x-msdownload"):
-            await fetcher(web).get(web.url(), Bounds(types=("text/", "application/json")))
+            await fetcher(web).get(web.url(), FetchLimits(types=("text/", "application/json")))
 
 
 async def test_a_server_that_is_not_there_is_said_to_be() -> None:
@@ -269,7 +269,7 @@ async def test_many_fetches_leave_no_descriptor_and_no_thread() -> None:
             await one.get(web.url("/on"))
             for path in ("/big", "/gone"):
                 with pytest.raises(FetchFailed):
-                    await one.get(web.url(path), Bounds(bytes=1_000))
+                    await one.get(web.url(path), FetchLimits(bytes=1_000))
         async with asyncio.timeout(20):
             while any(now > then for now, then in zip(held(), before, strict=True)):
                 await asyncio.sleep(0.01)

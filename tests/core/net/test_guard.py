@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.errors import AgentKernelError, FetchFailed, Forbidden, InvalidRequest
 from agent_kernel.core.net import guard as guard_module
-from agent_kernel.core.net.guard import Guard, plain_host
+from agent_kernel.core.net.guard import Guard, normalize_host
 
 PUBLIC = "93.184.215.14"
 
@@ -109,7 +109,7 @@ async def test_other_ports_are_refused(port: int) -> None:
 
 async def test_a_proxy_may_open_every_port() -> None:
     place = await Guard(ports=None, resolve=resolving(PUBLIC)).admit("Example.org", 5432)
-    assert place == guard_module.Place("example.org", 5432, (PUBLIC,))
+    assert place == guard_module.FetchTarget("example.org", 5432, (PUBLIC,))
 
 
 async def test_a_name_with_one_private_address_is_refused_as_a_whole() -> None:
@@ -182,7 +182,7 @@ async def test_a_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_this_systems_resolver_is_asked_off_the_loop() -> None:
-    addresses = await guard_module.lookup("localhost", 80)
+    addresses = await guard_module.resolve_host("localhost", 80)
     assert set(addresses) <= {"127.0.0.1", "::1"}
     assert addresses
     assert threading.main_thread() is threading.current_thread()
@@ -194,18 +194,18 @@ async def test_localhost_by_name_is_refused() -> None:
 
 
 def test_a_name_in_another_script_is_the_one_that_is_registered() -> None:
-    assert plain_host("Faß.de") == "xn--fa-hia.de"
-    assert plain_host("bücher.example") == "xn--bcher-kva.example"
+    assert normalize_host("Faß.de") == "xn--fa-hia.de"
+    assert normalize_host("bücher.example") == "xn--bcher-kva.example"
 
 
 @given(st.text(max_size=40))
 async def test_any_host_is_plain_or_refused(text: str) -> None:
     try:
-        plain = plain_host(text)
+        plain = normalize_host(text)
     except InvalidRequest:
         return
     assert plain.isascii()
-    assert plain_host(plain) == plain
+    assert normalize_host(plain) == plain
 
 
 @given(st.text(max_size=60))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.events import (
-    Body,
     CallFinished,
     CallStarted,
     ContextBuilt,
+    EventBody,
     ModelLoading,
     Queued,
     TextDelta,
@@ -46,7 +46,7 @@ class Told:
         order = Order(SessionKey("local", "s"), TurnRequest("hi"), route="messages")
         self.turn = LiveTurn("t", order, EventLog("t", "s"), heard=self.metrics.said)
 
-    def at(self, now: float, *bodies: Body) -> None:
+    def at(self, now: float, *bodies: EventBody) -> None:
         self.now = now
         for body in bodies:
             self.turn.announce(body)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
-from agent_kernel.core.events import Body, CallOutput
+from agent_kernel.core.events import CallOutput, EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
@@ -31,7 +31,7 @@ class Desk:
     manager: Any
     kernel: str
     jobs: Jobs
-    said: list[Body] = field(default_factory=list)
+    said: list[EventBody] = field(default_factory=list)
 
     def context(self, tool: str = "python", /, **arguments: Any) -> ToolContext:
         return ToolContext(SessionKey("local", "s"), "turn", 1, ToolCall("c1", tool, arguments), self.said.append)

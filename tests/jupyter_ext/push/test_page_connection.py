@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import QuotaExceeded, StoreError
-from agent_kernel.core.events import Event, Notice, Stamp, TextDelta, TurnFinished
+from agent_kernel.core.events import Event, EventNumbering, Notice, TextDelta, TurnFinished
 from jupyter_ext.push.outbox import Outbox
 from jupyter_ext.push.page_connection import MAX_HELD, Page, Pages
 from jupyter_ext.push.page_tools import Serving
@@ -109,7 +109,7 @@ async def test_a_page_holds_so_many_and_no_more() -> None:
 
 async def test_a_store_that_fails_is_told_and_the_page_stays() -> None:
     async def broken() -> AsyncIterator[Event]:
-        yield Stamp("t", "s")(TextDelta("a"))
+        yield EventNumbering("t", "s")(TextDelta("a"))
         raise StoreError("The disk is gone.")
 
     heard = Heard()

@@ -14,7 +14,7 @@ from agent_kernel.core.errors import AgentKernelError, BudgetSpent, EngineBusy, 
 from agent_kernel.core.events import Queued, TurnFinished
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.core.settings import SHARED, Settings
+from agent_kernel.core.settings import SHARED_SERVER_LIMITS, Settings
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.runtime import Runtime
@@ -372,11 +372,11 @@ async def test_no_slot_and_no_place_is_lost_wherever_a_turn_is_cancelled(tmp_pat
 
 
 def test_limits_of_shared_servers_are_settings() -> None:
-    settings = Settings(**SHARED)  # type: ignore[arg-type]
-    assert settings.turns_at_once == SHARED["turns_at_once"]
+    settings = Settings(**SHARED_SERVER_LIMITS)  # type: ignore[arg-type]
+    assert settings.turns_at_once == SHARED_SERVER_LIMITS["turns_at_once"]
 
 
-@pytest.mark.parametrize("name", [*SHARED, "turns_waiting", "token_share"])
+@pytest.mark.parametrize("name", [*SHARED_SERVER_LIMITS, "turns_waiting", "token_share"])
 def test_a_limit_that_makes_no_sense_is_refused_by_name(name: str) -> None:
     with pytest.raises(AgentKernelError, match=name):
         Settings(**{name: -1})  # type: ignore[arg-type]

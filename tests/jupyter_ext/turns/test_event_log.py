@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.events import (
-    Body,
     CallFinished,
     CallOutput,
     ContextBuilt,
     Event,
+    EventBody,
     FileProduced,
     Notice,
     TextDelta,
@@ -31,7 +31,7 @@ async def collect(log: EventLog, after: int = 0) -> list[Event]:
 
 async def test_events_are_numbered_from_one_and_the_round_grows_with_each_context() -> None:
     log = EventLog("t", "s")
-    bodies: list[Body] = [ContextBuilt(1, 0), Notice("info", "a"), ContextBuilt(2, 0), END]
+    bodies: list[EventBody] = [ContextBuilt(1, 0), Notice("info", "a"), ContextBuilt(2, 0), END]
     for body in bodies:
         log.append(body)
     assert [(event.seq, event.round) for event in await collect(log)] == [(1, 1), (2, 1), (3, 2), (4, 2)]
@@ -69,7 +69,7 @@ async def test_a_turn_has_at_most_twenty_delta_events_a_second() -> None:
 
 async def test_output_of_two_streams_keeps_its_order() -> None:
     log = EventLog("t", "s")
-    bodies: list[Body] = [
+    bodies: list[EventBody] = [
         CallOutput("c", "1"),
         CallOutput("c", "2"),
         CallOutput("c", "!", "stderr"),

@@ -11,7 +11,7 @@ import pytest
 
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.events import TurnVersion
-from agent_kernel.core.files import Wanted
+from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Media
 from agent_kernel.core.protocols import Sampling
 from agent_kernel.core.request import Note
@@ -209,12 +209,12 @@ async def test_code_that_ran_in_the_kernel_holds_while_its_variables_are_there()
 
 
 def test_other_files_given_or_asked_for_are_another_question() -> None:
-    asked = TurnRequest("plot it", inputs=("file-1",), outputs=(Wanted("a.png"),))
+    asked = TurnRequest("plot it", inputs=("file-1",), outputs=(RequestedFile("a.png"),))
     others = [
         replace(asked, inputs=("file-2",)),
         replace(asked, inputs=()),
-        replace(asked, outputs=(Wanted("b.png"),)),
+        replace(asked, outputs=(RequestedFile("b.png"),)),
         replace(asked, outputs=()),
     ]
     assert len({fingerprint(request, "m") for request in (asked, *others)}) == 5
-    assert fingerprint(replace(asked, outputs=(Wanted("./a.png"),)), "m") == fingerprint(asked, "m")
+    assert fingerprint(replace(asked, outputs=(RequestedFile("./a.png"),)), "m") == fingerprint(asked, "m")

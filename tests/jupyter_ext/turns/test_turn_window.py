@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import TurnNotFound
-from agent_kernel.core.events import Body
-from agent_kernel.core.files import Produced
+from agent_kernel.core.events import EventBody
+from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import Media, assistant, user
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.session import Owner, SessionKey, Turn
@@ -98,15 +98,15 @@ def _last(shown: list[dict[str, Any]], call: str) -> dict[str, Any]:
     return [block for block in shown if block.get("call") == call][-1]
 
 
-def wire(bodies: Sequence[Body]) -> list[dict[str, Any]]:
+def wire(bodies: Sequence[EventBody]) -> list[dict[str, Any]]:
     return [
         {"type": body.type, "data": {item.name: getattr(body, item.name) for item in dataclasses.fields(body)}}
         for body in bodies
     ]
 
 
-async def lived(script: Sequence[Mapping[str, Any]], store: MemoryStore, gate: Gate | None = None) -> list[Body]:
-    heard: list[Body] = []
+async def lived(script: Sequence[Mapping[str, Any]], store: MemoryStore, gate: Gate | None = None) -> list[EventBody]:
+    heard: list[EventBody] = []
     tools = [Told("one"), Told("two", shared=False), Told("live", "python.live")]
     agent = Agent(store, ScriptedEngine(script), KEY, tools, gate=gate or Gate(Approvals(), answers=frozenset("*")))
     await agent.turn(TurnRequest("Go on.", where="sandbox"), heard.append)
@@ -117,7 +117,7 @@ async def shown(store: MemoryStore, limit: int = 20, before: str = "") -> dict[s
     return await window(store, KEY, limit, before)
 
 
-def same(live: Sequence[Body], stored: Sequence[Mapping[str, Any]]) -> None:
+def same(live: Sequence[EventBody], stored: Sequence[Mapping[str, Any]]) -> None:
     ours, theirs = wire(live), list(stored)
     assert blocks(theirs) == blocks(ours)
     ends = ("turn.started", "turn.finished", "context")
@@ -286,9 +286,9 @@ async def test_files_of_a_turn_stand_with_the_call_that_made_them(tmp_path: Path
         spec = ToolSpec("write", "", {"type": "object"}, "python.sandbox")
 
         async def call(self, arguments: object, context: ToolContext) -> ToolOutput:
-            return ToolOutput("written", files=(Produced("a.csv", b"1,2"),))
+            return ToolOutput("written", files=(ProducedFile("a.csv", b"1,2"),))
 
-    store, heard = MemoryStore(), list[Body]()
+    store, heard = MemoryStore(), list[EventBody]()
     agent = Agent(
         store,
         ScriptedEngine([{"calls": [{"name": "write", "arguments": {}}]}, {"text": "."}]),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
-from agent_kernel.core.protocols import Held, Variable, Work
+from agent_kernel.core.protocols import Variable, VariableInfo, Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
@@ -153,7 +153,7 @@ async def test_variables_are_listed_without_being_asked_to_print_themselves(sand
     await sandbox.run(KEY, code)
     found = {held.name: held for held in await sandbox.variables(KEY)}
     assert set(found) == {"Loud", "frame", "loud", "n", "text"}
-    assert found["frame"] == Held("frame", "pandas.DataFrame", (2, 1))
+    assert found["frame"] == VariableInfo("frame", "pandas.DataFrame", (2, 1))
     assert (found["loud"].type, found["text"].shape, found["n"].shape) == ("Loud", (3,), ())
     assert (await sandbox.run(KEY, "os.path.exists('ran')")).value == "False"
 

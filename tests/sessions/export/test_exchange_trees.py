@@ -14,7 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant, in_words, tool_result, user
+from agent_kernel.core.messages import (
+    Media,
+    Message,
+    Text,
+    ToolCall,
+    assistant,
+    replace_media_with_note,
+    tool_result,
+    user,
+)
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.session_tree import Transcript
@@ -168,7 +177,11 @@ def shown(message: Message, *, full: bool) -> tuple[Any, ...]:
     calls = [(call.id, call.name, dict(call.arguments)) for call in message.calls]
     if not full:
         pictures = message.role == "user" and [part for part in message.media if part.mime.startswith("image/")]
-        said = (message.text, tuple(message.media)) if pictures and not others(message) else in_words(message).text
+        said = (
+            (message.text, tuple(message.media))
+            if pictures and not others(message)
+            else replace_media_with_note(message).text
+        )
         return message.role, said, calls, message.call_id
     media = sorted((medium.mime, medium.hash, medium.size) for medium in message.media)
     return message.role, message.text, media, calls, message.call_id, message.reasoning, message.name, message.status

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from agent_kernel.core.errors import Conflict, InvalidRequest, SessionNotFound, StoreError
 from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant, tool_result, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Described, Owner, SessionKey, Summary, Turn
+from agent_kernel.core.session import Owner, SessionKey, SessionUpdate, Summary, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl
 from agent_kernel.sessions.export.consistent_read import transcript
@@ -56,7 +56,7 @@ async def branched(store: SessionStore, owner: Owner) -> None:
     await store.close_turn(cancelled, owner, "cancelled", "stopped")
     await store.switch(KEY, "main")
     await store.pop(KEY)
-    await store.describe(KEY, Described(tags=("sea",), metadata={"k": [1]}, context={"run": 7}))
+    await store.describe(KEY, SessionUpdate(tags=("sea",), metadata={"k": [1]}, context={"run": 7}))
 
 
 @pytest.mark.parametrize("format", ["agent-kernel", "jsonl"])

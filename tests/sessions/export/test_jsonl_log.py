@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import user
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Item, SessionKey
@@ -30,9 +30,9 @@ def item(number: int, text: str = "hola") -> Item:
     return Item(number, "t1", user(text), 1.5)
 
 
-async def ask(transcripts: LiveTranscripts, prompt: str, store: MemoryStore | None = None) -> list[Body]:
+async def ask(transcripts: LiveTranscripts, prompt: str, store: MemoryStore | None = None) -> list[EventBody]:
     store = store or MemoryStore()
-    bodies: list[Body] = []
+    bodies: list[EventBody] = []
     engine = ScriptedEngine([{"calls": [python("abc")]}, {"text": "It is ABC.", "loop": True}])
     agent = Agent(store, engine, KEY, [Recorder()], ledger=Ledger(store, transcripts=transcripts))
     await agent.turn(TurnRequest(prompt), bodies.append)

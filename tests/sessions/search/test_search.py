@@ -7,18 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.messages import Media, Message, Text, assistant, system, user
-from agent_kernel.core.session import SNIPPET, Query
+from agent_kernel.core.session import SNIPPET_CHARS, SearchQuery
 from agent_kernel.sessions.search.search import MAX_WORDS, comparable, said, snippet, weights, words
 
 TEXTS = st.text(st.characters() | st.sampled_from("aAßẞſİıﬁÉé\u0301 \n\0\ud800石"), max_size=400)
 
 
 def test_words_are_different_and_folded() -> None:
-    assert words(Query("Quartz  QUARTZ\tbéryl\nBÉRYL")) == ("quartz", "béryl")
+    assert words(SearchQuery("Quartz  QUARTZ\tbéryl\nBÉRYL")) == ("quartz", "béryl")
 
 
 def test_so_many_words_count() -> None:
-    assert words(Query(" ".join(f"w{number}" for number in range(100)))) == tuple(f"w{n}" for n in range(MAX_WORDS))
+    assert words(SearchQuery(" ".join(f"w{number}" for number in range(100)))) == tuple(
+        f"w{n}" for n in range(MAX_WORDS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,10 +50,10 @@ def test_a_text_in_its_comparable_form_can_be_kept_and_compared_again(text: str)
 @settings(max_examples=150, deadline=None)
 @given(TEXTS, st.text(max_size=5), TEXTS)
 def test_a_snippet_shows_the_word_wherever_it_is(before: str, word: str, after: str) -> None:
-    wanted = words(Query(f"topaz{word}"))[:1]
+    wanted = words(SearchQuery(f"topaz{word}"))[:1]
     text = f"{before} Topaz{word} {after}"
     shown = snippet(text, wanted)
-    assert len(shown) <= SNIPPET
+    assert len(shown) <= SNIPPET_CHARS
     assert "\n" not in shown
     if wanted[0] in comparable(" ".join(text.split())) and wanted[0].isprintable():
         assert "topaz" in comparable(shown)
@@ -60,8 +62,8 @@ def test_a_snippet_shows_the_word_wherever_it_is(before: str, word: str, after: 
 def test_a_snippet_of_a_long_text_says_what_it_leaves_out() -> None:
     shown = snippet("x " * 300 + "topaz" + " y" * 300, ["topaz"])
     assert shown[0] == shown[-1] == "…"
-    assert len(shown) == SNIPPET
-    assert shown.index("topaz") == SNIPPET // 4
+    assert len(shown) == SNIPPET_CHARS
+    assert shown.index("topaz") == SNIPPET_CHARS // 4
     assert snippet("topaz" + " y" * 300, ["topaz"]).startswith("topaz")
     assert snippet("x " * 300 + "topaz", ["topaz"]).endswith("topaz")
 

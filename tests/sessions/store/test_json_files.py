@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.errors import SessionBusy, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.core.messages import user
-from agent_kernel.core.session import MAIN, Described, Owner, Query, SessionKey, Summary, Turn
+from agent_kernel.core.session import MAIN, Owner, SearchQuery, SessionKey, SessionUpdate, Summary, Turn
 from agent_kernel.sessions.contract_tests.dsl import whole_turns
 from agent_kernel.sessions.store import json_document, schema
 from agent_kernel.sessions.store.json_files import FilesStore
@@ -72,7 +72,7 @@ async def test_everything_is_there_after_a_restart(kept: FilesStore, owner: Owne
     await whole_turns(kept, 2, PNG)
     await kept.branch(KEY, before="t2", name="edit")
     await kept.add_turn(Turn("t3", KEY, cell="c", record={"a": [1, "é", None]}), [user("a\0b \ud800 🙂")])
-    await kept.describe(KEY, Described(tags=("x",), metadata={"k": 1.5}, context={"plan": "\ud800"}))
+    await kept.describe(KEY, SessionUpdate(tags=("x",), metadata={"k": 1.5}, context={"plan": "\ud800"}))
     await kept.claim_summary(KEY, owner)
     await kept.add_summary(Summary(KEY, 5, "so far"), owner)
     await kept.remember(KEY, "scope", {5: "hash"})
@@ -84,7 +84,7 @@ async def test_everything_is_there_after_a_restart(kept: FilesStore, owner: Owne
         found += [await store.blob(KEY, PNG.hash), await store.siblings(KEY, "t3"), await store.of_cell(KEY, "c")]
         found += [[(s.last, s.text) for s in await store.summaries(KEY)], await store.bound("local", "/r", "a.ipynb")]
         found += [await store.match("local", "scope", ["hash"]), await store.stats()]
-        found += [len(await store.search("local", Query("u1")))]
+        found += [len(await store.search("local", SearchQuery("u1")))]
         return [*found]
 
     before = await told(kept)

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from agent_kernel.core.errors import Conflict, NotFound
-from agent_kernel.core.events import Body, CallClaimed, CallOffered, CallOutput
+from agent_kernel.core.events import CallClaimed, CallOffered, CallOutput, EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.tools.base.client_call_broker import Offers
@@ -12,8 +12,8 @@ from tests.turns import KEY
 CALL = ToolCall("c1", "python", {"code": "1"})
 
 
-def offered(offers: Offers) -> tuple[asyncio.Task[ToolOutput], list[Body]]:
-    events: list[Body] = []
+def offered(offers: Offers) -> tuple[asyncio.Task[ToolOutput], list[EventBody]]:
+    events: list[EventBody] = []
     return asyncio.create_task(offers.offer(ToolContext(KEY, "t1", 1, CALL, events.append))), events
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
-from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.protocols import ToolOutput, ToolSpec
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
@@ -210,7 +210,7 @@ async def test_only_what_nobody_else_runs_is_dispatched() -> None:
     assert (await tools.offer(occasion(functions=(SPEC,), client_tools=frozenset({"order"})))).tools == ()
     assert (await tools.offer(occasion(functions=(SPEC,), tools=("python",)))).tools == ()
     assert (await tools.offer(occasion())).tools == ()
-    events: list[Body] = []
+    events: list[EventBody] = []
     assert (await DispatchTools("", "", EgressPolicy()).offer(occasion(events, functions=(SPEC,)))).tools == ()
     assert [event.text for event in events if isinstance(event, Notice)] == [dispatch.NOBODY.format(names="order")]
     [tool] = (await tools.offer(occasion(functions=(SPEC,), tools=("order",)))).tools
@@ -218,7 +218,7 @@ async def test_only_what_nobody_else_runs_is_dispatched() -> None:
 
 
 async def test_local_only_dispatches_to_this_machine_alone() -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     away = DispatchTools("https://tools.example/", "", EgressPolicy(local_only=True))
     assert (await away.offer(occasion(events, functions=(SPEC,)))).tools == ()
     assert isinstance(events[0], Notice)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from agent_kernel.core import spool
-from agent_kernel.core.events import Body, FileProduced
-from agent_kernel.core.files import Produced
+from agent_kernel.core.events import EventBody, FileProduced
+from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.session import SessionKey
@@ -60,7 +60,7 @@ async def ran(files: FileRegistry, work_root: Path, code: str) -> tuple[str, lis
     sandbox = LinuxSandbox(work_root, SandboxPolicy(warm=0))
     try:
         toolbox = Toolbox([SandboxPython(Workplace(sandbox))], Gate(Approvals()), files)
-        events: list[Body] = []
+        events: list[EventBody] = []
         call = ToolCall("c", "python", {"code": code})
         async with aclosing(toolbox.run([call], Place(KEY, "turn-1", 1), events.append)) as results:
             (answer,) = [message async for message in results]
@@ -106,7 +106,7 @@ async def test_copying_ends_with_the_time_of_the_run(store: SqliteStore, tmp_pat
         file.truncate(4000 * MIB)
     context = ToolContext(KEY, "turn-1", 1, ToolCall("c", "python", {}), lambda body: None)
     began = time.monotonic()
-    kept = await files.keep([Produced(name, large, root=tmp_path) for name in ("a", "b")], context, within_s=0.2)
+    kept = await files.keep([ProducedFile(name, large, root=tmp_path) for name in ("a", "b")], context, within_s=0.2)
     assert [one.file.error for one in kept] == ["timeout"] * 2
     assert time.monotonic() - began < 2.0
     assert list((tmp_path / "store" / "incoming").glob("*")) == []
@@ -118,7 +118,7 @@ async def test_a_cancelled_copy_ends_and_leaves_nothing(store: SqliteStore, tmp_
     with large.open("wb") as file:
         file.truncate(4000 * MIB)
     context = ToolContext(KEY, "turn-1", 1, ToolCall("c", "python", {}), lambda body: None)
-    keeping = asyncio.create_task(files.keep([Produced("large", large, root=tmp_path)], context))
+    keeping = asyncio.create_task(files.keep([ProducedFile("large", large, root=tmp_path)], context))
     waiting = tmp_path / "store" / "incoming"
     while not (waiting.is_dir() and list(waiting.glob("*.part"))):
         await asyncio.sleep(0.001)

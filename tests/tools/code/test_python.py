@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.events import Body, CallOutput, Notice, StateLost
-from agent_kernel.core.files import Wanted
+from agent_kernel.core.events import CallOutput, EventBody, Notice, StateLost
+from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, Variable
 from agent_kernel.core.request import TurnRequest
@@ -22,12 +22,12 @@ CALL = ToolCall("c1", "python", {"code": "print(1)"})
 DONE = RunResult("success", "1\n", value="2")
 
 
-def context(events: list[Body]) -> ToolContext:
+def context(events: list[EventBody]) -> ToolContext:
     return ToolContext(KEY, "t", 1, CALL, events.append)
 
 
 async def test_sandboxed_output_is_announced_while_it_comes_and_told_at_the_end() -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     sandbox = RanSandbox(DONE)
     output = await SandboxPython(Workplace(sandbox, (Path("/notebooks"),))).call(CALL.arguments, context(events))
     assert (output.text, output.status) == ("1\n2", "success")
@@ -36,7 +36,7 @@ async def test_sandboxed_output_is_announced_while_it_comes_and_told_at_the_end(
 
 
 async def test_lost_variables_are_told_to_the_person_and_the_model() -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     tool = SandboxPython(Workplace(RanSandbox(replace(DONE, lost="the worker was restarted"))))
     output = await tool.call(CALL.arguments, context(events))
     assert StateLost("the worker was restarted") in events
@@ -44,7 +44,7 @@ async def test_lost_variables_are_told_to_the_person_and_the_model() -> None:
 
 
 async def test_a_layer_that_is_missing_is_told_to_the_person_once_a_turn() -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     tool = SandboxPython(Workplace(RanSandbox(replace(DONE, less="without network"))))
     outputs = [await tool.call(CALL.arguments, context(events)) for _ in range(2)]
     assert events.count(Notice("warning", "without network")) == 1
@@ -52,7 +52,7 @@ async def test_a_layer_that_is_missing_is_told_to_the_person_once_a_turn() -> No
 
 
 async def test_variables_lost_between_turns_are_told_before_the_first_call() -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     source = PythonTools(Workplaces(RanSandbox(replace(DONE, lost="gone"), gone="gone")), Offers(), 60.0)
     offered = await source.offer(Occasion(KEY, TurnRequest("hi"), events.append))
     assert [note.text for note in offered.notes] == ["gone"]
@@ -73,7 +73,7 @@ async def test_given_variables_are_named_to_the_model_and_set_before_the_first_r
 
 
 async def test_wanted_files_stand_in_the_description_and_declared_ones_are_told_missing(tmp_path: Path) -> None:
-    tool = SandboxPython(Workplace(RanSandbox(DONE, tmp_path), wanted=(Wanted("plot.png"),)))
+    tool = SandboxPython(Workplace(RanSandbox(DONE, tmp_path), wanted=(RequestedFile("plot.png"),)))
     assert "plot.png" in tool.spec.description
     output = await tool.call({"code": "1", "outputs": [{"name": "b.csv"}]}, context([]))
     assert [(file.name, file.error) for file in output.files] == [("b.csv", "not_produced")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core import safe_path
-from agent_kernel.core.files import Produced, Wanted
+from agent_kernel.core.files import ProducedFile, RequestedFile
 from agent_kernel.tools.code import workdir_changes as module
 from agent_kernel.tools.code.workdir_changes import Snapshot, Surfaced, described, outputs_of
 
@@ -17,8 +17,8 @@ from agent_kernel.tools.code.workdir_changes import Snapshot, Surfaced, describe
 async def left(
     workdir: Path,
     run: Callable[[], object],
-    declared: Sequence[Wanted] = (),
-    wanted: Sequence[Wanted] = (),
+    declared: Sequence[RequestedFile] = (),
+    wanted: Sequence[RequestedFile] = (),
     *,
     unasked: bool = True,
 ) -> Surfaced:
@@ -38,7 +38,7 @@ def names(found: Surfaced) -> list[str]:
     return [file.name for file in found.files]
 
 
-def read(file: Produced) -> str:
+def read(file: ProducedFile) -> str:
     assert isinstance(file.data, Path)
     assert file.root is not None
     descriptor = safe_path.open_file(file.root, str(file.data.relative_to(file.root)))
@@ -71,7 +71,7 @@ async def test_files_of_programs_and_hidden_ones_are_left_out(tmp_path: Path) ->
 
 
 async def test_declared_files_come_first_and_once(tmp_path: Path) -> None:
-    declared = [Wanted("z.txt"), Wanted("answer.txt", "md")]
+    declared = [RequestedFile("z.txt"), RequestedFile("answer.txt", "md")]
     found = await left(tmp_path, lambda: write(tmp_path, "answer.txt", "a.txt", "z.txt"), declared)
     assert names(found) == ["z.txt", "answer.txt", "a.txt"]
     assert [(file.format, file.declared) for file in found.files] == [("txt", True), ("md", True), ("txt", False)]
@@ -79,7 +79,7 @@ async def test_declared_files_come_first_and_once(tmp_path: Path) -> None:
 
 async def test_a_declared_file_is_surfaced_even_if_nothing_changed_it(tmp_path: Path) -> None:
     write(tmp_path, "old.txt")
-    found = await left(tmp_path, lambda: None, [Wanted("./old.txt")])
+    found = await left(tmp_path, lambda: None, [RequestedFile("./old.txt")])
     assert names(found) == ["old.txt"]
 
 
@@ -90,7 +90,7 @@ async def test_a_declared_file_that_is_not_one_below_the_directory_is_not_produc
     (tmp_path / "secret").write_text("secret")
     os.mkfifo(workdir / "pipe")
     (workdir / "out").symlink_to(tmp_path / "secret")
-    found = await left(workdir, lambda: None, [Wanted(name)])
+    found = await left(workdir, lambda: None, [RequestedFile(name)])
     assert [(file.name, file.error, file.data) for file in found.files] == [(name, "not_produced", b"")]
 
 
@@ -100,13 +100,13 @@ async def test_a_declared_link_within_the_directory_is_followed_and_one_found_is
         (tmp_path / "link.txt").symlink_to("real.txt")
         (tmp_path / "other.txt").symlink_to("real.txt")
 
-    found = await left(tmp_path, run, [Wanted("link.txt")])
+    found = await left(tmp_path, run, [RequestedFile("link.txt")])
     assert names(found) == ["link.txt", "real.txt"]
     assert read(found.files[0]) == "real.txt"
 
 
 async def test_what_the_request_wants_comes_when_it_changed_and_is_no_error_while_it_is_missing(tmp_path: Path) -> None:
-    wanted = [Wanted("tmp/deck.pptx", "PPTX"), Wanted("later.md")]
+    wanted = [RequestedFile("tmp/deck.pptx", "PPTX"), RequestedFile("later.md")]
     first = await left(tmp_path, lambda: write(tmp_path, "tmp/deck.pptx"), wanted=wanted)
     assert [(file.name, file.format, file.declared) for file in first.files] == [("tmp/deck.pptx", "pptx", True)]
     again = await left(tmp_path, lambda: write(tmp_path, "later.md"), wanted=wanted)
@@ -117,8 +117,8 @@ async def test_without_the_setting_only_what_somebody_named_is_surfaced(tmp_path
     found = await left(
         tmp_path,
         lambda: write(tmp_path, "a.txt", "b.txt", "c.txt"),
-        [Wanted("b.txt")],
-        [Wanted("c.txt")],
+        [RequestedFile("b.txt")],
+        [RequestedFile("c.txt")],
         unasked=False,
     )
     assert names(found) == ["b.txt", "c.txt"]
@@ -135,7 +135,7 @@ async def test_a_directory_with_too_many_entries_surfaces_only_what_is_named(
 ) -> None:
     monkeypatch.setattr(module, "WALKED", 100)
     found = await left(
-        tmp_path, lambda: write(tmp_path, *(f"d{n % 7}/{n}.txt" for n in range(120))), [Wanted("d1/1.txt")]
+        tmp_path, lambda: write(tmp_path, *(f"d{n % 7}/{n}.txt" for n in range(120))), [RequestedFile("d1/1.txt")]
     )
     assert names(found) == ["d1/1.txt"]
     assert "more than 100" in found.note
@@ -163,10 +163,10 @@ async def test_deep_folders_loops_of_links_and_odd_names_do_no_harm(tmp_path: Pa
 
 def test_outputs_of_a_call_and_of_a_request_are_read_and_described() -> None:
     assert outputs_of({"outputs": [{"name": "a.csv"}, {"name": "b", "format": "md"}]}) == (
-        Wanted("a.csv"),
-        Wanted("b", "md"),
+        RequestedFile("a.csv"),
+        RequestedFile("b", "md"),
     )
     assert outputs_of({}) == ()
-    text = described([Wanted("a.csv"), Wanted("b", "md", "the answer")])
+    text = described([RequestedFile("a.csv"), RequestedFile("b", "md", "the answer")])
     assert "- a.csv\n- b (md): the answer" in text
     assert described([]) == ""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import FileNotFound
-from agent_kernel.core.events import Body, Notice
-from agent_kernel.core.files import File, Produced
+from agent_kernel.core.events import EventBody, Notice
+from agent_kernel.core.files import File, ProducedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
@@ -64,7 +64,7 @@ class Places:
 
 
 async def made(files: FileRegistry, name: str, data: bytes) -> File:
-    (kept,) = await files.keep([Produced(name, data)], context())
+    (kept,) = await files.keep([ProducedFile(name, data)], context())
     return kept.file
 
 
@@ -183,7 +183,7 @@ async def test_files_of_the_session_are_listed(files: FileRegistry) -> None:
     listed = ListFiles(files)
     assert (await listed.call({}, context())).text == "There are no files."
     file = await brought(files, "a.csv", b"x")
-    await files.keep([Produced("b.md", b"y"), Produced("c", error="not_produced")], context())
+    await files.keep([ProducedFile("b.md", b"y"), ProducedFile("c", error="not_produced")], context())
     output = await listed.call({}, context())
     lines = output.text.splitlines()
     assert lines[0] == f"- {file.id}: a.csv (text/csv, 1 bytes), brought by the person in turn 1"
@@ -224,9 +224,11 @@ def test_names_in_the_work_directory_are_safe_and_each_is_there_once(names: list
     assert list(input_files.safe_names(names)) == safe
 
 
-async def given(files: FileRegistry, workdir: Path, *ids: str, **request: Any) -> tuple[str, list[str], list[Body]]:
+async def given(
+    files: FileRegistry, workdir: Path, *ids: str, **request: Any
+) -> tuple[str, list[str], list[EventBody]]:
     """The note, the names of the tools, and what the person is told."""
-    events: list[Body] = []
+    events: list[EventBody] = []
     source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
     asked = TurnRequest("look", inputs=ids, **request)
     offered = await source.offer(Occasion(KEY, asked, events.append))
@@ -302,7 +304,7 @@ async def test_a_turn_in_the_notebook_is_told_of_files_without_copies(files: Fil
 async def test_a_file_that_is_gone_is_told_and_one_that_never_was_is_an_error(
     files: FileRegistry, workdir: Path
 ) -> None:
-    (kept,) = await files.keep([Produced("a", error="not_produced")], context())
+    (kept,) = await files.keep([ProducedFile("a", error="not_produced")], context())
     note, _, events = await given(files, workdir, kept.file.id)
     assert "not produced" in note
     assert [type(event) for event in events] == [Notice]

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.egress import EgressPolicy
-from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
-from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.tools.base.tool_source import Occasion
 from agent_kernel.tools.mcp import sdk
 from agent_kernel.tools.mcp.source import McpTools
@@ -42,7 +42,7 @@ class Client:
 
     source: McpTools
     log: Path
-    said: list[Body] = field(default_factory=list)
+    said: list[EventBody] = field(default_factory=list)
 
     async def tools(self, folder: Path | None = None, *, trusted: bool = False, **request: Any) -> dict[str, Tool]:
         occasion = Occasion(KEY, TurnRequest("hello", **request), self.said.append, folder, trusted)
@@ -81,7 +81,7 @@ class Made:
     def __call__(self, config: Json, *, local_only: bool = False, env: Json | None = None, **given: Any) -> Client:
         path = self.directory / f"mcp{len(self.sources)}.json"
         path.write_text(json.dumps(config))
-        trust = Trust(self.directory / "trusted.json")
+        trust = TrustStore(self.directory / "trusted.json")
         source = McpTools(str(path), EgressPolicy(local_only), trust=trust, env=env or {}, **given)
         self.sources.append(source)
         return Client(source, self.log)

@@ -12,7 +12,7 @@ import pytest
 from agent_kernel.core.events import CallOutput
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
-from agent_kernel.core.trusted_folders import Trust
+from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.turn.toolbox import Place, Toolbox
 from tests.tools.mcp.conftest import Made, until
@@ -203,7 +203,7 @@ async def test_the_file_beside_a_notebook_counts_only_as_it_was_when_it_was_trus
     folder.mkdir()
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"p": made.plain()}}))
     client = made({"servers": []})
-    trust = Trust(tmp_path / "trusted.json")
+    trust = TrustStore(tmp_path / "trusted.json")
     assert await client.tools(folder, trusted=False) == {}
     assert "is in no folder that you trust: not used" in client.notices[0]
     trust.add(folder)

@@ -11,7 +11,7 @@ import pytest
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.messages import Media, Message, ToolCall
-from agent_kernel.core.protocols import Prepares, Tool, ToolContext, ToolOutput
+from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import Offers
@@ -85,7 +85,7 @@ def context(name: str, arguments: Mapping[str, Any]) -> ToolContext:
 
 
 async def prepared(tool: Tool, **arguments: Any) -> dict[str, Any]:
-    assert isinstance(tool, Prepares)
+    assert isinstance(tool, CallPreparer)
     asked = context(tool.spec.name, arguments)
     return dict((await tool.prepared(asked.call, asked)).arguments)
 

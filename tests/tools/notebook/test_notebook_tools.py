@@ -11,7 +11,7 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.messages import ToolCall
-from agent_kernel.core.protocols import Prepares, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import Offers
@@ -111,7 +111,7 @@ async def test_looking_is_free_and_running_asks() -> None:
 async def test_a_cell_stands_for_the_code_it_has_now() -> None:
     side = Side()
     tool = (await tools(Notebook(kernel=side)))["run_cell"]
-    assert isinstance(tool, Prepares)
+    assert isinstance(tool, CallPreparer)
     prepared = await tool.prepared(ToolCall("c1", "run_cell", {"cell": "0"}), context("run_cell"))
     assert prepared.arguments == {"cell": "one", "code": "x = 1\nx"}
     for cell in ("1", "three", "0-2", "nowhere"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
-from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
@@ -38,7 +38,7 @@ class Given:
         self.store = SkillStore(directory / "skills")
         self.sandbox = LinuxSandbox(directory / "work")
         self.tools = SkillTools(self.store, self.sandbox)
-        self.said: list[Body] = []
+        self.said: list[EventBody] = []
 
     @property
     def skills(self) -> Path:

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.core.net.fetch import Fetched
+from agent_kernel.core.net.fetch import FetchResult
 from agent_kernel.tools.web.article_text import Readable, Reader
 from tests.tools.files.documents import pdf
 
@@ -28,8 +28,8 @@ async def reader() -> AsyncIterator[Reader]:
     await made.aclose()
 
 
-def page(text: str | bytes, mime: str = "text/html", charset: str = "") -> Fetched:
-    return Fetched("https://birds.example/sparrow", mime, charset, text.encode() if isinstance(text, str) else text)
+def page(text: str | bytes, mime: str = "text/html", charset: str = "") -> FetchResult:
+    return FetchResult("https://birds.example/sparrow", mime, charset, text.encode() if isinstance(text, str) else text)
 
 
 async def test_a_page_is_its_title_and_its_article(reader: Reader) -> None:
@@ -76,7 +76,7 @@ async def test_of_a_page_with_very_many_tags_the_words_are_taken(reader: Reader)
 
 
 async def test_a_paper_as_pdf_is_read_page_by_page(reader: Reader) -> None:
-    paper = Fetched("https://birds.example/paper.pdf", "application/pdf", "", pdf("Of sparrows.", "Their weight."))
+    paper = FetchResult("https://birds.example/paper.pdf", "application/pdf", "", pdf("Of sparrows.", "Their weight."))
     found = await reader.read(paper)
     assert found.text.startswith("[page 1 of 2]\nOf sparrows.")
     assert "Their weight." in found.text

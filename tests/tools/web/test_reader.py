@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.core.net.fetch import Fetched
+from agent_kernel.core.net.fetch import FetchResult
 from agent_kernel.tools.web import article_text
 from agent_kernel.tools.web.article_text import Reader
 
@@ -23,8 +23,8 @@ async def reader() -> AsyncIterator[Reader]:
     await made.aclose()
 
 
-def page(text: str) -> Fetched:
-    return Fetched("https://birds.example/", "text/html", "", text.encode())
+def page(text: str) -> FetchResult:
+    return FetchResult("https://birds.example/", "text/html", "", text.encode())
 
 
 async def test_no_more_processes_than_places_read_at_once_and_they_are_used_again(

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, Forbidden, InvalidRequest
-from agent_kernel.core.events import Body, CallFinished, CallOutput, Notice
+from agent_kernel.core.events import CallFinished, CallOutput, EventBody, Notice
 from agent_kernel.core.net.fetch import Fetcher
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import ToolOutput
@@ -226,7 +226,7 @@ async def test_the_web_is_there_where_the_server_and_the_request_want_it(
 
 
 async def test_a_program_that_asks_for_a_web_that_is_off_is_told() -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     await WebTools("off", Guard(), EgressPolicy()).offer(occasion(events, web={}))
     assert [event.text for event in events if isinstance(event, Notice)] == [
         "This server has no web search: it is off in its configuration."
@@ -239,7 +239,7 @@ async def test_a_program_that_asks_for_a_web_that_is_off_is_told() -> None:
 async def test_without_its_packages_there_is_no_web_and_the_person_is_told(
     setting: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events: list[Body] = []
+    events: list[EventBody] = []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert (await WebTools(setting, Guard(), EgressPolicy()).offer(occasion(events, web={}))).tools == ()
     assert [f"{missing} is not installed" in event.text for event in events if isinstance(event, Notice)] == [True]
@@ -256,7 +256,7 @@ async def test_a_turn_searches_and_goes_on_after_what_fails() -> None:
         {"name": "web_search", "arguments": {"query": "sparrow"}},
         {"name": "fetch_page", "arguments": {"url": "http://127.0.0.1:8888/api/kernels"}},
     ]
-    engine, store, events = ScriptedEngine([{"calls": calls}, {"text": "39 grams."}]), MemoryStore(), list[Body]()
+    engine, store, events = ScriptedEngine([{"calls": calls}, {"text": "39 grams."}]), MemoryStore(), list[EventBody]()
     gate = Gate(Approvals(), policy={"web": "auto"})
     agent = Agent(store, engine, "s1", gate=gate, sources=[WebTools(OWN, Guard(), EgressPolicy())])
     result = await agent.turn(TurnRequest("how heavy?", web={}), events.append)

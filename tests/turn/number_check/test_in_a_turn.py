@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.events import AnswerChecked, Body, TurnFinished
+from agent_kernel.core.events import AnswerChecked, EventBody, TurnFinished
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
@@ -20,7 +20,7 @@ def mean(code: str) -> str:
     return f"rows 150\n{code} 41.2871"
 
 
-async def announced(it: Agent, prompt: str = "?") -> list[Body]:
+async def announced(it: Agent, prompt: str = "?") -> list[EventBody]:
     return [event.body async for event in it.stream(prompt)]
 
 

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import too_deep
+from agent_kernel.core.messages import is_too_deep
 from agent_kernel.engines.local.backend import Grammar
 from agent_kernel.engines.local.grammar import number_range
 from agent_kernel.engines.local.grammar.ebnf import CHUNK, NOTHING, Rules, choice, either, literal, optional, sequence
@@ -75,7 +75,7 @@ def json_grammar(schema: Mapping[str, Any], bounds: Bounds | None = None) -> tup
     lengths within ``bounds``. Raises InvalidRequest for a schema that is none, that nothing fits, or that is too large.
     """
     try:
-        text = "" if too_deep(schema, MAX_DEPTH) else json.dumps(schema, allow_nan=False)
+        text = "" if is_too_deep(schema, MAX_DEPTH) else json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"This schema is no JSON: {error}") from error
     if not text or len(text) > MAX_SCHEMA_CHARS:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
-from agent_kernel.core.messages import Media, Message, Text, in_words, is_seen
+from agent_kernel.core.messages import Media, Message, Text, is_visible_media, replace_media_with_note
 from agent_kernel.core.protocols import EngineRequest
 from agent_kernel.engines.local.backend import ChatMessage, Picture
 from agent_kernel.engines.local.media import images as pictures
@@ -53,7 +53,7 @@ class ShownMedia:
         if not message.media:
             return message
         if not self._sees:
-            return in_words(message)
+            return replace_media_with_note(message)
         marks: list[str] = []
         unseen: list[str] = []
         for medium in message.media:
@@ -74,7 +74,7 @@ class ShownMedia:
     async def _frames(self, medium: Media) -> list[Picture]:
         if medium.data is None:
             raise InvalidRequest("it is not stored any more")
-        if not is_seen(medium.mime):
+        if not is_visible_media(medium.mime):
             raise InvalidRequest("the model can not look at this")
         if medium.hash not in self._opened:
             read = video.frames if medium.mime.startswith("video/") else pictures.frames

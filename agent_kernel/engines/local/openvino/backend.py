@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import EngineError, ModelBroken, ModelMissing, ModelUnsupported
-from agent_kernel.core.protocols import refuse
+from agent_kernel.core.protocols import refuse_fields
 from agent_kernel.engines.local.backend import (
     ChatMessage,
     Decoding,
@@ -138,7 +138,9 @@ class OpenVino:
         logit_bias, which it does not know."""
         if not ids:
             raise EngineError("The prompt is empty.")
-        refuse(["logit_bias"] if decoding.logit_bias else [], "openvino-genai", "Use a model that transformers runs.")
+        refuse_fields(
+            ["logit_bias"] if decoding.logit_bias else [], "openvino-genai", "Use a model that transformers runs."
+        )
         self._next += 1
         if decoding.grammar is None:
             self._add(self._next, ids, decoding)

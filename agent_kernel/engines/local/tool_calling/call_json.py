@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, ToolCall, parse_arguments, too_deep
+from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, ToolCall, is_too_deep, parse_arguments
 
 NAMES, ARGUMENTS = ("name", "function", "tool_name"), ("arguments", "parameters", "args")
 KEYS = (*NAMES, *ARGUMENTS, "type", "id", "tool_calls")
@@ -122,7 +122,7 @@ def _value(text: str) -> Any:
         except (ValueError, RecursionError):
             pass
         else:
-            return None if too_deep(value, MAX_ARGUMENT_DEPTH + 4) else value
+            return None if is_too_deep(value, MAX_ARGUMENT_DEPTH + 4) else value
         if len(candidate) <= LITERAL_CHARS and candidate.count("{") + candidate.count("[") <= MAX_ARGUMENT_DEPTH:
             try:
                 return _json_like(ast.literal_eval(candidate))

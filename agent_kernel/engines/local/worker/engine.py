@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory
-from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk, refuse
+from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk, refuse_fields
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS
@@ -306,4 +306,4 @@ def check(request: EngineRequest) -> None:
         "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
         "grammar": output is not None and output.kind == "grammar",
     }
-    refuse([name for name, wanted in asked.items() if wanted], "a model of this machine", HINT)
+    refuse_fields([name for name, wanted in asked.items() if wanted], "a model of this machine", HINT)

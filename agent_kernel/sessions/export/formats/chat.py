@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.messages import Media, Message, Text, in_words
+from agent_kernel.core.messages import Media, Message, Text, replace_media_with_note
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.formats.bare_messages import of_messages, visible
 from agent_kernel.sessions.export.formats.json_reader import Fields
@@ -54,7 +54,7 @@ def _content(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, i
     if len(seen) < len(message.media):
         left_out["media"] = left_out.get("media", 0) + len(message.media) - len(seen)
     if not seen:
-        return in_words(message).text
+        return replace_media_with_note(message).text
     return [_part(part, blobs) for part in message.parts if isinstance(part, Text) or part in seen]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import too_deep
+from agent_kernel.core.messages import is_too_deep
 
 T = TypeVar("T")
 MAX_VALUES = 2_000_000
@@ -39,7 +39,7 @@ def loads(
         )
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"The {what} is not JSON: {error}.") from error
-    if too_deep(body, max_depth):
+    if is_too_deep(body, max_depth):
         raise InvalidRequest(f"The {what} has more than {max_depth} levels.")
     return Fields(body, what)
 

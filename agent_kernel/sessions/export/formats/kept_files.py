@@ -49,7 +49,7 @@ def one(body: Fields) -> tuple[File, bytes | None]:
     if digest and re.fullmatch(r"[0-9a-f]{64}", digest) is None:
         body.refuse("a hash is 64 hexadecimal digits")
     digest = hashlib.sha256(data).hexdigest() if data is not None else digest
-    error = "" if digest else _word(body, "code") or files.ELIDED
+    error = "" if digest else _word(body, "code") or files.BODY_OMITTED
     size = len(data) if data is not None else body.count("bytes", 0) if digest else 0
     source = body.child("source") if isinstance(body.child("source").value, dict) else Fields({}, body.place)
     return File(

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
-from agent_kernel.core.events import Body, Notice
+from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, Sampling, TextChunk, TokenLogprob, ToolSpec
 from agent_kernel.core.settings import Settings
@@ -152,7 +152,7 @@ async def test_requests_with_and_without_pictures_run_side_by_side(engine: Local
 @pytest.mark.model("tiny")
 async def test_a_model_of_text_answers_and_the_person_is_told_that_it_did_not_see() -> None:
     engine = LocalEngine("tiny", Settings.from_env().cache_dir, memory=lambda: None)
-    events: list[Body] = []
+    events: list[EventBody] = []
     request = TurnRequest("What is this?", media=(image(1),), sampling=Sampling(max_tokens=4))
     try:
         result = await Agent(MemoryStore(), engine, "blind").turn(request, events.append)

@@ -20,13 +20,13 @@ from pydantic import TypeAdapter
 
 from agent_kernel.core.events import (
     ApprovalRequired,
-    Body,
     CallFinished,
     CallReturned,
     CallStarted,
     ContextBuilt,
+    EventBody,
+    EventNumbering,
     ReasoningDelta,
-    Stamp,
     TextDelta,
     TurnFinished,
 )
@@ -56,8 +56,8 @@ def codec(**options: Any) -> MessagesCodec:
     return MessagesCodec("agent/default", options.pop("session", ""), refused=refused, **options)
 
 
-def fed(bodies: Iterable[Body], **options: Any) -> tuple[MessagesCodec, list[bytes]]:
-    made, stamp = codec(**options), Stamp("turn_1", "s1", clock=lambda: 1_800_000_000.0)
+def fed(bodies: Iterable[EventBody], **options: Any) -> tuple[MessagesCodec, list[bytes]]:
+    made, stamp = codec(**options), EventNumbering("turn_1", "s1", clock=lambda: 1_800_000_000.0)
     frames = [*made.begin()]
     for body in bodies:
         frames += made.feed(stamp(body))
@@ -112,7 +112,7 @@ def whole(made: MessagesCodec) -> dict[str, Any]:
     return body
 
 
-def same(bodies: Iterable[Body], **options: Any) -> dict[str, Any]:
+def same(bodies: Iterable[EventBody], **options: Any) -> dict[str, Any]:
     """The message, once the accumulated stream was found to say the same."""
     made, frames = fed(bodies, **options)
     message = whole(made)
@@ -179,7 +179,7 @@ def test_a_stop_sequence_is_named() -> None:
 
 def test_calls_of_the_clients_tools_are_blocks_with_their_ids() -> None:
     end = TurnFinished("committed", "", 0, USAGE, finish="calls")
-    calls: list[Body] = [CallReturned("c1", "weather", {"city": "Zürich\u2028"}), CallReturned("c2", "time", {})]
+    calls: list[EventBody] = [CallReturned("c1", "weather", {"city": "Zürich\u2028"}), CallReturned("c2", "time", {})]
     message = same([*BEGIN, TextDelta("Let me see."), *calls, end])
     assert message["content"] == [
         {"type": "text", "text": "Let me see."},
@@ -190,7 +190,7 @@ def test_calls_of_the_clients_tools_are_blocks_with_their_ids() -> None:
 
 @pytest.mark.parametrize("thinking", ["shown", "omitted", "hidden"])
 def test_thinking_is_shown_omitted_or_hidden_and_its_signature_is_that_of_its_text(thinking: Any) -> None:
-    bodies: list[Body] = [*BEGIN, ReasoningDelta("Hm"), ReasoningDelta("."), TextDelta("a"), END]
+    bodies: list[EventBody] = [*BEGIN, ReasoningDelta("Hm"), ReasoningDelta("."), TextDelta("a"), END]
     message = same(bodies, thinking=thinking)
     if thinking == "hidden":
         assert kinds(message) == ["text"]
@@ -238,7 +238,7 @@ def test_code_that_did_not_end_well_says_why(status: Any) -> None:
 
 def test_shell_has_its_streams_and_its_exit_code() -> None:
     details = {"stdout": "a\n", "stderr": "no\n", "exit_code": 2, "status": "error"}
-    calls: list[Body] = [
+    calls: list[EventBody] = [
         CallStarted("c1", "shell", {"commands": ["echo a", "false"]}, "sandbox"),
         CallFinished("c1", "shell", "error", "a\n[stderr]\nno", 0.1, details=details),
     ]
@@ -251,7 +251,7 @@ def test_shell_has_its_streams_and_its_exit_code() -> None:
 
 def test_a_search_has_its_results_and_is_counted() -> None:
     text = json.dumps({"note": "n", "sources": ["a.org"], "output": FOUND})
-    calls: list[Body] = [
+    calls: list[EventBody] = [
         CallStarted("c1", "web_search", {"query": "a"}, "server"),
         CallFinished("c1", "web_search", "success", text, 0.1, details={"results_count": 1, "sources": ["a.org"]}),
     ]
@@ -264,7 +264,7 @@ def test_a_search_has_its_results_and_is_counted() -> None:
 
 def test_a_page_is_a_document() -> None:
     text = json.dumps({"note": "n", "sources": ["a.org"], "output": FOUND[0]})
-    calls: list[Body] = [
+    calls: list[EventBody] = [
         CallStarted("c1", "fetch_page", {"url": "https://a.org/"}, "server"),
         CallFinished("c1", "fetch_page", "success", text, 0.1),
     ]
@@ -275,26 +275,26 @@ def test_a_page_is_a_document() -> None:
 @pytest.mark.parametrize(("name", "code"), [("web_search", "unavailable"), ("fetch_page", "url_not_accessible")])
 @pytest.mark.parametrize(("status", "text"), [("error", "no route"), ("success", "cut in the mid [...")])
 def test_the_web_that_failed_is_an_error_of_its_own(name: str, code: str, status: Any, text: str) -> None:
-    calls: list[Body] = [CallStarted("c1", name, {}, "server"), CallFinished("c1", name, status, text, 0.1)]
+    calls: list[EventBody] = [CallStarted("c1", name, {}, "server"), CallFinished("c1", name, status, text, 0.1)]
     assert same([*BEGIN, *calls, END])["content"][1]["content"]["error_code"] == code
 
 
 def test_calls_at_the_same_time_keep_their_results() -> None:
-    calls: list[Body] = [CallStarted(f"c{n}", "fetch_page", {"url": f"u{n}"}, "server") for n in (1, 2)]
-    ends: list[Body] = [CallFinished(f"c{n}", "fetch_page", "error", f"no {n}", 0.1) for n in (2, 1)]
+    calls: list[EventBody] = [CallStarted(f"c{n}", "fetch_page", {"url": f"u{n}"}, "server") for n in (1, 2)]
+    ends: list[EventBody] = [CallFinished(f"c{n}", "fetch_page", "error", f"no {n}", 0.1) for n in (2, 1)]
     content = same([*BEGIN, *calls, *ends, END])["content"]
     assert [block["type"] for block in content] == ["server_tool_use"] * 2 + ["web_fetch_tool_result"] * 2
     assert [block["tool_use_id"] for block in content[2:]] == [content[1]["id"], content[0]["id"]]
 
 
 def test_ids_that_a_model_uses_again_are_told_apart() -> None:
-    round_: list[Body] = [PYTHON, PYTHON_DONE, ContextBuilt(3, 0)]
+    round_: list[EventBody] = [PYTHON, PYTHON_DONE, ContextBuilt(3, 0)]
     content = same([*BEGIN, *round_, *round_, END])["content"]
     assert len({block["id"] for block in content if block["type"] == "server_tool_use"}) == 2
 
 
 def test_other_tools_of_the_server_are_told_in_records_and_what_is_said_around_them_is_two_texts() -> None:
-    calls: list[Body] = [
+    calls: list[EventBody] = [
         CallStarted("c1", "read_file", {"file": "f"}, "server"),
         CallFinished("c1", "read_file", "success", "words", 0.1),
         ContextBuilt(3, 0),
@@ -335,7 +335,7 @@ def test_a_quiet_stream_pings() -> None:
     st.sampled_from(["shown", "omitted", "hidden"]),
 )
 def test_whatever_happens_anthropics_types_and_accumulators_take_it(
-    bodies: list[Body], end: TurnFinished, thinking: Any
+    bodies: list[EventBody], end: TurnFinished, thinking: Any
 ) -> None:
     message = same([*BEGIN, *bodies, end], thinking=thinking, container=Container("s1", 60.0), session="s1")
     said = "".join(body.text for body in bodies if isinstance(body, TextDelta))
@@ -346,7 +346,9 @@ def test_whatever_happens_anthropics_types_and_accumulators_take_it(
 
 
 @given(st.lists(any_event(), max_size=20))
-def test_whatever_happened_before_a_failure_the_blocks_are_closed_and_the_error_is_last(bodies: list[Body]) -> None:
+def test_whatever_happened_before_a_failure_the_blocks_are_closed_and_the_error_is_last(
+    bodies: list[EventBody],
+) -> None:
     fault = {"code": "x", "message": "y", "hint": "", "details": {}}
     _, frames = fed([*BEGIN, *bodies, TurnFinished("failed", "", 0, {}, fault)])
     events = [data["type"] for data in named(frames)]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.events import CallFinished, CallStarted, ContextBuilt, Stamp, TextDelta, TurnFinished
+from agent_kernel.core.events import CallFinished, CallStarted, ContextBuilt, EventNumbering, TextDelta, TurnFinished
 from agent_kernel.core.messages import Media, Message, Text, ToolCall
 from jupyter_ext.api.anthropic import conversation as messages_conversation
 from jupyter_ext.api.anthropic.codec import MessagesCodec
@@ -272,7 +272,7 @@ def test_what_a_search_found_is_read_again_from_what_this_server_sealed_and_of_o
 
 def answer(*bodies: Any) -> list[Any]:
     """The content of what our own codec says of a turn."""
-    codec, stamp = MessagesCodec("default", "s", refused=lambda end: {}), Stamp("t", "s")
+    codec, stamp = MessagesCodec("default", "s", refused=lambda end: {}), EventNumbering("t", "s")
     for one in (*bodies, TurnFinished("committed", "", 1, {}, finish="stop")):
         list(codec.feed(stamp(one)))
     content: list[Any] = json.loads(json.dumps(codec.whole()["content"]))

@@ -11,30 +11,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types import chat
-from tests.jupyter_ext.api.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE, any_end, any_event
 
 from agent_kernel.core.errors import TurnStopped
 from agent_kernel.core.events import (
     AnswerLogprobs,
     ApprovalRequired,
-    Body,
     CallOutput,
     CallReturned,
     ContextBuilt,
+    EventBody,
+    EventNumbering,
     FileProduced,
     ReasoningDelta,
-    Stamp,
     TextDelta,
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.core.session import made_at, new_id
+from agent_kernel.core.session import creation_time, new_id
 from jupyter_ext.api.chat_completions.codec import ChatCodec
+from tests.jupyter_ext.api.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE, any_end, any_event
 
 
-def streamed(bodies: Iterable[Body], **options: Any) -> list[tuple[str, Any]]:
+def streamed(bodies: Iterable[EventBody], **options: Any) -> list[tuple[str, Any]]:
     """(name, data) of every frame, in order; ``[DONE]`` as text."""
-    codec, stamp = ChatCodec("agent/default", options.pop("session", ""), **options), Stamp("turn_1", "session_1")
+    codec, stamp = (
+        ChatCodec("agent/default", options.pop("session", ""), **options),
+        EventNumbering("turn_1", "session_1"),
+    )
     frames = [*codec.begin()]
     for body in bodies:
         frames += codec.feed(stamp(body))
@@ -59,8 +62,11 @@ def text(frames: Iterable[tuple[str, Any]]) -> str:
     return "".join(choice.delta.content or "" for chunk in chunks(frames) for choice in chunk.choices)
 
 
-def whole(*bodies: Body, **options: Any) -> chat.ChatCompletion:
-    codec, stamp = ChatCodec("agent/default", options.pop("session", ""), **options), Stamp("turn_1", "session_1")
+def whole(*bodies: EventBody, **options: Any) -> chat.ChatCompletion:
+    codec, stamp = (
+        ChatCodec("agent/default", options.pop("session", ""), **options),
+        EventNumbering("turn_1", "session_1"),
+    )
     for body in bodies:
         list(codec.feed(stamp(body)))
     return chat.ChatCompletion.model_validate(json.loads(json.dumps(codec.whole())))
@@ -122,7 +128,7 @@ def test_reasoning_is_a_delta_of_its_own() -> None:
 
 def test_calls_of_the_clients_functions_are_told_with_their_places() -> None:
     end = TurnFinished("committed", "", 0, USAGE, finish="calls")
-    calls: list[Body] = [
+    calls: list[EventBody] = [
         CallReturned("c1", "weather", {"city": "Ulm"}),
         CallReturned("c2", "time", {"_raw": "not json"}),
     ]
@@ -154,7 +160,7 @@ def test_tools_of_the_server_are_told_by_named_events_that_are_chunks_without_wo
 
 
 def test_texts_of_two_rounds_do_not_run_together() -> None:
-    bodies: list[Body] = [
+    bodies: list[EventBody] = [
         *BEGIN,
         TextDelta("Let me see."),
         PYTHON,
@@ -167,7 +173,7 @@ def test_texts_of_two_rounds_do_not_run_together() -> None:
 
 
 def test_a_completion_is_the_answer_and_what_the_tools_did() -> None:
-    bodies: list[Body] = [
+    bodies: list[EventBody] = [
         *BEGIN,
         TextDelta("Let me see."),
         PYTHON,
@@ -199,7 +205,7 @@ def test_a_completion_without_tools_has_no_words_about_them() -> None:
 
 
 def test_an_answer_that_came_before_the_last_call_is_not_lost() -> None:
-    bodies: list[Body] = [*BEGIN, TextDelta("It is one."), PYTHON, PYTHON_DONE, ContextBuilt(3, 0), END]
+    bodies: list[EventBody] = [*BEGIN, TextDelta("It is one."), PYTHON, PYTHON_DONE, ContextBuilt(3, 0), END]
     assert whole(*bodies).choices[0].message.content == "It is one."
 
 
@@ -211,7 +217,7 @@ def test_a_completion_has_at_most_64_files() -> None:
 
 
 def test_log_probabilities_stand_in_a_chunk_behind_their_text() -> None:
-    bodies: list[Body] = [
+    bodies: list[EventBody] = [
         *BEGIN,
         TextDelta("aé"),
         AnswerLogprobs(
@@ -269,7 +275,7 @@ def test_a_question_is_told_with_the_id_that_answers_it() -> None:
     st.sampled_from([None, True, False]),
 )
 def test_whatever_happens_a_stream_is_openais_and_has_its_end(
-    bodies: list[Body], end: TurnFinished, include_usage: bool | None
+    bodies: list[EventBody], end: TurnFinished, include_usage: bool | None
 ) -> None:
     frames = streamed([TurnStarted("m", True, "sandbox"), *bodies, end], include_usage=include_usage)
     assert [data for _, data in frames].count("[DONE]") == 1
@@ -292,4 +298,4 @@ def test_whatever_happens_a_stream_is_openais_and_has_its_end(
 def test_a_completion_has_the_id_and_the_time_of_its_turn() -> None:
     turn = new_id("turn")
     chunks = [data for _ in range(2) for _, data in streamed([TextDelta("hi"), END], turn=turn) if data != "[DONE]"]
-    assert {(chunk["id"], chunk["created"]) for chunk in chunks} == {(f"chatcmpl-{turn[5:]}", made_at(turn))}
+    assert {(chunk["id"], chunk["created"]) for chunk in chunks} == {(f"chatcmpl-{turn[5:]}", creation_time(turn))}

@@ -11,12 +11,12 @@ from agent_kernel.core.events import (
     AnswerLogprobs,
     ApprovalRequired,
     ApprovalResolved,
-    Body,
     CallFinished,
     CallOutput,
     CallReturned,
     CallStarted,
     ContextBuilt,
+    EventBody,
     FileProduced,
     ModelLoading,
     Notice,
@@ -88,7 +88,7 @@ FILES = st.fixed_dictionaries(
 )
 
 
-def any_event(returned: st.SearchStrategy[str] = CALLS) -> st.SearchStrategy[Body]:
+def any_event(returned: st.SearchStrategy[str] = CALLS) -> st.SearchStrategy[EventBody]:
     """Any event but the last; ``returned`` are ids of calls that the caller runs."""
     return st.one_of(
         st.builds(TextDelta, WORDS),

@@ -8,7 +8,14 @@ from typing import Any
 import PIL.Image
 import pytest
 
-from agent_kernel.core.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, ContextBuilt, Stamp
+from agent_kernel.core.events import (
+    ApprovalRequired,
+    CallFinished,
+    CallOutput,
+    CallStarted,
+    ContextBuilt,
+    EventNumbering,
+)
 from jupyter_ext.api.dialects import tool_call_log
 from jupyter_ext.api.dialects.animation_frames import frames_of
 from jupyter_ext.api.dialects.tool_call_log import CallLog
@@ -16,7 +23,7 @@ from jupyter_ext.api.dialects.tool_call_log import CallLog
 
 def told(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: Any) -> tuple[Any, Any, Any]:
     """(data of ``calling``, data of ``complete``, the record) of one call in the second round."""
-    log, stamp = CallLog(), Stamp("turn_1", "session_1")
+    log, stamp = CallLog(), EventNumbering("turn_1", "session_1")
     stamp(ContextBuilt(1, 0))
     began = log.started(stamp(ContextBuilt(1, 0)), CallStarted("c1", name, arguments, "sandbox"))
     for body in output:
@@ -173,7 +180,7 @@ def test_arguments_that_are_no_json_are_told_as_they_were_written() -> None:
 def test_a_call_of_which_only_the_end_was_heard_is_told() -> None:
     log = CallLog()
     end = CallFinished("c1", "python", "success", "1", 0.5)
-    assert log.finished(Stamp("t", "s")(end), end)["round"] == 0
+    assert log.finished(EventNumbering("t", "s")(end), end)["round"] == 0
 
 
 def test_output_of_a_call_is_bounded_and_keeps_its_end() -> None:
@@ -202,7 +209,7 @@ def test_a_question_names_what_kind_of_tool_it_is_about(
 ) -> None:
     label = "File access" if name == "read_file" else ""
     asked = ApprovalRequired("appr_1", "c1", name, kind, "sandbox", "", {}, source, label)
-    tool = tool_call_log.approval(Stamp("t", "s")(asked), asked)["tool"]
+    tool = tool_call_log.approval(EventNumbering("t", "s")(asked), asked)["tool"]
     assert (tool["source"], tool["kind"], tool["label"]) == (source, *expected)
 
 
@@ -216,6 +223,6 @@ def test_what_an_answer_holds_is_bounded_and_later_files_are_named_only() -> Non
         ("file_2", False),
     ]
     end = CallFinished("c1", "python", "success", "", 0.5, ({"mime": "image/png", "data": large},))
-    done = log.finished(Stamp("t", "s")(end), end)
+    done = log.finished(EventNumbering("t", "s")(end), end)
     assert done["data"]["images_base64"] == [large]
     assert "result_images_base64" not in log.records[0]

@@ -6,7 +6,7 @@ import pytest
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed
-from agent_kernel.core.net.fetch import Bounds, Fetcher
+from agent_kernel.core.net.fetch import Fetcher, FetchLimits
 from agent_kernel.core.net.guard import Guard
 from jupyter_ext.api.http.media_fetch import fetch_all
 from tests.core.net.web import Web, says, served
@@ -21,19 +21,19 @@ def fetcher(web: Web) -> Fetcher:
 
 async def test_all_are_fetched_in_their_order() -> None:
     async with served({path: says(200, path.encode()) for path in PATHS}) as web:
-        found = await fetch_all(fetcher(web), [web.url(path) for path in PATHS], Bounds(), purpose="a test")
+        found = await fetch_all(fetcher(web), [web.url(path) for path in PATHS], FetchLimits(), purpose="a test")
     assert [one.data.decode() for one in found] == list(PATHS)
 
 
 async def test_the_bound_is_that_of_all_together() -> None:
     async with served({path: says(200, b"x" * SIZE) for path in PATHS}) as web:
         urls = [web.url(path) for path in PATHS]
-        assert len(await fetch_all(fetcher(web), urls[:2], Bounds(bytes=2 * SIZE), purpose="a test")) == 2
+        assert len(await fetch_all(fetcher(web), urls[:2], FetchLimits(bytes=2 * SIZE), purpose="a test")) == 2
         with pytest.raises(FetchFailed, match="at most 2 MiB together"):
-            await fetch_all(fetcher(web), urls, Bounds(bytes=2 * SIZE), purpose="a test")
+            await fetch_all(fetcher(web), urls, FetchLimits(bytes=2 * SIZE), purpose="a test")
 
 
 async def test_one_that_can_not_be_had_ends_the_others() -> None:
     async with served({"/": says(200, b"x")}) as web:
         with pytest.raises(FetchFailed):
-            await fetch_all(fetcher(web), [web.url(), web.url("/none")], Bounds(), purpose="a test")
+            await fetch_all(fetcher(web), [web.url(), web.url("/none")], FetchLimits(), purpose="a test")

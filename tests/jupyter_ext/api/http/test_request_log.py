@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from jupyter_server.auth.identity import User
 
-from agent_kernel.core.api_tokens import Token
+from agent_kernel.core.api_tokens import ApiToken
 from jupyter_ext.api.http import request_log
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.kernels import Kernel
 
-PROGRAM = Caller("local", token=Token("0123456789ab", "app", frozenset({"turns"}), "", 0.0, 1.0))
+PROGRAM = Caller("local", token=ApiToken("0123456789ab", "app", frozenset({"turns"}), "", 0.0, 1.0))
 NOTEBOOK = Caller("local", kernel=Kernel("k1", "local"))
 PERSON = Caller("ada", user=User("ada", "Ada"))
 

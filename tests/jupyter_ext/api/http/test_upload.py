@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import FileTooLarge, InvalidRequest
-from agent_kernel.core.spool import Incoming
+from agent_kernel.core.spool import FileReceiver
 from jupyter_ext.api.http.upload import MAX_PARTS, Upload
 
 TYPE = "multipart/form-data; boundary=b"
@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 
 
 def uploaded(directory: Path, body: bytes, *, pieces: int = 1 << 20, type: str = TYPE) -> Upload:
-    upload = Upload(type, lambda: Incoming(directory, 1000))
+    upload = Upload(type, lambda: FileReceiver(directory, 1000))
     try:
         for start in range(0, len(body), pieces):
             upload.feed(body[start : start + pieces])

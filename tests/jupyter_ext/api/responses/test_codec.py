@@ -13,18 +13,17 @@ from openai import omit
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from tests.jupyter_ext.api.dialects.events import BEGIN, END, OURS, USAGE, any_end, any_event
 
 from agent_kernel.core.events import (
     ApprovalRequired,
-    Body,
     CallFinished,
     CallOutput,
     CallReturned,
     CallStarted,
+    EventBody,
+    EventNumbering,
     FileProduced,
     ReasoningDelta,
-    Stamp,
     TextDelta,
     TurnFinished,
 )
@@ -32,6 +31,7 @@ from jupyter_ext.api.responses.codec import DONE, ResponsesCodec
 from jupyter_ext.api.responses.output import LOGPROBS, OUTPUTS, SOURCES
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import Facts, response_id, stem_of
+from tests.jupyter_ext.api.dialects.events import BEGIN, END, OURS, USAGE, any_end, any_event
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 ECHO = ResponsesBody(model="m", input="x").echo
@@ -42,9 +42,9 @@ def facts(**fields: Any) -> Facts:
     return Facts(response_id("ns", "turn"), "m", "session_1", echo=ECHO, **fields)
 
 
-def streamed(bodies: Iterable[Body], codec: ResponsesCodec | None = None) -> list[Any]:
+def streamed(bodies: Iterable[EventBody], codec: ResponsesCodec | None = None) -> list[Any]:
     """The data of every event, in order."""
-    codec, stamp = codec or ResponsesCodec(facts()), Stamp("turn_1", "session_1")
+    codec, stamp = codec or ResponsesCodec(facts()), EventNumbering("turn_1", "session_1")
     frames = [*codec.begin()]
     for body in bodies:
         frames += codec.feed(stamp(body))
@@ -63,7 +63,7 @@ def kinds(events: Iterable[Any]) -> list[str]:
     return [event["type"].removeprefix("response.") for event in events]
 
 
-def items(bodies: Iterable[Body], **fields: Any) -> list[Any]:
+def items(bodies: Iterable[EventBody], **fields: Any) -> list[Any]:
     codec = ResponsesCodec(facts(**fields))
     streamed([*BEGIN, *bodies, END], codec)
     found: list[Any] = Response.model_validate(codec.whole()).to_dict()["output"]  # type: ignore[assignment]
@@ -107,9 +107,9 @@ def sound(events: list[Any]) -> Response:
     st.frozensets(st.sampled_from([LOGPROBS, OUTPUTS, SOURCES])),
 )
 def test_any_events_make_a_stream_that_openais_client_reads(
-    told: list[Body], end: TurnFinished, background: bool, shell: bool, include: frozenset[str]
+    told: list[EventBody], end: TurnFinished, background: bool, shell: bool, include: frozenset[str]
 ) -> None:
-    unique: list[Body] = []
+    unique: list[EventBody] = []
     running: set[str] = set()
     for body in told:  # an id is of one call
         if isinstance(body, CallStarted):
@@ -167,7 +167,7 @@ def test_an_error_is_said_with_openais_code_and_ours() -> None:
 
 
 def test_while_it_runs_the_resource_has_the_items_that_are_whole() -> None:
-    codec, stamp = ResponsesCodec(facts()), Stamp("turn_1", "session_1")
+    codec, stamp = ResponsesCodec(facts()), EventNumbering("turn_1", "session_1")
     for body in (*BEGIN, ReasoningDelta("hm"), TextDelta("Hel")):
         [*codec.feed(stamp(body))]
     assert codec.resource["status"] == "in_progress"
@@ -226,7 +226,7 @@ def test_what_a_shell_prints_is_told_while_it_runs() -> None:
 
 
 def test_pictures_and_sources_come_where_they_are_asked_for() -> None:
-    told: list[Body] = [
+    told: list[EventBody] = [
         CallStarted("c1", "python", {"code": "plot()"}, "sandbox"),
         CallFinished("c1", "python", "success", "done", 0.1, ({"mime": "image/png", "data": "QQ=="},)),
         CallStarted("c2", "web_search", {"query": "q"}, "server"),
