@@ -1,0 +1,73 @@
+"""The map and the paths in docs/architecture.md and CONTRIBUTING.md agree with the code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.test_layers import LAYERS, ROOT
+
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROOTS = (ROOT, ROOT / "agent_kernel", ROOT / "agent_kernel/engines/local", ROOT / "agent_kernel/sessions")
+ROOTS += (ROOT / "agent_kernel/tools", ROOT / "agent_kernel/sandbox", ROOT / "agent_kernel/notebook")
+ROOTS += (ROOT / "jupyter_ext/api", ROOT / "ui/src")
+"""Where a path may begin: at the repository, or at the folder that its row of a table describes."""
+
+
+def node_of(folder: str) -> str:
+    """The node of the picture that stands for a folder of LAYERS."""
+    parts = folder.split(".")
+    if folder == "notebook.panel":
+        return folder
+    return ".".join(parts[:2]) if parts[0] in ("jupyter_ext", "engines", "sandbox") else parts[0]
+
+
+def imported_nodes() -> set[tuple[str, str]]:
+    """Pairs of nodes of which the first may import the second, without imports of ``app`` for its type."""
+    pairs = {(node_of(folder), node_of(name)) for folder, row in LAYERS.items() for name in row[0].split()}
+    pairs = {(one, other) for one, other in pairs if one != other}
+    return {pair for pair in pairs if not (pair[1] == "jupyter_ext" and pair[0].startswith("jupyter_ext."))}
+
+
+def drawn_arrows() -> set[tuple[str, str]]:
+    return set(re.findall(r"(?m)^ +([\w.]+) --> ([\w.]+)$", ARCHITECTURE))
+
+
+def reachable_from(node: str, arrows: set[tuple[str, str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        following = {end for start, end in arrows if start == current} - reached
+        reached |= following
+        waiting += following
+    return reached
+
+
+def test_every_arrow_of_the_picture_is_an_import_that_the_layers_allow() -> None:
+    assert drawn_arrows() - imported_nodes() == set()
+
+
+def test_every_import_that_the_layers_allow_follows_the_arrows_of_the_picture() -> None:
+    arrows = drawn_arrows()
+    missing = {(one, other) for one, other in imported_nodes() if other not in reachable_from(one, arrows)}
+    assert missing == set()
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", ARCHITECTURE + CONTRIBUTING))),
+)
+def test_every_path_exists(path: str) -> None:
+    if path.startswith(("agent/", "turns/", "build/")):
+        pytest.skip("a route, or a folder that a build makes")
+    assert any((root / path).exists() for root in ROOTS)
+
+
+def test_the_glossary_is_sorted_and_has_one_row_for_each_term() -> None:
+    rows = re.findall(r"(?m)^\| ([^|]+) \|", ARCHITECTURE.partition("## Glossary")[2])[1:]
+    terms = [row for row in rows if not row.startswith("---")]
+    assert len(terms) >= 40
+    assert terms == sorted(set(terms))
