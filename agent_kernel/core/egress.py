@@ -1,7 +1,7 @@
-"""The one exit: what connects to another machine asks here first, and with ``local_only`` is refused.
+"""The egress policy: all code that connects to another machine asks it first; ``local_only`` refuses such connections.
 
-Engines, hub, packages, web, MCP over HTTP, dispatch and URLs of files all ask. It decides by what the URL says,
-not by what a name resolves to: who fetches for a model has its own guard of addresses as well.
+Engines, model hub, packages, web tools, MCP over HTTP, dispatch and file URLs all ask. The policy decides by the URL,
+not by what a name resolves to; fetches on behalf of a model also go through the address guard (``net/guard.py``).
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from agent_kernel.core.errors import LocalOnly
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """``local_only``: no connection leaves this machine."""
+    """Which connections may leave this machine: all, or none with ``local_only``."""
 
     local_only: bool = False
 
     def check(self, url: str, purpose: str) -> None:
-        """``purpose`` is what the connection is for, as the subject of a sentence ("the web search"). ``url`` may be a
-        bare host; empty: another machine that only the library behind it knows. Raises LocalOnly."""
+        """Raise LocalOnly if ``url`` leads to another machine and ``local_only`` is set.
+
+        ``purpose`` is the subject of the error sentence ("the web search"). ``url`` may be a bare host; an empty one
+        means another machine that only the library behind the call knows.
+        """
         if not self.allows(url):
             host = host_of(url)
             raise LocalOnly(
@@ -35,7 +38,7 @@ class EgressPolicy:
 
 
 def host_of(url: str) -> str:
-    """The name or address, without user, password and port; empty where none can be read."""
+    """Return the host name or address without user, password and port; empty if there is none."""
     try:
         return (urllib.parse.urlsplit(url if "//" in url else f"//{url}").hostname or "").rstrip(".")
     except ValueError:
@@ -43,7 +46,7 @@ def host_of(url: str) -> str:
 
 
 def is_here(url: str) -> bool:
-    """The address is this machine's own; what listens there may still send on what it gets."""
+    """Return whether the address belongs to this machine. The program that listens there may still forward the data."""
     name = host_of(url)
     if name == "localhost" or name.endswith(".localhost"):
         return True

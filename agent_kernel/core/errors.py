@@ -1,51 +1,51 @@
-"""Every error a caller can meet, named by its cause.
+"""Every error that a caller can receive, named by its cause.
 
     AgentKernelError
-    ├── InvalidRequest            the caller's words do not make sense
-    │   ├── FileTooLarge          more bytes than a file may have here
-    │   └── Unprocessable         it makes sense, and nothing of this request could do it
+    ├── InvalidRequest            the request contradicts itself or cannot be read
+    │   ├── FileTooLarge          the file is larger than this server accepts
+    │   └── Unprocessable         the request is well formed, but no part of it can be carried out
     ├── Forbidden                 the caller may not do this
-    │   ├── LocalOnly             it would leave this machine
+    │   ├── LocalOnly             the action would connect to another machine
     │   ├── Unauthenticated       the request has no credential that this server knows
-    │   └── TokenInvalid          unknown, revoked or expired
+    │   └── TokenInvalid          the token is unknown, revoked or expired
     ├── NotFound
     │   ├── SessionNotFound
     │   ├── TurnNotFound
     │   ├── BranchNotFound
     │   ├── UnknownModel
     │   ├── FileNotFound
-    │   ├── FileGone              it is known, its bytes are not here (any more)
-    │   └── FileNotProduced       it was asked for, and no tool made it
+    │   ├── FileGone              the file is known, but its bytes are not stored here (any more)
+    │   └── FileNotProduced       the file was requested, and no tool wrote it
     ├── Conflict
     │   ├── SessionBusy           another turn of this session is running
-    │   ├── SequenceConflict      somebody appended first
+    │   ├── SequenceConflict      another writer appended first
     │   ├── LeaseLost             this process may no longer write to the turn
-    │   ├── KeyReused             an idempotency key came with another request
-    │   └── TurnStopped           somebody stopped the turn before its answer was whole
-    ├── TooManyRequests           more than one user may ask for at a time
+    │   ├── KeyReused             an idempotency key arrived with a different request
+    │   └── TurnStopped           the turn was stopped before its answer was complete
+    ├── TooManyRequests           a rate limit or a concurrency limit of one user is reached
     │   └── BudgetSpent           the tokens of an hour or a day are used up
-    ├── QuotaExceeded             the namespace may hold no more
+    ├── QuotaExceeded             the namespace may not store more
     ├── EngineError
-    │   ├── ModelMissing          in the catalog, not on this machine yet
-    │   ├── ModelBroken           wrong hash, truncated, not a model
-    │   ├── ModelUnsupported      a model that nothing here can run
-    │   ├── OutOfMemory           less memory than the model needs beside the person's programs
+    │   ├── ModelMissing          the model is in the catalog, but not on this machine yet
+    │   ├── ModelBroken           wrong hash, truncated, or not a model
+    │   ├── ModelUnsupported      no backend of this server can run the model
+    │   ├── OutOfMemory           too little free memory to load the model beside the user's programs
     │   ├── EngineCrashed         the worker process ended
-    │   ├── EngineUnreachable     the server of a model does not answer
-    │   ├── UpstreamFailed        the server of a model answers with an error
-    │   ├── EngineBusy            too many wait for it already
-    │   ├── OutputInvalid         a whole answer that does not fit the format asked for
+    │   ├── EngineUnreachable     the model server does not answer
+    │   ├── UpstreamFailed        the model server answers with an error
+    │   ├── EngineBusy            too many requests wait for the engine already
+    │   ├── OutputInvalid         a complete answer that does not match the requested format
     │   └── ContextOverflow       more tokens than the model can hold
-    ├── PullFailed                a download did not end well
-    ├── FetchFailed               a page or a file of the web can not be had
-    ├── ServerUnreachable         a client's server does not answer, or there is none
-    ├── ServerStopping            this server begins no more turns
+    ├── PullFailed                a model download failed
+    ├── FetchFailed               a web page or a remote file could not be fetched
+    ├── ServerUnreachable         the client's server does not answer, or is not running
+    ├── ServerStopping            the server is shutting down and starts no more turns
     ├── StoreError
     │   ├── StoreFull             no space left on the disk
-    │   └── StoreCorrupt          the file is not what this version wrote
-    └── SandboxUnavailable        a required isolation layer is missing here
+    │   └── StoreCorrupt          the file was not written by this version, or is damaged
+    └── SandboxUnavailable        a required isolation layer is missing on this machine
 
-The code of an error is its class name in snake case: it is the same in Python, in events and over HTTP. HTTP status
+The code of an error is its class name in snake case; it is the same in Python, in events and over HTTP. HTTP status
 codes are mapped in one place (``jupyter_ext.api.http.handler``), never here.
 """
 
@@ -57,10 +57,11 @@ from typing import Any
 
 
 class AgentKernelError(Exception):
-    """What happened (``message``), what to do next (``hint``), and facts for programs (``details``)."""
+    """Base class of all errors: what happened (``message``), what to do next (``hint``), and facts for programs
+    (``details``)."""
 
     request_id = ""
-    """Of the request that a server refused, as its log names it."""
+    """Id of the HTTP request that the server refused, as it appears in the server's log."""
 
     def __init__(self, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -73,7 +74,7 @@ class AgentKernelError(Exception):
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     def to_json(self) -> dict[str, Any]:
-        """``{code, message, hint, details}``, the shape on every wire."""
+        """Return ``{code, message, hint, details}``, the form used on every wire."""
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
 
     def __str__(self) -> str:
@@ -144,8 +145,11 @@ class TurnStopped(Conflict): ...
 
 
 class TooManyRequests(AgentKernelError):
-    """``details``: the ``limit`` by the name of its setting, how much is ``allowed`` and ``used``, and
-    ``retry_after_s``."""
+    """A limit of one user is reached.
+
+    ``details`` hold the ``limit`` (the name of its setting), how much is ``allowed`` and ``used``, and
+    ``retry_after_s``.
+    """
 
 
 class BudgetSpent(TooManyRequests): ...
@@ -176,15 +180,15 @@ class EngineUnreachable(EngineError): ...
 
 
 class UpstreamFailed(EngineError):
-    """``details`` have the HTTP ``status`` that the ``host`` answered with."""
+    """The model server answered with an error; ``details`` hold its HTTP ``status`` and the ``host``."""
 
 
 class EngineBusy(EngineError):
-    """``details`` may have ``retry_after_s``."""
+    """Too many requests wait for the engine; ``details`` may hold ``retry_after_s``."""
 
 
 class OutputInvalid(EngineError):
-    """``details``: the ``text`` of the answer and the ``reason``."""
+    """The answer does not match the requested format; ``details`` hold its ``text`` and the ``reason``."""
 
 
 class ContextOverflow(EngineError): ...
@@ -225,6 +229,6 @@ BY_CODE = _tree(AgentKernelError)
 
 
 def from_json(body: Mapping[str, Any]) -> AgentKernelError:
-    """The inverse of ``to_json``; an unknown code becomes a plain ``AgentKernelError``."""
+    """Build the error that ``to_json`` described; an unknown code becomes a plain ``AgentKernelError``."""
     kind = BY_CODE.get(str(body.get("code")), AgentKernelError)
     return kind(str(body.get("message", "")), hint=str(body.get("hint", "")), details=body.get("details") or {})

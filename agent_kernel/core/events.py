@@ -1,7 +1,7 @@
-"""What a turn announces, one dataclass per event; everything a person sees is rendered from these.
+"""The events of a turn, one dataclass for each type. Everything that a person sees is rendered from these.
 
-On the wire an event is ``{seq, turn, session, round, time, type, data}``. ``seq`` counts from 1 within a turn. Standard
-library only: the magic reads events inside a person's kernel.
+On the wire an event is ``{seq, turn, session, round, time, type, data}``. ``seq`` counts from 1 within a turn. This
+module uses the standard library only, because the magic reads events inside the user's kernel.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from agent_kernel.core.invisible_characters import find_invisible, mark_invisible
 
 MAX_LISTED_NUMBERS = 12
-"""Numbers of an answer that one line names."""
+"""How many uncomputed numbers the summary line of AnswerChecked lists."""
 TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """``host`` is where the conversation goes: another machine when it is not ``local``; empty: nowhere."""
+    """The turn has begun.
+
+    ``host`` is the machine that receives the conversation when the engine is not ``local``; empty if no machine does.
+    """
 
     type: ClassVar[str] = "turn.started"
     model: str
@@ -32,9 +35,12 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnVersion:
-    """A cell was run again: this turn is version ``number`` of ``count``, on ``branch``, in the place of the turn
-    ``replaces``, which stays on the branch ``kept_on`` with the ``later`` turns that followed it. ``changed``: it asks
-    something else (an edit, not a retry)."""
+    """A cell was run again, so this turn is a new version of an earlier one.
+
+    It is version ``number`` of ``count`` and stands on ``branch`` in place of the turn ``replaces``. The replaced turn
+    stays on the branch ``kept_on``, with the ``later`` turns that followed it. ``changed`` is true if the prompt was
+    edited, false for a plain retry.
+    """
 
     type: ClassVar[str] = "turn.version"
     branch: str
@@ -48,7 +54,7 @@ class TurnVersion:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Waiting for another turn (``position`` >= 1) of this session, or for the engine."""
+    """The turn waits for another turn of this session, or for the engine; ``position`` is at least 1."""
 
     type: ClassVar[str] = "queued"
     position: int
@@ -57,7 +63,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoading:
-    """``fraction`` is 0..1, or None while unknown."""
+    """The engine loads its model; ``fraction`` is 0 to 1, or None while it is unknown."""
 
     type: ClassVar[str] = "model.loading"
     model: str
@@ -67,8 +73,11 @@ class ModelLoading:
 
 @dataclass(frozen=True, slots=True)
 class ContextBuilt:
-    """What the model sees this round: how many messages, how many older ones did not fit, how many results of tools
-    lost their middle, and whether a summary stands for what was said first."""
+    """What the model sees in this round.
+
+    ``messages`` is the number of messages, ``dropped`` how many older ones did not fit, and ``shortened`` how many tool
+    results lost their middle. ``summary`` is true if a summary replaces the beginning of the conversation.
+    """
 
     type: ClassVar[str] = "context"
     messages: int
@@ -91,7 +100,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """``where`` is where the call runs: live, sandbox, server or client."""
+    """A tool call starts; ``where`` is the place that runs it: live, draft, sandbox, server or client."""
 
     type: ClassVar[str] = "call.started"
     call: str
@@ -110,12 +119,17 @@ class CallOutput:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequired:
-    """A person must decide. ``code`` is exactly what will run, for a person to read: each character that would not be
-    seen stands in ``code`` and ``label`` by its number (``unseen.mark_unseen``), whoever makes this value, and
-    ``unseen`` lists these numbers. ``arguments`` are the call's own, unchanged. ``target`` is where it runs. ``shown``
-    is the hash of name, target and arguments: a decision names it, so that it counts for nothing else. ``remember``:
-    what may be decided beyond this call (session, never; of a path also folder). ``until``: when it is denied by itself
-    (seconds since the epoch); None: it waits. ``again`` is why an earlier yes does not count here."""
+    """A person must decide about a call before it runs.
+
+    ``code`` is exactly what will run, in a form that a person can read: every character in ``code`` and ``label`` that
+    would be invisible is replaced by its code point (``mark_invisible``), whoever constructs this value, and ``unseen``
+    lists these code points. ``arguments`` are the arguments of the call, unchanged. ``target`` is where it runs.
+
+    ``shown`` is the hash of name, target and arguments. A decision repeats it, so that the decision cannot apply to
+    another call. ``remember`` lists the decisions that may outlast this call (session, never; for a path also folder).
+    ``until`` is when the call is denied automatically (seconds since the epoch); None waits without a limit. ``again``
+    explains why an earlier approval does not apply here.
+    """
 
     type: ClassVar[str] = "approval.required"
     approval: str
@@ -150,7 +164,7 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class CallOffered:
-    """A client of this notebook may claim and run the call (``call.claimed`` follows, once)."""
+    """Clients of this notebook may claim and run the call; ``call.claimed`` follows at most once for each claim."""
 
     type: ClassVar[str] = "call.offered"
     call: str
@@ -160,8 +174,11 @@ class CallOffered:
 
 @dataclass(frozen=True, slots=True)
 class CallClaimed:
-    """Sent again when the client that runs the call reports another ``where`` (empty: as ``call.started`` says) or
-    another ``state``: running, or waiting for the person's answer at the client."""
+    """A client runs the call.
+
+    The event is repeated when that client reports another ``where`` (empty: as in ``call.started``) or another
+    ``state``: running, or waiting for an answer of the person at the client.
+    """
 
     type: ClassVar[str] = "call.claimed"
     call: str
@@ -172,8 +189,12 @@ class CallClaimed:
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """``text`` is what the model reads. ``media`` are ``{mime, hash, size, data}``, data in base64 unless it was shown
-    already by the client that ran the call. ``details`` are facts for programs, by tool; ``files`` are ids."""
+    """A tool call has ended.
+
+    ``text`` is what the model reads. ``media`` are ``{mime, hash, size, data}`` with data in base64, without ``data``
+    if the client that ran the call has already displayed them. ``details`` are facts for programs and depend on the
+    tool; ``files`` are file ids.
+    """
 
     type: ClassVar[str] = "call.finished"
     call: str
@@ -188,8 +209,10 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class CallReturned:
-    """A call of a function that the caller declared and runs itself: the turn ends, and the caller's next turn brings
-    the result under the same id."""
+    """A call of a function that the caller declared and runs itself.
+
+    The turn ends; the caller's next turn brings the result under the same id.
+    """
 
     type: ClassVar[str] = "call.returned"
     call: str
@@ -199,9 +222,11 @@ class CallReturned:
 
 @dataclass(frozen=True, slots=True)
 class AnswerLogprobs:
-    """The tokens of one model call's text in order, ``{text, logprob}`` each, with the likeliest tokens in its place as
-    ``top`` where those were asked for; only where they were asked for, the
-    engine has them, and nothing had to be taken out of the text."""
+    """The tokens of the text of one model call in order, each ``{text, logprob}``.
+
+    ``top`` holds the likeliest tokens at that position if they were requested. The event is sent only if log
+    probabilities were requested, the engine provides them, and no secret was removed from the text.
+    """
 
     type: ClassVar[str] = "answer.logprobs"
     tokens: tuple[Mapping[str, Any], ...]
@@ -209,8 +234,10 @@ class AnswerLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class FileProduced:
-    """A file is kept with the session. ``file`` is ``File.to_json`` with its body (``text`` or ``data_base64``) where
-    that is small."""
+    """A file is stored with the session.
+
+    ``file`` is ``File.to_json``, with the body (``text`` or ``data_base64``) if the file is small.
+    """
 
     type: ClassVar[str] = "file.produced"
     call: str
@@ -219,7 +246,7 @@ class FileProduced:
 
 @dataclass(frozen=True, slots=True)
 class StateLost:
-    """Variables that the conversation speaks of are gone."""
+    """Variables that the conversation refers to no longer exist."""
 
     type: ClassVar[str] = "state.lost"
     reason: str
@@ -227,7 +254,7 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line that a person should read: a limit met, a save that failed, a layer that is missing."""
+    """One line for the person to read: a limit was reached, a save failed, a layer is missing."""
 
     type: ClassVar[str] = "notice"
     level: str
@@ -236,9 +263,12 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class AnswerChecked:
-    """The numbers of the answer, the last text of the turn, in order: ``{start, end, text, status}`` and, of those that
-    come from a call, ``{call, line, shown}`` (``numbers/checked.py``). Just before the end of a turn in a conversation
-    where tools ran."""
+    """Where the numbers of the answer come from.
+
+    ``numbers`` lists the numbers of the last text of the turn in order, each ``{start, end, text, status}``; those that
+    come from a call also have ``{call, line, shown}`` (``turn/number_check/check.py``). Sent just before the end of a
+    turn, in conversations in which tools ran.
+    """
 
     type: ClassVar[str] = "answer.checked"
     numbers: tuple[Mapping[str, Any], ...]
@@ -260,9 +290,12 @@ class AnswerChecked:
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """The last event of every turn. ``error`` is ``{code, message, hint, details}`` when the state is failed.
-    ``finish`` is why the last model call of a committed turn ended: stop, length, or calls (the caller runs them).
-    ``stopped`` is the stop sequence that its text ended before, if one did and the engine knows it."""
+    """The last event of every turn.
+
+    ``error`` is ``{code, message, hint, details}`` if the state is failed. ``finish`` is why the last model call of a
+    committed turn ended: stop, length, or calls (the caller runs them). ``stopped`` is the stop sequence that ended the
+    text, if one did and the engine reports it.
+    """
 
     type: ClassVar[str] = "turn.finished"
     state: TurnState
@@ -303,7 +336,7 @@ Emit: TypeAlias = Callable[[EventBody], None]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A body in its envelope. ``time`` is seconds since the epoch."""
+    """An event body with its envelope; ``time`` is in seconds since the epoch."""
 
     seq: int
     turn: str
@@ -326,8 +359,11 @@ class Event:
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> Event:
-        """Raises KeyError for a type this version does not know and TypeError for a body that lacks a field; unknown
-        fields of a known type are ignored, so that an older client follows a newer server."""
+        """Read an event from its wire form.
+
+        Unknown fields of a known type are ignored, so that an older client can follow a newer server. Raises KeyError
+        for a type that this version does not know and TypeError for a body that lacks a field.
+        """
         kind = EVENT_TYPES[wire["type"]]
         known = {item.name for item in dataclasses.fields(kind)}
         body = kind(**{key: value for key, value in wire["data"].items() if key in known})
@@ -335,7 +371,8 @@ class Event:
 
 
 class EventNumbering:
-    """Puts the bodies of one turn into numbered envelopes; a ContextBuilt begins the next round (the first is 1)."""
+    """Wraps the event bodies of one turn in numbered envelopes. Each ContextBuilt starts the next round; the first is
+    1."""
 
     def __init__(self, turn: str, session: str, clock: Callable[[], float] = time.time) -> None:
         self.turn = turn

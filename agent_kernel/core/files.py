@@ -1,6 +1,6 @@
-"""Files of a conversation: what a tool produced and what a person brought, as values that know no disk.
+"""Files of a conversation, produced by tools or uploaded by people, as values without a disk.
 
-Names, formats and sizes follow mistral.rs's file objects, so that its clients read ours.
+Names, formats and sizes follow mistral.rs's file objects, so that its clients can read them.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 INLINE_BYTES = 8 << 20
-"""Larger bodies are not put into events and answers; they are fetched by id."""
+"""Larger bodies are not included in events and answers; clients fetch them by id."""
 PREVIEW_BYTES = 1024
-"""Of a text that a tool produced, shown to the model."""
+"""Size of the preview of a produced text file that the model sees."""
 INPUT_PREVIEW_CHARS = 4_096
 INPUTS_PREVIEW_CHARS = 32_768
-"""Of one input file, and of all of a request."""
+"""Preview limits for one input file (``INPUT_PREVIEW_CHARS``) and for all inputs of a request together."""
 PREVIEW_CHARS = INPUT_PREVIEW_CHARS
-"""What is kept of a text to show it without its bytes."""
+"""Characters of a text that are stored as its preview."""
 MAX_NAME = 255
 MAX_DESCRIBED = 20
-"""Files of one call that a model is told of, one by one."""
+"""Maximum number of files of one call that are described to the model individually."""
 NOT_PRODUCED = "not_produced"
 BODY_OMITTED = "elided"
-"""The error of a file that came without its bytes: they were too large for what it came in."""
+"""Error code of a file whose bytes were too large for the document that contained it."""
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 OCTETS = "application/octet-stream"
 _MIME_BY_EXTENSION = {
@@ -64,7 +64,7 @@ _TEXT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RequestedFile:
-    """A file that a request asks for. ``name`` is relative to the session's work directory."""
+    """A file that a request asks for; ``name`` is relative to the session's work directory."""
 
     name: str
     format: str = ""
@@ -72,16 +72,16 @@ class RequestedFile:
 
     @property
     def path(self) -> str:
-        """The name as it is written in one way only: without ``./`` and ``//``."""
+        """The name in its normal form, without ``./`` and ``//``."""
         return PurePosixPath(self.name).as_posix()
 
 
 @dataclass(frozen=True, slots=True)
 class ProducedFile:
-    """A file that a tool made, not yet kept: its bytes, or the path where they lie, or why there are none (a code).
+    """A file that a tool made and that is not stored yet: its bytes, their path, or an error code.
 
-    ``declared``: somebody asked for it by name; else it was found in the work directory. A path below ``root``, which
-    other programs write to, is read without following a link out of it.
+    ``declared`` is true if the file was requested by name, and false if it was found in the work directory. A path
+    below ``root``, to which other programs write, is read without following links out of it.
     """
 
     name: str
@@ -94,10 +94,13 @@ class ProducedFile:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is kept with a session. ``purpose`` is agent_output or user_data; ``tool``, ``round`` and ``turn``
-    (0-based, of its session) say where it comes from. ``preview`` is the beginning of a text. ``error`` is a code, with
-    ``message``, for a file that does not exist (``size`` 0); ``hash`` names the bytes of one that does.
-    ``expires``: when it goes by itself, in seconds since the epoch; 0: with its session."""
+    """A file that is stored with a session.
+
+    ``purpose`` is agent_output or user_data; ``tool``, ``round`` and ``turn`` (0-based within the session) are its
+    origin. ``preview`` is the beginning of a text. ``hash`` names the bytes. A file that does not exist has an
+    ``error`` code with a ``message``, and ``size`` 0. ``expires`` is when the file is deleted automatically (seconds
+    since the epoch); 0 means with its session.
+    """
 
     id: str
     name: str
@@ -120,7 +123,8 @@ class File:
         return is_text(self.mime)
 
     def to_json(self) -> dict[str, Any]:
-        """Without its body. Times in whole seconds since the epoch, as on mistral.rs's wire."""
+        """Return the file as JSON, without its body. Times are whole seconds since the epoch, as on mistral.rs's
+        wire."""
         body: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -137,15 +141,18 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as it was kept, and as it goes over the wire, with its body where that is small."""
+    """A stored file and its wire form, which includes the body if that is small."""
 
     file: File
     wire: Mapping[str, Any]
 
 
 def describe_files(files: Sequence[File]) -> str:
-    """What a model reads of files: where TOLD of them are to be had, and how the texts among those begin, PREVIEW_BYTES
-    of each and four times that of all."""
+    """Return the description of files that the model reads.
+
+    At most MAX_DESCRIBED files are listed, with the beginning of those that are texts: PREVIEW_BYTES of each, and four
+    times that in total.
+    """
     lines, room = ["Files:"], 4 * PREVIEW_BYTES
     for file in files[:MAX_DESCRIBED]:
         if file.error:
@@ -162,7 +169,8 @@ def describe_files(files: Sequence[File]) -> str:
 
 
 def with_body(facts: Mapping[str, Any], data: bytes, *, text: bool) -> dict[str, Any]:
-    """The JSON of a file with its bytes: as ``text`` where they are one, else ``data_base64``."""
+    """Add the bytes to the JSON of a file: as ``text`` if they are UTF-8 and ``text`` is set, else as
+    ``data_base64``."""
     if text:
         try:
             return {**facts, "text": data.decode()}
@@ -172,19 +180,21 @@ def with_body(facts: Mapping[str, Any], data: bytes, *, text: bool) -> dict[str,
 
 
 def format_of(name: str) -> str:
-    """The extension in lower case; empty without one."""
+    """Return the file extension in lower case; empty if there is none."""
     return Path(name).suffix.removeprefix(".").lower()
 
 
 def mime_of(format: str) -> str:
-    """Of a format in any case; ``application/octet-stream`` when it is not known."""
+    """Return the MIME type of a format, ignoring case; ``application/octet-stream`` if it is unknown."""
     known = _MIME_BY_EXTENSION.get(format.lower())
     return known or mimetypes.types_map.get(f".{format.lower()}", OCTETS)
 
 
 def clean_name(name: str) -> str:
-    """As it is kept and shown: on one line, valid Unicode, without characters that are not seen; at most MAX_NAME, of
-    which the end stays. Separators stay too: it is no path to open."""
+    """Return ``name`` as it is stored and shown: on one line, as valid Unicode, and without invisible characters.
+
+    The result keeps the last MAX_NAME characters. Separators stay, so it is not a path to open.
+    """
     cleaned = "".join("_" if unicodedata.category(char) in _INVISIBLE_CATEGORIES else char for char in name).strip()
     return cleaned[-MAX_NAME:] or "file"
 
@@ -194,5 +204,5 @@ def is_text(mime: str) -> bool:
 
 
 def cut_bytes(text: str, limit: int) -> str:
-    """The longest beginning of ``text`` with at most ``limit`` bytes of UTF-8."""
+    """Return the longest prefix of ``text`` that has at most ``limit`` bytes of UTF-8."""
     return text.encode()[:limit].decode(errors="ignore") if len(text.encode()) > limit else text

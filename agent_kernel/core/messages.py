@@ -1,7 +1,7 @@
-"""What is said in a turn: messages, their parts, tool calls and results, and what they cost.
+"""The content of a turn: messages, their parts, tool calls and results, and token usage.
 
-Frozen values that know nothing of storage or wire; ``to_json`` gives the OpenAI chat shape (a superset of mistral.rs's
-serialized messages), in which media are named by hash and never inlined.
+All values are frozen and independent of storage and wire. ``to_json`` returns the OpenAI chat form (a superset of
+mistral.rs's serialized messages), in which media are named by hash and never inlined.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Status: TypeAlias = Literal["success", "error", "denied", "timeout", "interrupted"]
 MAX_ARGUMENT_DEPTH = 100
-"""Levels of lists and objects in the arguments of a call."""
+"""Maximum nesting of lists and objects in the arguments of a call."""
 _CONTAINERS = (dict, list, tuple)
 
 
@@ -26,7 +26,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Bytes with a MIME type, named by the SHA-256 of the bytes; ``data`` is None when it is stored elsewhere."""
+    """Bytes with a MIME type, named by the SHA-256 of the bytes; ``data`` is None if the bytes are stored elsewhere."""
 
     mime: str
     hash: str
@@ -40,17 +40,18 @@ class Media:
 
 Part: TypeAlias = Text | Media
 VISIBLE_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff"})
-"""Images that models are shown; of videos they get frames."""
+"""Image types that are sent to vision models; videos are sent as frames."""
 
 
 def is_visible_media(mime: str) -> bool:
-    """Whether a model that sees can be shown this kind of media."""
+    """Return whether a vision model can be shown media of this type."""
     return mime in VISIBLE_IMAGE_TYPES or mime.startswith("video/")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call the model asked for. ``arguments`` is a JSON object; what could not be parsed stands under ``_raw``."""
+    """One tool call of the model; ``arguments`` is a JSON object. Text that could not be parsed is stored under
+    ``_raw``."""
 
     id: str
     name: str
@@ -61,10 +62,10 @@ class ToolCall:
 class Message:
     """One message of a conversation.
 
-    ``status`` is set on tool results and, as ``interrupted``, on an assistant message that was cut short.
-    ``hidden`` marks the volatile context of a turn: the model reads it, people are not shown it.
-    ``extra`` is what another program said in its own shape, by the name of that shape: kept as it is, JSON only, and
-    shown to nobody who does not know it.
+    ``status`` is set on tool results and, as ``interrupted``, on an assistant message that was cut short. ``hidden``
+    marks the volatile context of a turn, which the model reads and people are not shown. ``extra`` holds fields of
+    another program's message format, keyed by the name of that format; they are JSON, stored unchanged, and ignored by
+    everyone who does not know the format.
     """
 
     role: Role
@@ -89,7 +90,8 @@ class Message:
         return replace(self, status=status)
 
     def to_json(self) -> dict[str, Any]:
-        """Keys without a value are left out; text alone is a string, with media a list of parts."""
+        """Return the message as JSON. Empty keys are omitted. The content is a string, or a list of parts if there are
+        media."""
         body: dict[str, Any] = {"role": self.role, "content": self.text}
         if self.media:
             body["content"] = [_part_to_json(part) for part in self.parts]
@@ -110,7 +112,7 @@ class Message:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Message:
-        """Accepts what ``to_json`` gives and OpenAI's own shape (``arguments`` as a JSON string)."""
+        """Read the output of ``to_json``, or OpenAI's own form with ``arguments`` as a JSON string."""
         content = body.get("content") or ""
         parts = (Text(content),) if isinstance(content, str) else tuple(_part_from_json(part) for part in content)
         return cls(
@@ -139,8 +141,10 @@ def system(text: str) -> Message:
 
 
 def replace_media_with_note(message: Message) -> Message:
-    """With a note in the place of its media, for a reader that can not see them. Tables and charts of a tool's result
-    are in its text already."""
+    """Replace the media of a message with a text note, for a model without vision.
+
+    Tables and charts need no note: the text of their tool result already contains them.
+    """
     if not message.media:
         return message
     count = sum(is_visible_media(medium.mime) for medium in message.media)
@@ -156,9 +160,10 @@ def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media
 
 
 def parse_arguments(raw: str) -> dict[str, Any]:
-    """Arguments as the model wrote them; text that is no JSON object is kept under ``_raw``, never dropped.
+    """Parse the arguments that the model wrote.
 
-    So is what a store would refuse: NaN, infinity (also written 1e999) and more than MAX_ARGUMENT_DEPTH levels.
+    Text that is not a JSON object is returned under ``_raw`` and never dropped. The same applies to values that a store
+    would refuse: NaN, infinity (also written 1e999) and more than MAX_ARGUMENT_DEPTH levels.
     """
     try:
         value = json.loads(raw, strict=False)
@@ -169,7 +174,7 @@ def parse_arguments(raw: str) -> dict[str, Any]:
 
 
 def is_too_deep(value: Any, levels: int) -> bool:
-    """True when lists and objects nest deeper than ``levels`` (a value that contains itself does)."""
+    """Return whether lists and objects nest deeper than ``levels``; true for a value that contains itself."""
     layer = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(levels + 1):
         if not layer:
@@ -199,7 +204,7 @@ def _call_from_json(body: Mapping[str, Any]) -> ToolCall:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Head and tail of a long text, with what is missing between them said."""
+    """Cut the middle out of a long text and note how many characters were left out."""
     if len(text) <= limit:
         return text
     head = text[: limit * 2 // 3]
@@ -209,12 +214,13 @@ def shorten(text: str, limit: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a round or a turn cost. Tokens are the model's; times are seconds of wall clock.
+    """Token counts and times of a round or a turn. Times are seconds of wall clock.
 
-    ``reused_tokens`` of ``prompt_tokens`` were not computed again (KV cache prefix). ``first_token_s`` is the time from
-    the request to its first token; a sum keeps that of the first round. ``decode_s`` is the time from first tokens to
-    last ones. ``estimated``: at least one count of tokens is a guess, because the engine does not tell. ``turn_s`` is
-    how long the whole turn took, tools included, without the time in which it waited for a person; 0 of a round.
+    ``reused_tokens`` of ``prompt_tokens`` were in the KV cache and not computed again. ``first_token_s`` is the time
+    from the request to its first token; a sum keeps that of the first round. ``decode_s`` is the time from the first
+    token to the last. ``estimated`` is true if at least one token count is a guess because the engine does not report
+    it. ``turn_s`` is the duration of the whole turn including tools and excluding the time spent waiting for a person;
+    it is 0 for a single round.
     """
 
     prompt_tokens: int = 0
@@ -228,7 +234,7 @@ class Usage:
 
     @property
     def tokens_per_s(self) -> float:
-        """While decoding; 0 when nothing was decoded."""
+        """Decoding speed; 0 if nothing was decoded."""
         return self.completion_tokens / self.decode_s if self.decode_s else 0.0
 
     def __add__(self, other: Usage) -> Usage:
@@ -244,7 +250,7 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, float]:
-        """``estimated`` only where it is true, ``turn_s`` only of a turn."""
+        """Return the usage as JSON; ``estimated`` is included only if true, ``turn_s`` only for a turn."""
         body: dict[str, float] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -259,5 +265,5 @@ class Usage:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Usage:
-        """Accepts what ``to_json`` gives, also as older versions gave it."""
+        """Read the output of ``to_json``, including that of older versions."""
         return cls(**{item.name: body[item.name] for item in fields(cls) if item.name in body})

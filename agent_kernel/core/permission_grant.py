@@ -1,4 +1,4 @@
-"""What people decide about calls: one question and its answer, and what was decided for the rest of a session."""
+"""Decisions of people about calls: one question with its answer, and decisions for the rest of a session."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ Decision: TypeAlias = Literal["approve", "deny"]
 Remember: TypeAlias = Literal["once", "session", "folder", "never"]
 ApprovalOutcome: TypeAlias = Literal["waiting", "approve", "deny", "cancelled", "interrupted"]
 UNANSWERED = "not run: the server stopped while this waited for an answer"
-"""What a model reads of a call whose question died with its server."""
+"""Text that the model reads for a call whose question was open when the server stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Calls of ``tool``, of this ``kind``, run without a question, or never (``deny``). Of the kind ``path`` the tool
-    is what may be opened: ``read:PATH`` or ``write:PATH``."""
+    """Calls of ``tool`` of this ``kind`` run without a question, or never (``deny``).
+
+    For the kind ``path`` the tool is the path that may be opened: ``read:PATH`` or ``write:PATH``.
+    """
 
     kind: str
     tool: str
@@ -28,8 +30,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
-    """One call that a person is asked about. ``shown`` is the hash of what they see. ``waiting`` until it has another
-    outcome: an answer, or ``cancelled`` and ``interrupted`` with its turn. ``message`` was said with the answer."""
+    """One call that a person is asked about.
+
+    ``shown`` is the hash of what the person sees. ``outcome`` is ``waiting`` until the question is answered, or
+    ``cancelled`` or ``interrupted`` together with its turn. ``message`` is the person's comment on the answer.
+    """
 
     id: str
     key: SessionKey

@@ -1,7 +1,7 @@
-"""The seams: what an engine, a tool and a sandbox must do (a session store: ``sessions/store.py``). Nothing inherits.
+"""The seams: what an engine, a tool and a sandbox must implement. Implementations do not inherit from these.
 
-Cancelling the awaiting task is how anything here is stopped; every method leaves a known outcome behind when that
-happens. Errors are those of ``errors.py``.
+Everything here is stopped by cancelling the awaiting task; every method leaves a known outcome behind when that
+happens. Errors are those of ``errors.py``. The interface of a session store is ``seams/session_store.py``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from agent_kernel.core.session import SessionKey
 Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client", "caller"]
 ToolOrigin: TypeAlias = Literal["built_in", "user", "mcp", "external"]
 RESULT_CHARS = 6_000
-"""Of a tool that does not say otherwise."""
+"""Default limit for the characters of a tool result."""
 
 # ---------------------------------------------------------------------------------------------------- engine
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people. What
-    runs at the ``caller`` is not run here: such calls are returned, and end the turn.
-    ``source`` says whose it is: ours, the person's own function, an MCP server's, or another program's. ``label`` is
-    what people call it (the name where it is empty)."""
+    """The description of a tool.
+
+    ``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people. Calls
+    of a tool whose ``where`` is ``caller`` are not run here: they are returned and end the turn. ``source`` says who
+    provides the tool: agent-kernel, the user's own function, an MCP server, or another program. ``label`` is the name
+    that people see; empty means ``name``.
+    """
 
     name: str
     description: str
@@ -38,17 +41,18 @@ class ToolSpec:
     kind: str
     where: Where = "server"
     shared_state: bool = True
-    """Calls of a round that touch shared state run one after the other; the others in parallel."""
+    """Calls of one round that touch shared state run one after another; all others run in parallel."""
     source: ToolOrigin = "built_in"
     label: str = ""
     result_chars: int = RESULT_CHARS
-    """What a result may put into the model's context; the middle of a longer one is left out and said to be."""
+    """Maximum length of a result in the model's context; longer results lose their middle, with a note."""
     fetches: bool = False
-    """Its results may hold text of strangers although its kind does not say so: code with a network, and its files."""
+    """Whether results may contain text from strangers although ``kind`` does not say so, as code with network access.
+    """
 
     @property
     def schema(self) -> dict[str, Any]:
-        """``parameters`` as plain objects and lists all the way down: wires and libraries take nothing else."""
+        """``parameters`` as plain dicts and lists at every level, as wire formats and libraries require."""
         plain: dict[str, Any] = _to_plain(self.parameters)
         return plain
 
@@ -61,11 +65,13 @@ def _to_plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """None means the model's own default. ``temperature`` 0 is greedy. With ``logprobs`` text comes with the log
-    probability of each token where the engine has them, and with the ``top_logprobs`` likeliest tokens in its place.
-    ``logit_bias`` are (token id of the model, number added to its logit). ``reasoning_effort`` ``none``: the model does
-    not think first; the other levels are words of the engine. An engine that can not do what one of the last six fields
-    asks for raises InvalidRequest that names the field."""
+    """Sampling parameters; None means the default of the model.
+
+    ``temperature`` 0 is greedy. ``logprobs`` requests the log probability of each token, and ``top_logprobs`` that many
+    likeliest tokens at each position, where the engine provides them. ``logit_bias`` are pairs (token id, number added
+    to its logit). ``reasoning_effort`` ``none`` turns reasoning off; other levels are defined by the engine. An engine
+    that does not support one of the last six fields raises InvalidRequest and names the field.
+    """
 
     temperature: float | None = None
     top_p: float | None = None
@@ -85,8 +91,11 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """What a text answer must look like. ``json_object`` needs nothing else; the other kinds use the field of their
-    name. ``grammar`` is in the notation of the engine that takes it. ``name`` is what a client calls the schema."""
+    """The required form of a text answer.
+
+    ``json_object`` needs no other field; every other kind uses the field of its name. ``grammar`` is in the notation of
+    the engine that takes it. ``name`` is the client's name for the schema.
+    """
 
     kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
     json_schema: Mapping[str, Any] = field(default_factory=dict)
@@ -97,7 +106,7 @@ class OutputFormat:
 
 
 def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
-    """Raises InvalidRequest when there are ``names``: fields of a request that ``who`` can not do anything with."""
+    """Raise InvalidRequest if ``names`` is not empty: request fields that ``who`` does not support."""
     if names:
         raise InvalidRequest(
             f"{', '.join(names)}: {who} can not do that.", hint=hint, details={"param": names[0], "refused": [*names]}
@@ -106,10 +115,11 @@ def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """One model call. ``session`` is a hint for caches and fairness only. Empty ``tools``: the answer is text.
+    """One model call.
 
-    ``tool_choice`` is auto, none, required or the name of one of ``tools``. ``output`` binds answers in text, not
-    calls. Raises InvalidRequest from ``stream`` when they contradict each other.
+    ``session`` is only a hint for caches and fairness. Without ``tools`` the answer is text. ``tool_choice`` is auto,
+    none, required, or the name of one of ``tools``. ``output`` constrains text answers, not calls. ``Engine.stream``
+    raises InvalidRequest if the fields contradict each other.
     """
 
     messages: tuple[Message, ...]
@@ -123,12 +133,12 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """``logprob`` is natural, of the token as the model saw it before any grammar."""
+    """The natural log probability of a token as the model predicted it, before any grammar was applied."""
 
     text: str
     logprob: float
     top: tuple[tuple[str, float], ...] = ()
-    """The likeliest tokens in its place, (text, logprob), as many as were asked for and the engine tells."""
+    """The likeliest tokens at this position as (text, logprob), as many as were requested and the engine reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +161,8 @@ class CallChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitChunk:
-    """Nothing yet: the model is loading (``fraction`` 0..1 or None), or the request is queued at ``position`` >= 1."""
+    """No output yet: the model is loading (``fraction`` 0 to 1, or None), or the request is queued at ``position`` >=
+    1."""
 
     stage: str
     fraction: float | None = None
@@ -160,8 +171,11 @@ class WaitChunk:
 
 @dataclass(frozen=True, slots=True)
 class EndChunk:
-    """The last chunk. ``reason``: stop, length, calls or cancelled. ``stopped`` is the one of ``Sampling.stop`` that
-    the text ended before, where the engine knows it."""
+    """The last chunk of a stream.
+
+    ``reason`` is stop, length, calls or cancelled. ``stopped`` is the entry of ``Sampling.stop`` that ended the text,
+    where the engine reports it.
+    """
 
     reason: str
     usage: Usage
@@ -173,8 +187,11 @@ Chunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | WaitChunk | EndChunk
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """``context_length`` in tokens, 0 = unknown. ``state``: unloaded, loading, ready or failed. ``host`` is where the
-    conversation goes when the engine is not ``local``."""
+    """State and properties of an engine.
+
+    ``context_length`` is in tokens, 0 if unknown. ``state`` is unloaded, loading, ready or failed. ``host`` is the
+    machine that receives the conversation if the engine is not ``local``.
+    """
 
     model: str
     local: bool
@@ -186,10 +203,13 @@ class EngineInfo:
 
 
 class Engine(Protocol):
+    """A model, local or behind an API."""
+
     def info(self) -> EngineInfo: ...
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Ends with exactly one EndChunk. Closing the iterator cancels the decode. Raises EngineError."""
+        """Stream one model call. The last chunk is exactly one EndChunk. Closing the iterator cancels the decode.
+        Raises EngineError."""
         ...
 
     async def aclose(self) -> None: ...
@@ -199,22 +219,28 @@ class Engine(Protocol):
 
 
 class PathPermissions(Protocol):
-    """What sandboxed code of a session may open beside its work directory because a person said so."""
+    """Paths outside the work directory that a person has allowed for the sandboxed code of a session."""
 
     async def allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-        """For the rest of the session: (to read, to write), as they are on the disk now."""
+        """Return (paths to read, paths to write) that are allowed for the rest of the session, as they exist on disk
+        now."""
         ...
 
     async def ask(self, path: Path, *, write: bool = False) -> Path | None:
-        """Asks for one path that code named and could not open. What the next run may open: the path itself, its
-        folder, or nothing."""
+        """Ask a person about one path that code named and could not open.
+
+        Returns what the next run may open: the path itself, its folder, or None.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know of the turn it runs in. ``emit`` announces progress (CallOutput). ``ordinal`` is the turn's
-    number in its session, from 0. ``foreign`` names what brought words of strangers into this turn before the call."""
+    """The turn and the call for which a tool runs.
+
+    ``emit`` announces progress (CallOutput). ``ordinal`` is the number of the turn in its session, from 0. ``foreign``
+    names what brought text from strangers into this turn before the call; empty if nothing did.
+    """
 
     key: SessionKey
     turn: str
@@ -228,10 +254,13 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """``text`` is for the model. ``shown`` media were already displayed by the client that ran the call. ``files`` are
-    kept with the session and named to the model; ``details`` are facts for programs (JSON): an exit code, sources.
-    ``keep_s`` bounds how long copying the files may take. ``foreign`` says that the text holds words of strangers,
-    where only the result shows it."""
+    """The result of a call.
+
+    ``text`` is for the model. ``shown`` means that the client that ran the call has already displayed the media.
+    ``files`` are stored with the session and listed to the model; ``keep_s`` bounds how many seconds copying them may
+    take. ``details`` are facts for programs as JSON, such as an exit code or sources. ``foreign`` marks a text that
+    contains words of strangers, for tools where only the result shows it.
+    """
 
     text: str
     status: Status = "success"
@@ -244,29 +273,37 @@ class ToolOutput:
 
 
 class Tool(Protocol):
+    """Something the model can call."""
+
     @property
     def spec(self) -> ToolSpec: ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """May raise anything: the toolbox turns it into a result the model can read."""
+        """Run the call. May raise any exception: the toolbox turns it into a result that the model can read."""
         ...
 
 
 @runtime_checkable
 class CallPreparer(Protocol):
-    """A tool whose calls stand for something else: a cell's id for its code."""
+    """A tool that replaces a call before it runs, for example a cell's id with the code of the cell."""
 
     async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call as it will run, so that a person is asked about that. Raises AgentKernelError: it can not run."""
+        """Return the call as it will run, so that a person is asked about that. Raises AgentKernelError if it cannot
+        run."""
         ...
 
 
 class FileKeeper(Protocol):
+    """Stores the files that tool calls produce."""
+
     async def keep(
         self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = 60.0
     ) -> list[StoredFile]:
-        """Keeps what a call produced with its session, in order; what can not be kept (too large, quota, gone, not
-        within ``within_s`` seconds) is kept as a file with an error. Raises StoreError."""
+        """Store the files of one call with its session and return them in order.
+
+        A file that cannot be stored (too large, over quota, missing, or not copied within ``within_s`` seconds) is
+        recorded as a file with an error. Raises StoreError.
+        """
         ...
 
 
@@ -278,8 +315,10 @@ Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A copy of a variable on its way between the person's kernel and the sandbox. Pickle goes into the sandbox only:
-    to read one is to run what its writer chose."""
+    """A copy of a variable, sent between the user's kernel and the sandbox.
+
+    Pickle is used only towards the sandbox, because reading a pickle runs code that its writer chose.
+    """
 
     name: str
     encoding: Encoding
@@ -289,8 +328,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class VariableInfo:
-    """A variable that sandboxed code holds, without its value. ``shape`` is that of an array or a table, or the length
-    of a text or a collection; empty where there is none."""
+    """A variable that exists in the sandbox, without its value.
+
+    ``shape`` is that of an array or a table, or the length of a text or a collection; empty if there is none.
+    """
 
     name: str
     type: str
@@ -299,10 +340,14 @@ class VariableInfo:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One run in a sandbox. ``python`` runs in the session's persistent namespace; ``shell`` is one ``sh`` script with
-    no state but files. ``given`` are variables to set first, 64 MiB together; one that can not be read is an error, and
-    the code does not run. ``timeout_s`` of wall clock: then interrupt, 3 s, kill; output is kept. ``cpu_s`` of
-    processor time in this run (0 = the policy's; never more)."""
+    """One run in a sandbox.
+
+    ``python`` runs in the session's persistent namespace; ``shell`` is one ``sh`` script whose only state is files.
+    ``given`` are variables to set first, at most 64 MiB in total; if one cannot be read, the result is an error and the
+    code does not run. ``timeout_s`` is wall clock time: then the code is interrupted, and killed 3 s later; its output
+    is kept. ``cpu_s`` limits the processor time of this run (0 uses the limit of the policy, which is also the
+    maximum).
+    """
 
     code: str
     kind: Literal["python", "shell"] = "python"
@@ -313,11 +358,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """``value`` is the repr of the last expression. ``media`` are pictures, and tables and charts as JSON (their MIME
-    types: ``sandbox/frames.py``). ``status``: success, error, timeout or interrupted. ``lost`` says why the variables
-    of this session are gone, once, after a restart. ``exit_code`` is a shell's. ``less`` says which
-    layers of the sandbox were asked for and not in force, ``interpreter`` which one ran it and whose that is.
-    ``denied`` is a path outside that the code failed to open, by its own word, and that a person may allow."""
+    """The outcome of one sandbox run.
+
+    ``value`` is the repr of the last expression. ``media`` are images, and tables and charts as JSON. ``status`` is
+    success, error, timeout or interrupted. ``lost`` says, once after a restart, why the variables of this session are
+    gone. ``exit_code`` is that of a shell script. ``less`` names the sandbox layers that were requested and are not
+    active; ``interpreter`` names the interpreter and its owner. ``denied`` is a path outside the sandbox that the code
+    reports it could not open, and that a person may allow.
+    """
 
     status: Status
     stdout: str = ""
@@ -334,6 +382,8 @@ class RunResult:
 
 
 class Sandbox(Protocol):
+    """Runs code of a session in isolation from the user's files and kernel."""
+
     async def run(
         self,
         session: SessionKey,
@@ -343,38 +393,44 @@ class Sandbox(Protocol):
         read: Sequence[Path] = (),
         write: Sequence[Path] = (),
     ) -> RunResult:
-        """A string is python code with the usual limits. ``on_output(stream, text)`` while it runs. ``read`` and
-        ``write`` are directories and files that the session may use beside its work directory; when they change, its
-        process starts again. Cancelling interrupts. Raises SandboxUnavailable."""
+        """Run ``work``; a string is python code with the default limits.
+
+        ``on_output(stream, text)`` receives output while the code runs. ``read`` and ``write`` are directories and
+        files that the session may use beside its work directory; when they change, its process is restarted. Cancelling
+        the task interrupts the run. Raises SandboxUnavailable.
+        """
         ...
 
     async def reset(self, session: SessionKey) -> None:
-        """Forgets the session's variables; files stay."""
+        """Delete the variables of the session; its files stay."""
         ...
 
     async def take(self, session: SessionKey, name: str) -> Variable:
-        """A copy of a variable of the session: json, npy or arrow, at most 64 MiB; never pickle. Waits for a run that
-        is going on. Raises NotFound, and InvalidRequest for a value that can not be copied."""
+        """Return a copy of a variable as json, npy or arrow, at most 64 MiB; never as pickle.
+
+        Waits for a run in progress. Raises NotFound, and InvalidRequest for a value that cannot be copied.
+        """
         ...
 
     async def variables(self, session: SessionKey) -> Sequence[VariableInfo]:
-        """What the session's code holds now, by name; nothing when no python runs for it."""
+        """Return the variables that the session's code holds now, ordered by name; empty if no python process runs for
+        it."""
         ...
 
     def lost(self, session: SessionKey) -> str:
-        """Why the variables of the session are gone, while nothing has run since; empty if they are there."""
+        """Return why the variables of the session are gone, until code runs again; empty if they exist."""
         ...
 
     def workdir(self, session: SessionKey) -> Path:
-        """Where the session's code writes; it may not exist yet."""
+        """Return the directory in which the session's code writes; it may not exist yet."""
         ...
 
     async def report(self) -> Mapping[str, Any]:
-        """Which layers are in force here: name -> {required, active, detail}."""
+        """Return the isolation layers of this machine: name -> {required, active, detail}."""
         ...
 
     async def close(self, session: SessionKey, *, remove: bool = False) -> None:
-        """Ends what runs for the session; with ``remove`` its work directory goes too."""
+        """End the processes of the session; ``remove`` also deletes its work directory."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What a client asks for in one turn."""
+"""The request for one turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ History: TypeAlias = Literal["auto", "append", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Hidden context of one turn: the model reads it before the prompt."""
+    """Hidden context of one turn; the model reads it before the prompt."""
 
     title: str
     text: str
@@ -25,7 +25,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class PageCell:
-    """A cell of a notebook: ``text`` is what a model reads of one that is no turn of the session."""
+    """A cell of a notebook; ``text`` is what the model reads if the cell is not a turn of the session."""
 
     id: str
     text: str = ""
@@ -33,31 +33,37 @@ class PageCell:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """``epoch`` names one life of the kernel it comes from; ``answers`` are the kinds of calls it can have a person
-    answer for (``*`` = all). ``permission`` can only make the policy stricter. ``tool_choice`` binds the first round
-    only: a call that must be made is made once. ``required`` is met by the functions that the client declares, where it
-    declares any: until one was called the model is offered no others. ``model`` names the engine where a server has
-    several; an Agent that was given its engine keeps it.
+    """What a client asks for in one turn.
 
-    ``messages`` is the conversation that the client carries; the prompt comes behind it, or is its end (then ``prompt``
-    is empty). ``history`` says what it is: ``append``, all of it is new; ``replay``, the conversation as the client
-    knows it, reconciled with what is stored; ``auto``, replay if it has an answer before what it adds. System messages
-    at its beginning are the instructions of this turn, and not stored. ``history_limit``: how many earlier items the
-    model sees at most (None: the session's own limit). ``after`` is the turn of the session behind which this one
-    stands, on whichever branch that is; empty: at the end of the current branch. All of ``messages`` is new then.
+    Where it comes from: ``cell`` is the notebook cell, ``epoch`` names one life of the kernel, and ``answers`` are the
+    kinds of calls for which the client can ask a person (``*`` = all). ``model`` selects an engine if the server has
+    several; an Agent that was constructed with an engine ignores it.
 
-    ``tools`` are the names or groups of tools wanted (None: all that the server has); a request only narrows them.
-    ``client_tools`` are those that the client can run itself. ``inputs`` are ids of files that the model is told of and
-    code finds in its work directory, ``outputs`` are files asked for, ``given`` copies of variables for the sandbox,
-    ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options, None: no web.
-    ``functions`` are tools that the client declares: those whose ``where`` is ``caller`` end the turn when they are
-    called, and the client's next turn brings their results; ``dispatch_url`` runs the calls of the others.
-    ``remembered`` False: what was allowed for the session does not count in this turn; ``denied`` are kinds or names of
-    tools that do not run in it.
+    Conversation: ``messages`` is the conversation that the client carries. ``prompt`` follows it, or is empty if
+    ``messages`` ends with the prompt. ``history`` says how ``messages`` relates to the store: ``append`` means that all
+    of it is new; ``replay`` means that it is the conversation as the client knows it, which is reconciled with the
+    stored one; ``auto`` is replay if ``messages`` contains an answer before what it adds. System messages at its
+    beginning are instructions for this turn and are not stored. ``history_limit`` is the maximum number of earlier
+    items that the model sees (None: the limit of the session). ``after`` is the turn, on any branch, that this one
+    continues; empty continues the current branch. With ``after``, all of ``messages`` is new.
 
-    ``page`` is what of the notebook the model sees in place of the conversation: ``above`` (the cells above ``cell``,
-    in the order of the page), ``none``, or cells by number or id as ``3, 5-8``; empty: the conversation. ``ran`` are
-    ids of cells in the order in which they ran, for cells that are not saved yet.
+    Tools: ``tools`` are names or groups of tools (None: all that the server has); a request can only narrow the set.
+    ``tool_choice`` applies to the first round only. ``required`` is satisfied only by functions that the client
+    declares, if it declares any: until one of them was called, the model is offered no other tools. ``client_tools``
+    are tools that the client can run itself. ``functions`` are tools that the client declares: a call of one whose
+    ``where`` is ``caller`` ends the turn, and the client's next turn brings the result; ``dispatch_url`` runs the calls
+    of the others. ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options; None
+    disables the web tools.
+
+    Files and variables: ``inputs`` are ids of files that are described to the model and copied to the work directory,
+    ``outputs`` are files that the turn should produce, and ``given`` are copies of variables for the sandbox.
+
+    Permissions: ``permission`` can only make the policy stricter. ``remembered`` False ignores what was allowed for the
+    session. ``denied`` are kinds or names of tools that do not run in this turn.
+
+    Notebook: ``page`` selects the cells that the model sees in place of the conversation: ``above`` (the cells above
+    ``cell``, in page order), ``none``, or cells by number or id as ``3, 5-8``; empty selects the conversation. ``ran``
+    are ids of cells in execution order, for cells that are not saved yet.
     """
 
     prompt: str = ""
@@ -94,5 +100,5 @@ class TurnRequest:
 
     @property
     def said(self) -> str:
-        """The text of what the user says last."""
+        """The text of the last user message."""
         return self.prompt or next((said.text for said in reversed(self.messages) if said.role == "user"), "")

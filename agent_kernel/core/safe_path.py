@@ -1,6 +1,7 @@
-"""Files below a directory that somebody else writes: opened, made and walked without following a link out of it.
+"""Open, create and walk files below a directory that another program writes to, without following a link out of it.
 
-Every step is taken from the directory opened before it, so that nothing can be put in its way meanwhile.
+Every step starts from the directory descriptor that the previous step opened, so that no link can be inserted in
+between.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from pathlib import Path, PurePosixPath
 from agent_kernel.core.errors import InvalidRequest
 
 DEPTH = 32
-"""Directories deeper than this are not walked."""
+"""Maximum depth of a walk."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkedFile:
-    """A regular file. ``name`` is relative, with ``/``; ``stamp`` is (size, mtime in ns)."""
+    """A regular file; ``name`` is relative with ``/`` as separator, ``stamp`` is (size, mtime in ns)."""
 
     name: str
     stamp: tuple[int, int]
 
 
 def relative_path(name: str) -> PurePosixPath:
-    """``name`` as a path below a directory. Raises InvalidRequest for one that is absolute, has ``..`` or a NUL, or
-    names nothing."""
+    """Return ``name`` as a path below a directory. Raises InvalidRequest if it is absolute or empty, or contains ``..``
+    or NUL."""
     path = PurePosixPath(name)
     if "\0" in name or path.is_absolute() or ".." in path.parts or not path.parts:
         raise InvalidRequest("A path must be relative to the work directory, without '..'.", details={"name": name})
@@ -36,8 +37,11 @@ def relative_path(name: str) -> PurePosixPath:
 
 
 def open_file(root: Path, name: str) -> int:
-    """A descriptor of the regular file ``name``; links in it are followed as long as they stay below ``root``. Raises
-    OSError (also for links that leave it and for what is not a regular file), InvalidRequest."""
+    """Return a descriptor of the regular file ``name``.
+
+    Links are followed as long as they stay below ``root``. Raises InvalidRequest, and OSError also for links that leave
+    ``root`` and for anything but a regular file.
+    """
     inside = os.path.realpath(root)
     real = os.path.realpath(os.path.join(inside, relative_path(name)))
     if os.path.commonpath([inside, real]) != inside or real == inside:
@@ -46,7 +50,7 @@ def open_file(root: Path, name: str) -> int:
     with closing(_OpenDirectory.open(inside)) as here:
         for folder in folders:
             here.enter(folder)
-        # Not blocking: to open a pipe would wait for its writer.
+        # O_NONBLOCK, because opening a pipe would wait for its writer.
         file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here.fd)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -55,7 +59,7 @@ def open_file(root: Path, name: str) -> int:
 
 
 def file_stamp(root: Path, name: str) -> tuple[int, int] | None:
-    """(size, mtime in ns) of what ``open_file`` would open; None where that fails."""
+    """Return (size, mtime in ns) of the file that ``open_file`` would open; None if that fails."""
     try:
         file = open_file(root, name)
     except (OSError, InvalidRequest):
@@ -66,8 +70,10 @@ def file_stamp(root: Path, name: str) -> tuple[int, int] | None:
 
 
 def create_file(root: Path, name: str, mode: int = 0o644) -> int:
-    """A descriptor of a new file directly below ``root``, which belongs to the owner of ``root``; what had the name is
-    gone. Raises OSError."""
+    """Create a file directly below ``root`` and return its descriptor.
+
+    An existing file of that name is removed. The new file belongs to the owner of ``root``. Raises OSError.
+    """
     with closing(_OpenDirectory.open(str(root))) as here:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=here.fd)
@@ -80,8 +86,11 @@ def create_file(root: Path, name: str, mode: int = 0o644) -> int:
 
 
 def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[WalkedFile], bool]:
-    """The regular files, links left out, and whether that is all: up to ``most`` entries are looked at. ``wanted`` says
-    of each name whether a directory is entered or a file counted. What can not be read is left out."""
+    """Return the regular files below ``root``, without links, and whether the walk was complete.
+
+    At most ``most`` entries are examined. ``wanted`` decides by name whether to enter a directory or include a file.
+    Unreadable entries are skipped.
+    """
     found: list[WalkedFile] = []
     try:
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -100,7 +109,7 @@ def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[Wal
 def _iterate_files(
     folder: int, prefix: str, wanted: Callable[[str], bool], depth: int
 ) -> Generator[WalkedFile | None, None, None]:
-    """Something for every entry, so that whoever counts can stop. Closes ``folder``."""
+    """Yield None for every entry, so that the caller can count and stop, and each wanted file. Closes ``folder``."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -121,7 +130,7 @@ def _iterate_files(
 
 
 class _OpenDirectory:
-    """One that is open; ``enter`` goes one step down, through no link."""
+    """An open directory; ``enter`` descends one level without following a link."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd

@@ -1,4 +1,4 @@
-"""What a store keeps: sessions, their turns, the items of a turn, and who may write to an open turn."""
+"""The values that a session store holds: sessions, turns, items, and the owner of an open turn."""
 
 from __future__ import annotations
 
@@ -16,30 +16,38 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message
 
 LEASE_S = 60.0
-"""A lease this old (seconds) is lost: the owner missed six heartbeats."""
+"""Age in seconds at which a lease is lost; the owner then missed six heartbeats."""
 HEARTBEAT_S = 10.0
 MAX_ID = 512
 MAIN = "main"
-"""The branch that a session is made with."""
+"""Name of the branch that every session starts with."""
 MAX_TAGS = 32
 MAX_DESCRIPTION = 64 * 1024
-"""Bytes of JSON, for metadata and context each."""
+"""Maximum size of ``metadata`` and of ``context``, each in bytes of JSON."""
 SNIPPET_CHARS = 160
-"""Characters."""
+"""Maximum length of a search snippet."""
 MAX_SNIPPETS = 5
-"""Of one session."""
+"""Maximum number of snippets of one session."""
 SUMMARY_CLAIM_S = 600.0
-"""Nobody else summarises a session for this long (seconds), unless the claim is given back; the longest summary that a
-small model on a CPU was seen to write took a tenth of it."""
+"""How long a claim on a session's summary lasts (seconds) unless its owner releases it.
+
+The slowest summary measured with a small model on a CPU took a tenth of this.
+"""
 
 
 UNLISTED = "unlisted:"
-"""Before the id of a session that lists leave out: it was made for a call that named none, and is kept because that
-call can be continued by another id. Search finds what was said in it."""
+"""Prefix of session ids that lists omit.
+
+Such a session was created for a call that named none, and is kept because that call can be continued by another id.
+Search includes its messages.
+"""
 
 
 def check_id(value: str, what: str = "session id") -> str:
-    """1..512 characters without control characters, or InvalidRequest; the only place where ids are checked."""
+    """Return ``value`` if it has 1 to 512 characters and no control characters. Raises InvalidRequest.
+
+    This is the only place where ids are checked.
+    """
     if not 1 <= len(value) <= MAX_ID or any(unicodedata.category(char) in ("Cc", "Cs") for char in value):
         raise InvalidRequest(f"A {what} has 1 to {MAX_ID} characters and no control characters.")
     return value
@@ -57,14 +65,18 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """``head`` is the seq that was given last (0 = none); ``revision`` grows with every change of any kind; ``turns``
-    counts all that were opened, on all branches. ``accessed`` is when somebody last read or continued it. ``metadata``
-    and ``context`` are the caller's own; ``branch`` is the current one. ``imported`` describes the document that the
-    session was imported from, None for one that began here: only an import sets it, and a fork copies it.
+    """A conversation.
 
-    ``head`` and ``turns`` never shrink, so that no number is given twice. ``last_seq`` and ``turn_count`` are of the
-    items and turns that there are now, on all branches, without those that were taken back. Both are 0 in a Session
-    that no store has read."""
+    ``revision`` grows with every change of any kind. ``accessed`` is when somebody last read or continued the session.
+    ``metadata`` and ``context`` belong to the caller; ``branch`` is the current branch. ``imported`` describes the
+    document from which the session was imported, and is None for a session that began here; only an import sets it, and
+    a fork copies it.
+
+    ``head`` is the last seq that was assigned (0 = none) and ``turns`` the number of turns ever opened, on all
+    branches. Both never shrink, so that no number is assigned twice. ``last_seq`` and ``turn_count`` count the items
+    and turns that exist now, on all branches, without those that were removed; both are 0 in a Session that no store
+    has read.
+    """
 
     key: SessionKey
     title: str = ""
@@ -85,8 +97,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionUpdate:
-    """What to change of a session; None stays as it is. To forget ``context``, give an empty object. ``title`` only in
-    the place of ``instead_of``, if that is given: what a person wrote meanwhile stays."""
+    """Changes to the description of a session; a field that is None stays as it is.
+
+    An empty object deletes ``context``. If ``instead_of`` is set, ``title`` is stored only if it replaces that title,
+    so that a title that a person wrote in the meantime stays.
+    """
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
@@ -97,9 +112,10 @@ class SessionUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that runs a turn; ``instance`` is unique per server start, so two lives are never mistaken.
+    """The process that runs a turn. ``instance`` is unique for each server start, so two runs of a server are never
+    confused.
 
-    The other fields are facts of ``sessions.process``; an empty one was not to be had on that system.
+    The other fields come from ``process_identity``; a field is empty where the system does not provide it.
     """
 
     instance: str
@@ -122,11 +138,13 @@ class Owner:
         )
 
     def provably_dead(self, last_seen: float) -> bool:
-        """True only when nobody can be writing as this owner. ``last_seen`` is its last heartbeat (epoch seconds).
+        """Return True only if no process can be writing as this owner. ``last_seen`` is its last heartbeat (epoch
+        seconds).
 
-        One boot id is one running kernel: there, and only within one pid namespace, a pid can be looked up. Another
-        boot id is an earlier life of this machine if the machine ids agree *and* the owner fell silent before this
-        boot; the second condition is for images and clones, which share a machine id while both are running.
+        One boot id stands for one running kernel: only there, and only within one pid namespace, can a pid be looked
+        up. A different boot id is an earlier boot of this machine if the machine ids agree *and* the owner fell silent
+        before this boot. The second condition covers images and clones, which share a machine id while both are
+        running.
         """
         here = Owner.here()
         if self.boot and here.boot and self.boot != here.boot:
@@ -139,9 +157,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One user message and all that follows. ``cell`` is the notebook cell's id (fallback: source hash + ordinal),
-    ``epoch`` names one life of one kernel: variables of another epoch are gone. ``since`` is the head when it was
-    opened: its own items come after that."""
+    """One user message and everything that follows it.
+
+    ``cell`` is the id of the notebook cell (fallback: source hash + ordinal). ``epoch`` names one life of one kernel:
+    variables of another epoch no longer exist. ``since`` is the head of the session when the turn was opened; its own
+    items come after that.
+    """
 
     id: str
     key: SessionKey
@@ -161,7 +182,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One stored message; ``seq`` grows within its session, over all branches, and is never given twice."""
+    """One stored message. ``seq`` grows within a session, over all branches, and is never assigned twice."""
 
     seq: int
     turn: str
@@ -171,8 +192,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """``since``: items up to this seq are shared with ``parent`` (empty: the first branch). ``head`` is the seq of its
-    newest item, ``turns`` how many it shows."""
+    """One path through the tree of turns.
+
+    Items up to ``since`` are shared with ``parent`` (empty for the first branch). ``head`` is the seq of its newest
+    item, and ``turns`` the number of turns on it.
+    """
 
     name: str
     parent: str = ""
@@ -185,8 +209,11 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Stands for what a branch says up to item ``last``. ``model`` wrote it from the one before and what followed;
-    ``usage`` is what that cost. ``reason`` is why: asked for, or the share of the model's tokens that was in use."""
+    """A text that stands for the items of a branch up to item ``last``.
+
+    ``model`` wrote it from the previous summary and the items after that; ``usage`` is what this cost. ``reason`` is
+    why it was written: a request of a person, or the share of the model's tokens in use.
+    """
 
     key: SessionKey
     last: int
@@ -200,10 +227,13 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """Words (any of them, as part of a word too, case ignored) and where to look. ``limit`` sessions at most; ``role``
-    is user, assistant or empty for both; ``root`` and ``path`` name a notebook; ``since`` and ``until`` are when it was
-    said, in seconds since the epoch. ``sessions``: only in those with these ids. ``used``: not in sessions that were
-    last used (``accessed``) before."""
+    """Search words and filters.
+
+    A session matches if any of the words occurs in it, also as a part of a longer word; case is ignored. ``limit`` is
+    the maximum number of sessions. ``role`` is user, assistant, or empty for both. ``root`` and ``path`` select a
+    notebook; ``since`` and ``until`` bound the time of a message (seconds since the epoch). ``sessions`` restricts the
+    search to these ids. ``used`` excludes sessions last used (``accessed``) before that time.
+    """
 
     text: str
     limit: int = 5
@@ -218,7 +248,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """At most SNIPPET characters of a message around the first word that was found."""
+    """At most SNIPPET_CHARS characters of a message around the first matching word."""
 
     seq: int
     turn: str
@@ -230,8 +260,11 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """``score``: every message in which a word occurs counts 1 and less than 1 more for how rare its words are.
-    ``snippets``: of the SNIPPETS messages that count most, the newest of equal ones, in order."""
+    """A session that matches a query.
+
+    ``score`` adds, for each matching message, 1 and a part below 1 that grows with the rarity of its words.
+    ``snippets`` come from the MAX_SNIPPETS best messages, in order; of equally good messages the newest are taken.
+    """
 
     session: Session
     score: float
@@ -240,7 +273,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class OpeningMatch:
-    """A session of which ``length`` visible messages are the beginning asked for; ``seq`` is the last of them."""
+    """A session whose first ``length`` visible messages are the requested beginning; ``seq`` is the last of them."""
 
     key: SessionKey
     length: int
@@ -249,7 +282,7 @@ class OpeningMatch:
 
 @dataclass(frozen=True, slots=True)
 class StoreFault:
-    """One thing that should not be in a store. ``kind`` is a word for programs; ``mended`` says what was done."""
+    """An inconsistency in a store. ``kind`` is a code for programs; ``mended`` describes the repair."""
 
     namespace: str
     session: str
@@ -260,7 +293,8 @@ class StoreFault:
 
 @dataclass(frozen=True, slots=True)
 class NotebookBinding:
-    """A notebook (``path`` below the contents root ``root``), or a kernel without one, and its session."""
+    """Connects a notebook (``path`` below the contents root ``root``), or a kernel without a notebook, with its
+    session."""
 
     namespace: str
     root: str
@@ -269,13 +303,15 @@ class NotebookBinding:
 
 
 def new_id(prefix: str) -> str:
-    """A readable unique id: ``prefix-YYYYMMDD-HHMMSS-xxxxxx``."""
+    """Return a readable unique id: ``prefix-YYYYMMDD-HHMMSS-xxxxxx``."""
     return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def creation_time(id: str) -> int | None:
-    """When ``new_id`` made it, in seconds since 1970; None: it did not. The same wherever and whenever it is asked, as
-    long as the time zone of this machine stays."""
+    """Return when ``new_id`` made this id (seconds since 1970), or None for any other id.
+
+    The result is stable as long as the time zone of this machine does not change.
+    """
     try:
         return int(time.mktime(time.strptime("-".join(id.split("-")[-3:-1]), "%Y%m%d-%H%M%S")))
     except (ValueError, OverflowError):

@@ -1,7 +1,8 @@
-"""A session as one value: its turns, items, branches and summaries, and where in the tree each of them is. Pure.
+"""A session as one value: its turns, items, branches and summaries, and the position of each in the tree of turns.
 
-The turns of a session are a tree. A segment is a piece of it that grew at one end: its own turns, behind what
-``parent`` has up to item ``since``. Segment 0 is the beginning; a branch is a name for the segment at its end.
+The turns of a session form a tree. A segment is a part of it that grew at one end: its own turns, which follow the
+items of ``parent`` up to item ``since``. Segment 0 is the beginning. A branch is a name for the segment at its end.
+This module does no I/O.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from agent_kernel.core.messages import Media
 from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
 
 AFTER_EVERY_SEQ = 2**62
-"""Behind every seq."""
+"""Larger than every seq."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSegment:
-    """``parent`` is smaller than ``id``, and begins at or before ``since``."""
+    """A part of the tree; ``parent`` is smaller than ``id``, and begins at or before ``since``."""
 
     id: int
     parent: int
@@ -31,15 +32,19 @@ class TreeSegment:
 
 @dataclass(frozen=True, slots=True)
 class BranchTree:
-    """``ends``: branch -> segment. ``turns``: turn -> segment, for those that are not in segment 0; an item is where
-    its turn is."""
+    """The segments of a session.
+
+    ``ends`` maps a branch to its last segment. ``turns`` maps a turn to its segment, for turns outside segment 0; an
+    item is in the segment of its turn.
+    """
 
     segments: tuple[TreeSegment, ...] = ()
     ends: Mapping[str, int] = field(default_factory=dict)
     turns: Mapping[str, int] = field(default_factory=dict)
 
     def way(self, branch: str) -> list[tuple[int, int]]:
-        """(segment, its last seq that belongs to the branch), from the end to the beginning; empty: no such branch."""
+        """Return (segment, last seq on the branch) from the end of the branch to the beginning; empty for an unknown
+        branch."""
         by_id = {segment.id: segment for segment in self.segments}
         if branch not in self.ends:
             return []
@@ -53,8 +58,10 @@ class BranchTree:
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """In the order in which they were stored. Without ``branches`` it is one line, as of a session that never
-    branched."""
+    """Everything of a session at one revision, in the order in which it was stored.
+
+    Without ``branches`` the session is a single line, as one that never branched.
+    """
 
     session: Session
     turns: tuple[Turn, ...]
@@ -66,11 +73,12 @@ class SessionSnapshot:
 
     @property
     def media(self) -> dict[str, Media]:
-        """By hash, in the order in which they are named first."""
+        """All media by hash, ordered by their first mention."""
         return {medium.hash: medium for item in self.items for medium in item.message.media}
 
     def up_to(self, turn: str) -> tuple[Item, ...] | None:
-        """The items that lead to the end of a turn, in order, on the branch where it is; None where it is unknown."""
+        """Return the items that lead to the end of a turn, in order, on the branch that has it; None for an unknown
+        turn."""
         names = [None, *[branch.name for branch in self.branches if branch.name != self.session.branch]]
         for name in names:
             turns, items = self.shown(name)
@@ -80,7 +88,8 @@ class SessionSnapshot:
         return None
 
     def shown(self, branch: str | None = None) -> tuple[tuple[Turn, ...], tuple[Item, ...]]:
-        """The turns and items of a branch (None = the current one), in order; nothing of an unknown one."""
+        """Return the turns and items of a branch (None = the current one), in order; both empty for an unknown
+        branch."""
         if not self.branches:
             return (self.turns, self.items) if branch in (None, self.session.branch) else ((), ())
         until = dict(self.tree.way(self.session.branch if branch is None else branch))
@@ -92,15 +101,19 @@ class SessionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Transcript(SessionSnapshot):
-    """With its media by hash, as far as they are known. ``left_out`` counts what a document had and this value has no
-    place for, by a word for it (videos, files, results without a call)."""
+    """A session snapshot with the bytes of its media by hash, as far as they are known.
+
+    ``left_out`` counts the contents of the source document that this value cannot represent, by kind (videos, files,
+    results without a call).
+    """
 
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Hashes that items and files name and ``blobs`` lacks, in order: files beside the document, if they exist."""
+        """Hashes that items and files refer to and ``blobs`` does not have, in order; they may be files beside the
+        document."""
         return tuple(digest for digest in self._sizes if digest not in self.blobs)
 
     @property
@@ -109,20 +122,24 @@ class Transcript(SessionSnapshot):
         return media | {file.hash: file.size for file in self.files if file.hash}
 
     def with_files(self, files: Mapping[str, bytes]) -> Transcript:
-        """The absent media, read from files that bear their hashes. Raises InvalidRequest if one is something else."""
+        """Add missing media from files named by their hash. Raises InvalidRequest if the bytes do not match the
+        hash."""
         sizes = self._sizes
         wanted = {digest: data for digest, data in files.items() if digest in sizes}
         for digest, data in wanted.items():
             if hashlib.sha256(data).hexdigest() != digest or len(data) != sizes[digest]:
-                raise InvalidRequest(f"The file {digest} is not the medium it is named after.")
+                raise InvalidRequest(f"The bytes of the file {digest} do not match the hash in its name.")
         return replace(self, blobs={**self.blobs, **wanted})
 
 
 def resolve_branches(
     branches: Sequence[Branch], tree: BranchTree, turns: Sequence[Turn], items: Sequence[Item]
 ) -> Iterator[Branch]:
-    """The branches with what follows from the tree: since, head and turns. A child begins behind its parent's
-    beginning, so what a segment shows is what its parent shows up to there, and its own."""
+    """Fill in the fields of branches that follow from the tree: since, head and turns.
+
+    A child begins after the beginning of its parent, so a segment shows what its parent shows up to that point,
+    followed by its own items.
+    """
     segment_of = {turn.id: tree.turns.get(turn.id, 0) for turn in turns}
     seqs: dict[int, list[int]] = {}
     opened: dict[int, list[int]] = {}
@@ -131,7 +148,7 @@ def resolve_branches(
     for turn in turns:
         opened.setdefault(segment_of[turn.id], []).append(turn.since)
     before = {0: (0, 0, 0)}
-    """segment: (since, seq of the newest item that it begins behind, number of turns there)"""
+    # segment -> (since, seq of the newest item before it begins, number of turns up to there)
     for segment in tree.segments:
         _, head, count = before[segment.parent]
         shown = bisect_right(seqs.get(segment.parent, ()), segment.since)

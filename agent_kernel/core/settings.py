@@ -1,5 +1,5 @@
-"""What a person or an administrator can set. Order: Jupyter traits, then ``AGENT_KERNEL_*``, then the defaults here; a
-request can only make a policy stricter."""
+"""Settings of a server. Jupyter traits take precedence over ``AGENT_KERNEL_*`` variables, which take precedence over
+the defaults here. A request can only make a policy stricter."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ SHARED_SERVER_LIMITS: Mapping[str, int] = MappingProxyType(
         "user_tokens_per_day": 10_000_000,
     }
 )
-"""Limits of a server that people share, where its administrator sets none."""
+"""Limits of a server with several users, unless its administrator sets others."""
 TOOL_GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", "dispatch", "notebook", "recall")
-"""Of tools, for the setting ``tools``; ``agent`` is all of them."""
+"""Groups of tools for the setting ``tools``; ``agent`` stands for all of them."""
 FROM_PRESET = -1
-"""A number of sessions or turns that ``limits`` decides."""
+"""Marks a number of sessions or turns that the setting ``limits`` determines."""
 POSITIVE_FIELDS = (
     *("sandbox_memory_mb", "sandbox_cpu_s", "sandbox_procs", "sandbox_fds", "sandbox_file_mb"),
     *("upload_mb", "output_mb", "run_timeout_s", "shell_timeout_s"),
@@ -79,74 +79,75 @@ CHOICES = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``engine`` and ``store`` are names of ``assembly.py`` or ``package.module:Class``; ``engine`` may also be one of
-    ``engines``. ``model`` is a catalog name, a path, or an id of a hub (``org/name``); of the engine ``openai_api`` it
-    is URL#MODEL.
+    """All settings of a server.
 
-    ``engines`` are servers of models by name, ``{name: {url, model, api_key_env, ...}}``, for people to choose from; as
-    a variable a JSON object, or the path of a TOML file with a table for each. ``allow_urls``: a notebook may also
-    choose any URL without being confirmed. ``local_only``: no conversation leaves this machine, and nothing is fetched.
+    Engine and model. ``engine`` and ``store`` are names from ``turn/runtime.py`` or ``package.module:Class``;
+    ``engine`` may also be a key of ``engines``. ``model`` is a catalog name, a path, or an id on a model hub
+    (``org/name``); for the engine ``openai_api`` it is URL#MODEL. ``engines`` are model servers that users can choose,
+    ``{name: {url, model, api_key_env, ...}}``; as an environment variable it is a JSON object, or the path of a TOML
+    file with one table for each server. ``allow_urls`` lets a notebook choose any URL without confirmation.
+    ``local_only`` keeps every conversation on this machine and disables all downloads.
 
-    A model that nobody asked for ``idle_unload_s`` seconds is unloaded (0 = never); ``memory_reserve_gb`` of memory are
-    kept for a person's own programs (0 = a tenth, 1 GiB at least).
+    Local models. A model is unloaded after ``idle_unload_s`` seconds without a request (0 = never);
+    ``memory_reserve_gb`` of memory stay free for the user's own programs (0 = a tenth, at least 1 GiB). Empty or 0
+    leaves the choice to the server for: ``backend`` (openvino or transformers), ``device`` (cpu, cuda, cuda:N or auto),
+    ``precision`` (fp32, bf16, fp16, int8 or nf4), ``cache_gb`` of KV cache, ``model_threads``, ``requests_at_once``,
+    and ``tool_protocol`` (fence, native or auto), which replaces the model's own protocol.
 
-    How a model of this machine is run, decided here where it is empty or 0: ``backend`` openvino or transformers;
-    ``device`` cpu, cuda, cuda:N or auto; ``precision`` fp32, bf16, fp16, int8 or nf4; ``cache_gb`` of KV cache;
-    ``model_threads``; ``requests_at_once``; ``tool_protocol`` fence, native or auto, instead of the model's own.
+    Conversations. ``observers`` are notified about sessions: ``package.module:Class``, separated by commas.
+    ``redaction`` removes keys and passwords from everything that is stored and shown; ``redaction_patterns`` adds
+    patterns, ``{label: expression}``. With ``compaction`` auto, older turns are summarised for the model when
+    ``compaction_threshold`` of its tokens is in use. ``titles`` selects how new sessions are titled: by a rule, or by
+    the engine. ``transcripts`` is a directory that receives one JSON Lines file for each session, or off. With
+    ``recall`` on, the model may search the user's earlier conversations; the results go wherever this conversation
+    goes, and small models handle a second tool badly.
 
-    ``observers`` are told of sessions: ``package.module:Class``, several with commas between. ``redaction`` takes keys
-    and passwords out of what is kept and shown; ``redaction_patterns`` has more of them, ``{label: expression}``.
-    ``compaction`` auto: when ``compaction_threshold`` of the model's tokens is in use, older turns are summarised for
-    the model. ``titles`` of new sessions come by a rule, or from the engine. ``transcripts`` is a directory that gets
-    one file of JSON lines for each session, or off. ``recall`` on: the model may search the person's earlier
-    conversations; what it finds goes where this conversation goes, and small models use a second tool badly.
+    Storage. ``export`` writes NAME.agent.json beside NAME.ipynb, or below ``data_dir``, up to ``export_max_mb``. With
+    ``durable``, the sqlite store syncs every write to the disk, so that a power cut loses nothing; this costs some
+    milliseconds for each save of a turn. Without it a power cut may lose the last moments; a crash of the server loses
+    nothing. The store ``files`` is always durable. ``limits`` (keep, mistralrs or nexo) is a retention preset
+    (``sessions/retention/limits.py``); ``ttl`` ("24h", "0" = for ever), ``max_sessions`` of a namespace and
+    ``max_history_turns`` (0 = no limit) override it. A namespace that reached ``quota_sessions``, or ``quota_gb`` of
+    text and media, cannot store more (0 = no quota).
 
-    ``export`` writes NAME.agent.json beside NAME.ipynb, or in ``data_dir``; not one of more than ``export_max_mb``.
+    Tools. ``tools`` are names of tools or groups (python, shell, files, web, skills, mcp, functions, dispatch,
+    notebook, recall), separated by commas; ``agent`` stands for all. Most groups also need a setting of their own, and
+    a request can only narrow the set. Models that call tools in a code fence use python only.
 
-    ``durable``: every write of the sqlite store is on the disk before it counts, so that a power cut loses nothing; it
-    costs a turn some milliseconds for each of its saves. Without it a power cut may take the last moments, a crash of
-    the server nothing. The store ``files`` is always so.
+    Sandbox. With ``sandbox`` on, code runs only if all required isolation is available; auto runs it with the isolation
+    that this system supports and reports what is missing; off runs it without isolation. ``sandbox_profile`` developer
+    exposes the tools and packages of this machine, restricted only what Python needs. ``sandbox_network`` is none,
+    loopback or full (empty: none); full reaches other machines through a proxy that never connects to this one. The
+    resource limits apply to each session. ``sandbox_read`` and ``sandbox_write`` add paths, separated by ``:``;
+    ``sandbox_env`` names variables that code may read.
 
-    What is kept (``sessions/limits.py``): ``limits`` keep, mistralrs or nexo, and instead of what that says ``ttl``
-    ("24h", "0" = for ever), ``max_sessions`` of a namespace and ``max_history_turns`` (0 = no limit). Beyond
-    ``quota_sessions`` and ``quota_gb`` of text and media a namespace gets nothing new (0 = no quota).
+    Files. ``surface`` stores and shows files that code created without being asked for them. ``upload_mb`` is the
+    largest file that a user may upload, ``output_mb`` the largest that code may produce. ``run_timeout_s`` limits a run
+    of python, ``shell_timeout_s`` a shell script.
 
-    ``tools`` that turns have: names or groups (python, shell, files, web, skills, mcp, functions, dispatch, notebook,
-    recall) with commas between; ``agent`` is all of them. Most wait for a setting of their own, and a request only
-    narrows them. Models that call in a code fence use python alone.
+    Answers and replay. ``checked_numbers`` states, for every number of an answer, which output line it comes from, or
+    that it was not computed. ``mode`` replay shows the answers stored beside the notebook and starts no turn (for
+    graders and CI); a cell without a stored answer fails, or prints a message with ``replay_missing`` tell. With
+    ``mode`` off, agent cells only print that they are off.
 
-    The sandbox: ``sandbox`` on: what can not be isolated as it should be does not run; auto: it runs with what this
-    system has, and says what is missing; off: without isolation. ``sandbox_profile`` developer sees the tools and
-    packages of this machine, restricted no more than Python needs. ``sandbox_network`` none, loopback or full (by the
-    profile if empty: none); full reaches other machines through a proxy that never leads to this one. The limits are
-    for each session; ``sandbox_read`` and ``sandbox_write`` are more paths, with ``:`` between, ``sandbox_env`` names
-    variables that code sees.
+    Permissions. ``policy`` makes kinds or names of tools stricter or freer: ``{mcp: auto, shell: ask}``; as an
+    environment variable it is a JSON object. The administrator's file (``/etc/agent-kernel/policy.toml``) can only be
+    made stricter. ``python_in`` is where python of a notebook's turns runs if the cell does not say: live (in the
+    user's kernel, after asking), draft (in a copy of it that changes nothing) or sandbox; empty means a draft if one
+    can be made, else live. ``approval_timeout_s`` is how long the server waits for an API client's decision before it
+    denies the call (0 = no limit).
 
-    ``surface``: files that code made are kept and shown even if nobody asked for them. ``upload_mb`` is the largest
-    file that a person may bring, ``output_mb`` the largest that code may make. ``shell_timeout_s`` of a script.
+    Connections. ``web`` is off, duckduckgo, searxng:URL, or package.module:function. ``web_hosts`` are private hosts
+    that may be fetched anyway. ``skills_dir`` is the directory of installed skills. ``mcp_config`` is a JSON file of
+    MCP servers. ``functions`` are typed functions offered as tools, ``package.module:name`` separated by commas.
+    ``dispatch_url`` runs the calls of tools that clients declare, with an Authorization header from the variable named
+    by ``dispatch_key_env``.
 
-    ``checked_numbers``: of each number of an answer it is said which line of an output it comes from, or that it was
-    not computed. ``mode`` replay: agent cells show the answers that lie beside the notebook, and no turn is begun (for
-    graders and CI); a cell without one fails, or tells it with ``replay_missing`` tell. ``mode`` off: agent cells do
-    nothing but say so.
-
-    ``policy`` makes kinds or names of tools stricter or freer: ``{mcp: auto, shell: ask}``; as a variable a JSON
-    object. An administrator's file (``/etc/agent-kernel/policy.toml``) can only be made stricter.
-    ``python_in`` is where python of a notebook's turns runs when a cell does not say: live (in the person's kernel,
-    after asking), draft (in a copy of it that changes nothing) or sandbox; if empty a draft, where one can be made,
-    else live. ``approval_timeout_s``: a client of the API is waited for so long, then it is no (0 = as long as it
-    takes).
-
-    ``web``: off, duckduckgo, searxng:URL, or package.module:function. ``web_hosts``: private hosts that may be fetched
-    from all the same. ``skills_dir``: where skills are kept. ``mcp_config``: a JSON file of MCP servers. ``functions``:
-    typed functions that are tools, ``package.module:name`` with commas between. ``dispatch_url`` runs the calls of
-    tools that clients declare, with the header Authorization from the variable that ``dispatch_key_env`` names.
-
-    Limits for servers that several people use; 0 = none, as for a person's own. Each user gets
-    ``user_requests_per_minute`` turns begun, ``user_turns_at_once`` that are not over, and ``user_tokens_per_hour`` and
-    ``user_tokens_per_day`` of prompts and answers together; a scoped token gets at most ``token_share`` of each of its
-    user's limits. Each engine answers ``turns_at_once`` model calls at a time, which go round by user; when
-    ``turns_waiting`` turns wait for it, no more are begun.
+    Limits for servers with several users; 0 = none, the default of a personal server. Each user may start
+    ``user_requests_per_minute`` turns, have ``user_turns_at_once`` unfinished turns, and use ``user_tokens_per_hour``
+    and ``user_tokens_per_day`` of prompts and answers together; a scoped token gets at most ``token_share`` of each
+    limit of its user. Each engine answers ``turns_at_once`` model calls at a time, taking turns between users; when
+    ``turns_waiting`` turns wait for it, new turns are refused.
     """
 
     model: str = "default"
@@ -268,7 +269,7 @@ class Settings:
 
     @property
     def model_sources(self) -> tuple[str, ...]:
-        """The kinds of sources that a model may be fetched from, or be asked about; none with ``local_only``."""
+        """The kinds of sources that models may be downloaded from; none with ``local_only``."""
         return () if self.local_only else tuple(kind.strip() for kind in self.sources.split(",") if kind.strip())
 
     @property
@@ -277,17 +278,18 @@ class Settings:
 
     @property
     def trust_path(self) -> Path:
-        """Where trusted folders are kept."""
+        """The file that lists trusted folders."""
         return self.data_dir / "trusted.json"
 
     @property
     def tokens_path(self) -> Path:
-        """Where lasting tokens are kept, as hashes."""
+        """The directory of long-lived API tokens, stored as hashes."""
         return self.data_dir / "tokens"
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ, **traits: Any) -> Settings:
-        """``traits`` win over the environment; empty values count as not set. Raises InvalidRequest."""
+        """Read the settings from the environment. ``traits`` take precedence; empty values count as not set. Raises
+        InvalidRequest."""
         values: dict[str, Any] = {}
         for item in dataclasses.fields(cls):
             given = traits.get(item.name)
@@ -321,7 +323,7 @@ def _parse_flag(name: str, value: str) -> bool:
 
 
 def _parse_engines(value: Any) -> Mapping[str, Any]:
-    """Never repeats what could not be read: it may hold a key."""
+    """Parse the setting ``engines``. Error messages never repeat the value, because it may contain a key."""
     if isinstance(value, Mapping):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Every place on this machine where agent-kernel keeps something, and the traces of one conversation among them."""
+"""Every location on this machine where agent-kernel stores data, and the files that belong to one conversation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agent_kernel.core.settings import OFF, Settings
 
 NOTEBOOK = ".ipynb"
 DELETED = "deleted:"
-"""How the path of a notebook that was deleted begins: ``deleted:ID/path``."""
+"""Prefix of the binding path of a deleted notebook: ``deleted:ID/path``."""
 KERNEL = "kernel:"
 
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    """``kind`` is a word for programs. ``holds`` tells people what is there; ``private`` that it holds something of a
-    conversation."""
+    """One location. ``kind`` is a code for programs, ``holds`` a description for people; ``private`` marks conversation
+    data."""
 
     kind: str
     path: Path
@@ -38,7 +38,7 @@ class StorageLocation:
 
 
 def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()) -> list[StorageLocation]:
-    """Those that are there. ``bound``: the store's bindings, which know where sidecars lie."""
+    """Return the locations that exist. ``bound`` are the store's bindings, which lead to the sidecars of notebooks."""
     data, cache = settings.data_dir, settings.cache_dir
     found = [
         StorageLocation("store", data / "sessions.db", "conversations"),
@@ -76,7 +76,7 @@ def _backups(data: Path) -> list[Path]:
 
 
 def existing_sidecars(bound: Iterable[NotebookBinding]) -> Iterator[Path]:
-    """Of notebooks that are, or were, bound to a session."""
+    """Yield the existing sidecar files of notebooks that are, or were, bound to a session."""
     seen: set[Path] = set()
     for binding in bound:
         if (notebook := notebook_path(binding)) is not None:
@@ -87,7 +87,7 @@ def existing_sidecars(bound: Iterable[NotebookBinding]) -> Iterator[Path]:
 
 
 def notebook_path(binding: NotebookBinding) -> Path | None:
-    """None for a kernel without one."""
+    """Return the path of the bound notebook; None for a kernel without a notebook."""
     path = binding.path
     if path.startswith(DELETED):
         path = path.partition("/")[2]
@@ -95,14 +95,14 @@ def notebook_path(binding: NotebookBinding) -> Path | None:
 
 
 def sidecar_paths(notebook: Path) -> list[Path]:
-    """What the server keeps beside a notebook: the sidecar, the one before, one that is in conflict, large media."""
+    """Return the files that the server keeps beside a notebook: sidecar, backup, conflicting version, large media."""
     stem = notebook.name.removesuffix(NOTEBOOK)
     names = (".agent.json", ".agent.json.bak", ".agent.conflict.json", ".agent")
     return [notebook.with_name(stem + name) for name in names]
 
 
 def data_dir_sidecar_paths(settings: Settings, binding: NotebookBinding) -> list[Path]:
-    """The same for ``export = data_dir``, where roots are kept apart by their hash."""
+    """Return the sidecar files for ``export = data_dir``, where contents roots are separated by their hash."""
     notebook = notebook_path(binding)
     if notebook is None:
         return []
@@ -111,14 +111,18 @@ def data_dir_sidecar_paths(settings: Settings, binding: NotebookBinding) -> list
 
 
 def session_paths(settings: Settings, key: SessionKey) -> list[Path]:
-    """What is kept of a session beside the store and the notebooks: its work directory, its model, its transcript."""
+    """Return the files of a session outside the store and the notebooks: its work directory and its choice of a
+    model."""
     work = hashlib.sha256(json.dumps([key.namespace, key.id]).encode()).hexdigest()[:32]
     choice = hashlib.sha256(f"{len(key.namespace)} {key.namespace}{key.id}".encode()).hexdigest()[:32]
     return [settings.data_dir / "work" / work, settings.data_dir / "engines" / f"{choice}.json"]
 
 
 def disk_usage(path: Path) -> int:
-    """Bytes of a file, or of everything below a directory; links are not followed. What vanishes meanwhile is 0."""
+    """Return the size of a file, or of everything below a directory, in bytes.
+
+    Links are not followed. A file that vanishes in the meantime counts 0.
+    """
     try:
         if path.is_symlink() or not path.is_dir():
             return path.lstat().st_size

@@ -73,7 +73,7 @@ def test_another_machine_is_not_judged() -> None:
 
 @linux
 def test_an_earlier_boot_of_this_machine_is_dead_unless_it_was_seen_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_identity, "machine", lambda: "this machine")
+    monkeypatch.setattr(process_identity, "machine_id", lambda: "this machine")
     booted = process_identity.boot_time()
     assert booted is not None
     earlier = replace(Owner.here(), boot="another boot")
@@ -82,7 +82,7 @@ def test_an_earlier_boot_of_this_machine_is_dead_unless_it_was_seen_since(monkey
 
 
 def test_an_owner_of_a_system_without_facts_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("boot", "machine", "pid_namespace"):
+    for name in ("boot_id", "machine_id", "pid_namespace"):
         monkeypatch.setattr(process_identity, name, lambda: "")
     assert not replace(Owner.here(), pid=2**22 + 5).provably_dead(0)
 

@@ -1,4 +1,4 @@
-"""The part of a session store that keeps files; what ``sessions/store.py`` says of operations holds here too."""
+"""The part of a session store that holds files. The rules of ``session_store.py`` about operations apply here too."""
 
 from __future__ import annotations
 
@@ -11,35 +11,41 @@ from agent_kernel.core.session import SessionKey
 
 
 class SessionFiles(Protocol):
-    """Files of sessions: what tools made and what people brought. A part that a store of one's own may leave out: then
-    files are not kept. They go with their session, and when it is cleared; a fork has those of its turns."""
+    """Files of sessions: produced by tools and uploaded by people.
+
+    A custom store may leave this part out; files are then not stored. Files are deleted with their session and when it
+    is cleared; a fork has the files of its turns.
+    """
 
     async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
-        """All or none, each with its bytes, or a path where they are written and synced (a copy or link is made), or,
-        for a file with an error, None. Raises SessionNotFound, Conflict for an id that the session has, QuotaExceeded,
-        InvalidRequest for bytes that do not match."""
+        """Store all files or none.
+
+        Each file comes with its bytes, with the path of a written and synced file (which is copied or linked), or, for
+        a file with an error, with None. Raises SessionNotFound, Conflict for an id that the session already has,
+        QuotaExceeded, and InvalidRequest for bytes that do not match.
+        """
         ...
 
     async def file(self, key: SessionKey, id: str) -> File | None: ...
 
     async def files(self, key: SessionKey) -> list[File]:
-        """Oldest first."""
+        """Return the files of a session, oldest first."""
         ...
 
     async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
-        """The bytes, or a path where they can be read until the file is removed; None: there are none."""
+        """Return the bytes, or a path that is readable until the file is removed; None if there are no bytes."""
         ...
 
     async def remove_file(self, key: SessionKey, id: str) -> bool:
-        """True if it was there. Other sessions that have it keep it."""
+        """Remove a file from a session and return whether it existed. Other sessions with the same file keep it."""
         ...
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
-        """Those that have it, the first one first."""
+        """Return the sessions that have a file, in the order in which they received it."""
         ...
 
     async def all_files(
         self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
-        """Newest first, of these sessions or (None) of all."""
+        """Return the files of these sessions or (None) of all sessions of a namespace, newest first."""
         ...

@@ -1,4 +1,4 @@
-"""The part of a session store that keeps decisions; what ``sessions/store.py`` says of operations holds here too."""
+"""The part of a session store that holds permission decisions. The rules of ``session_store.py`` apply here too."""
 
 from __future__ import annotations
 
@@ -9,28 +9,35 @@ from agent_kernel.core.session import SessionKey
 
 
 class Grants(Protocol):
-    """What people decided about calls. It goes with its session, when that is deleted or cleared, and is in no export,
-    fork or copy. A store of one's own may leave it out: then it lasts as long as the server's process."""
+    """Decisions of people about calls.
+
+    They are deleted with their session and when it is cleared, and are part of no export, fork or copy. A custom store
+    may leave this part out; decisions then last as long as the server's process.
+    """
 
     async def grants(self, key: SessionKey) -> list[Grant]:
-        """For the rest of the session; none of an unknown one."""
+        """Return the grants for the rest of a session; none for an unknown session."""
         ...
 
     async def grant(self, key: SessionKey, grant: Grant) -> None:
-        """Replaces the one of the same kind and tool. Raises SessionNotFound."""
+        """Store a grant; it replaces the one of the same kind and tool. Raises SessionNotFound."""
         ...
 
     async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
-        """Takes back those of this kind and tool (None: all); how many there were."""
+        """Delete the grants of this kind and tool (None: any) and return how many there were."""
         ...
 
     async def ask(self, question: ApprovalQuestion) -> None:
-        """Keeps a question that waits. ``close_turn`` ends those of its turn: as ``interrupted`` with the turn, and the
-        call's result then says that the question was not answered; else as ``cancelled``. Raises SessionNotFound."""
+        """Store an open question. Raises SessionNotFound.
+
+        ``close_turn`` ends the open questions of its turn: as ``interrupted`` if the turn was interrupted, and the
+        result of the call then says that the question was not answered; otherwise as ``cancelled``.
+        """
         ...
 
     async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
-        """The first answer counts, with its grant, in one transaction: the question as it is kept now is returned."""
+        """Store the answer and its grant in one transaction, and return the question as it is stored now. Only the
+        first answer counts."""
         ...
 
     async def question(self, namespace: str, id: str) -> ApprovalQuestion | None: ...

@@ -132,7 +132,7 @@ async def test_the_certificate_has_to_be_the_names_though_the_address_is_connect
     authority.issue_cert("right.example").configure_cert(tls)
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
-    monkeypatch.setattr(fetch, "_certificates", lambda: trusting)
+    monkeypatch.setattr(fetch, "_load_certificates", lambda: trusting)
     async with served({"/": says(200, b"safe")}, tls) as web:
         one = Fetcher(Guard("*.example", resolve=resolve), EgressPolicy())
         assert (await one.get(f"https://right.example:{web.port}/")).data == b"safe"

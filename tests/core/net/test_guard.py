@@ -118,7 +118,7 @@ async def test_a_name_with_one_private_address_is_refused_as_a_whole() -> None:
 
 
 async def test_an_own_address_is_refused_though_it_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "is_own", lambda address: str(address) == PUBLIC)
+    monkeypatch.setattr(guard_module, "is_own_address", lambda address: str(address) == PUBLIC)
     with pytest.raises(Forbidden, match="of this machine"):
         await Guard(resolve=resolving(PUBLIC)).check("http://example.org/")
 

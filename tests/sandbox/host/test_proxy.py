@@ -187,7 +187,7 @@ async def test_libraries_and_pip_inside_the_jail_use_it(make: Make, monkeypatch:
     wheel = _wheel()
     page = b'<a href="http://index.example/demo_way-1-py3-none-any.whl">demo_way-1-py3-none-any.whl</a>'
     async with elsewhere(lambda head: wheel if b".whl" in head.split(b"\r\n")[0] else page) as one:
-        monkeypatch.setattr(guard, "lookup", resolver(PUBLIC))
+        monkeypatch.setattr(guard, "resolve_host", resolver(PUBLIC))
         monkeypatch.setattr(jail_resources, "Proxy", partial(Proxy, connect=one.dial))
         sandbox = make(SandboxPolicy(warm=0, network="full"))
         if not (await sandbox.report())["network"]["active"]:
