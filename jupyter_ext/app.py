@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jupyter_ext.push.page_connection import Pages
     from jupyter_ext.push.page_tools import Serving
     from jupyter_ext.quotas.limits import Limits
+    from jupyter_ext.services import Services
     from jupyter_ext.turns.access import Access
     from jupyter_ext.turns.cpu_priority import Neighbours
     from jupyter_ext.turns.engine_choices import Choices
@@ -91,6 +92,7 @@ class AgentKernel(ExtensionApp):
     cleared: Cleared
     access: Access
     watch: ContentsWatch
+    services: Services
     importing: asyncio.Lock
     """One document at a time: reading one may take a few hundred MB."""
 
@@ -218,6 +220,7 @@ class AgentKernel(ExtensionApp):
         from jupyter_ext import services
 
         services.wire(self, self._settings())
+        self.settings[services.SETTING] = self.services
         self.loaded = True
 
     def initialize_handlers(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from jupyter_server.services.contents.filemanager import FileContentsManager
@@ -25,6 +26,7 @@ from jupyter_ext.notebooks.kernels import Kernels
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.notebooks.sidecar import Sidecars
 from jupyter_ext.notebooks.sidecar_import import Reunion
+from jupyter_ext.push.missed_events import MissedEvents
 from jupyter_ext.push.model_pulls import Pulls
 from jupyter_ext.push.notifications import News
 from jupyter_ext.push.page_connection import Pages
@@ -46,6 +48,44 @@ if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
 
 P = ParamSpec("P")
+SETTING = "agent_kernel_services"
+"""The name of the Services among the settings of the web application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of one server, as request handlers reach them."""
+
+    runtime: Runtime
+    access: Access
+    turns: Turns
+    turn_starter: Calls
+    turn_versions: Versions
+    idempotency: Idempotency
+    revision_locks: Changes
+    ephemeral_sessions: Ephemeral
+    private_sessions: PrivateSessions
+    engine_choices: Choices
+    user_limits: Limits
+    notebooks: Notebooks
+    sidecars: Sidecars
+    sidecar_imports: Reunion
+    cleared_outputs: Cleared
+    kernels: Kernels
+    kernel_jobs: Jobs
+    notifications: News
+    missed_events: MissedEvents
+    pages: Pages
+    page_tools: Serving
+    model_pulls: Pulls
+    tokens: Tokens
+    bind_requests: Binds
+    metrics: Metrics
+    requests: Requests
+    import_lock: asyncio.Lock
+    """Held while a document is imported: reading one may take a few hundred MB."""
+    url: Callable[[], str]
+    """Returns the address at which a process on this machine reaches this server, ending in ``/``."""
 
 
 def wire(app: AgentKernel, settings: Settings) -> None:
@@ -99,6 +139,36 @@ def wire(app: AgentKernel, settings: Settings) -> None:
         settings.allow_urls,
     )
     parent_kernel.adopt(app)
+    app.services = Services(
+        runtime=app.runtime,
+        access=app.access,
+        turns=app.turns,
+        turn_starter=app.calls,
+        turn_versions=app.versions,
+        idempotency=app.idempotency,
+        revision_locks=app.changes,
+        ephemeral_sessions=app.ephemeral,
+        private_sessions=app.private,
+        engine_choices=app.choices,
+        user_limits=app.user_limits,
+        notebooks=app.notebooks,
+        sidecars=app.sidecars,
+        sidecar_imports=app.reunion,
+        cleared_outputs=app.cleared,
+        kernels=app.kernels,
+        kernel_jobs=app.jobs,
+        notifications=app.news,
+        missed_events=MissedEvents(runtime, app.turns, app.versions, app.notebooks, app.sidecars),
+        pages=app.pages,
+        page_tools=app.serving,
+        model_pulls=app.pulls,
+        tokens=app.tokens,
+        bind_requests=app.binds,
+        metrics=app.metrics,
+        requests=app.requests,
+        import_lock=app.importing,
+        url=app.url,
+    )
 
 
 def _wire_notebooks(app: AgentKernel) -> None:

@@ -163,7 +163,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "sessions.export sessions.store tools.base",
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),
-    "jupyter_ext.push": ("core jupyter_ext jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
+    "jupyter_ext.push": ("core core.seams jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
     "jupyter_ext.quotas": ("core sessions.store", ""),
     "jupyter_ext.turns": (
         "core core.seams engines engines.local.worker engines.openai_api jupyter_ext jupyter_ext.auth "
@@ -293,6 +293,7 @@ def _from(node: ast.ImportFrom) -> list[str]:
     return modules if len(modules) == len(below) else [base, *modules]
 
 
+@functools.cache
 def _is_module(name: str) -> bool:
     path = ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
@@ -303,6 +304,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def folder_of(module: str) -> str:
     """The folder that a module lies in, as LAYERS names it."""
     is_package = ROOT.joinpath(*module.split("."), "__init__.py").exists()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
+from agent_kernel.turn.runtime import Runtime
+from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.push.notifications import Target, Told, concerns, opened, waiting
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.turns.turns import Turns
 
 
 class Standing:
@@ -34,11 +35,11 @@ class Standing:
                 self._told(said)
 
 
-async def state_of(app: AgentKernel, target: Target) -> list[Mapping[str, Any]]:
+async def state_of(target: Target, runtime: Runtime, turns: Turns, notebooks: Notebooks) -> list[Mapping[str, Any]]:
     """``watching``, then a ``turn.opened`` for each turn that runs and an ``approval.waiting`` for each question."""
-    first = await (_session(app, target) if target.kind == "session" else _kernel(app, target))
-    running = {turn.id: turn for turn in app.turns.running if concerns(turn, target)}
-    questions = [asked for asked in app.runtime.approvals.waiting if asked.question.turn in running]
+    first = await (_session(runtime.store, target) if target.kind == "session" else _kernel(notebooks, target))
+    running = {turn.id: turn for turn in turns.running if concerns(turn, target)}
+    questions = [asked for asked in runtime.approvals.waiting if asked.question.turn in running]
     return [
         {"type": "watching", **first, "running": list(running)},
         *map(opened, running.values()),
@@ -46,13 +47,13 @@ async def state_of(app: AgentKernel, target: Target) -> list[Mapping[str, Any]]:
     ]
 
 
-async def _session(app: AgentKernel, target: Target) -> dict[str, Any]:
+async def _session(store: SessionStore, target: Target) -> dict[str, Any]:
     """``revision`` is null for a session that is not there (yet)."""
-    session = await app.runtime.store.info(SessionKey(target.namespace, target.id))
+    session = await store.info(SessionKey(target.namespace, target.id))
     revision, branch = (session.revision, session.branch) if session else (None, "")
     return {"session": target.id, "kernel": "", "revision": revision, "branch": branch}
 
 
-async def _kernel(app: AgentKernel, target: Target) -> dict[str, Any]:
-    key = await app.notebooks.bound(target.namespace, await app.notebooks.place(target.id))
+async def _kernel(notebooks: Notebooks, target: Target) -> dict[str, Any]:
+    key = await notebooks.bound(target.namespace, await notebooks.place(target.id))
     return {"session": key.id if key else None, "kernel": target.id, "revision": None, "branch": ""}

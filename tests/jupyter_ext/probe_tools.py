@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.tool_source import Occasion, Offered
+from jupyter_ext.services import SETTING
 
 UNKNOWN = "a kind that nobody knows"
 KINDS = {
@@ -48,4 +49,4 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
-    server.web_app.settings["agent_kernel"].runtime.sources.append(Probes())
+    server.web_app.settings[SETTING].runtime.sources.append(Probes())

@@ -17,6 +17,7 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.push.notifications import News, Target
 from jupyter_ext.push.outbox import Outbox
 from jupyter_ext.push.page_connection import Page
+from jupyter_ext.services import SETTING
 
 
 class Handler(SocketHandler):
@@ -25,9 +26,9 @@ class Handler(SocketHandler):
     def __init__(self, news: News) -> None:
         self.said: list[str] = []
         self.codes: list[int | None] = []
-        app = SimpleNamespace(news=news)
+        services = SimpleNamespace(notifications=news, runtime=None, turns=None, notebooks=None)
         log = SimpleNamespace(error=lambda *told, **more: None)
-        self.application: Any = SimpleNamespace(settings={"agent_kernel": app, "log": log})
+        self.application: Any = SimpleNamespace(settings={SETTING: services, "log": log})
         self.page = Page(Outbox(self._keep, lambda code, reason: None))
         self.caller = Caller("ns", user=User("me"))
 
@@ -45,7 +46,7 @@ class Handler(SocketHandler):
 async def test_a_watch_that_can_not_begin_holds_nothing_and_hides_no_other_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def failing(app: Any, target: Target) -> list[dict[str, Any]]:
+    async def failing(target: Target, *parts: Any) -> list[dict[str, Any]]:
         raise StoreError("The disk is full.")
 
     news = News()

@@ -77,7 +77,7 @@ class AnthropicHandler(DialectHandler):
     async def _all(self, wanted: Sequence[Source]) -> dict[Source, Given]:
         """All together within MAX_MEDIA; a file that is larger than what is left is not read."""
         urls = [source for source in wanted if source.kind == "url"]
-        fetcher = Fetcher(self.app.runtime.guard, self.app.runtime.exits)
+        fetcher = Fetcher(self.services.runtime.guard, self.services.runtime.exits)
         try:
             got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
         except FetchFailed as error:
@@ -149,7 +149,7 @@ class MessagesHandler(AnthropicHandler):
     async def _thread(self, body: MessagesBody) -> MessageThread:
         """Raises NotFound in Anthropic's words, at which its clients send the conversation whole."""
         thread = self.app.message_threads.get(self.caller.namespace, body.continues)
-        if thread is None or await self.app.runtime.store.info(thread.key) is None:
+        if thread is None or await self.services.runtime.store.info(thread.key) is None:
             raise NotFound("There is no such thread (any more).", details={"error_code": "thread_not_found"})
         return thread
 
@@ -159,7 +159,7 @@ class MessagesHandler(AnthropicHandler):
         self.app.message_threads.keep(message, thread)
 
     def _container(self, call: Call) -> Container:
-        id, sandbox = call.turn.order.key.id, self.app.runtime.sandbox
+        id, sandbox = call.turn.order.key.id, self.services.runtime.sandbox
         idle_s = sandbox.policy.idle_s if isinstance(sandbox, LinuxSandbox) else IDLE_S
         return Container(id, min(idle_s, IDLE_S) if is_ephemeral(id) else idle_s)
 
@@ -185,5 +185,5 @@ class CountTokensHandler(AnthropicHandler):
     def known(self, model: str) -> None:
         """Raises UnknownModel."""
         name = Asked(model, TurnRequest()).name
-        if name and self.app.access.may_choose(self.caller, name):
-            self.app.runtime.engines.get(name)
+        if name and self.services.access.may_choose(self.caller, name):
+            self.services.runtime.engines.get(name)

@@ -47,7 +47,7 @@ class DialectHandler(AgentHandler):
 
     def answerable(self, asked: Asked) -> None:
         """Raises ``unasked``."""
-        asks = "ask" in (asked.request.permission, self.app.runtime.settings.permission)
+        asks = "ask" in (asked.request.permission, self.services.runtime.settings.permission)
         if asks and asked.engaged != () and not asked.streams:
             raise self.unasked(
                 "With permission ask somebody is asked while the answer is streamed.",
@@ -61,16 +61,16 @@ class DialectHandler(AgentHandler):
         request = self.request
         key = key_of(self.caller, request.headers.get(HEADER), request.path, request.body)
         if key is None:
-            return await self.app.calls.begin(self.caller, asked)
+            return await self.services.turn_starter.begin(self.caller, asked)
 
         async def begin(turn: str) -> Begun:
-            call = await self.app.calls.begin(self.caller, asked, turn)
+            call = await self.services.turn_starter.begin(self.caller, asked, turn)
             return Begun(call.turn, {"session": call.session})
 
-        found = await self.app.idempotency.once(key, begin)
+        found = await self.services.idempotency.once(key, begin)
         assert found is not None, "a dialect's request begins a turn or raises"
         self._entry, begun = found
-        self.app.idempotency.joins(self._entry)
+        self.services.idempotency.joins(self._entry)
         if begun.again:
             self.set_header(REPLAYED, "true")
         return Call(begun.turn, str(begun.facts.get("session", "")), again=begun.again)
@@ -84,7 +84,7 @@ class DialectHandler(AgentHandler):
         entry, self._entry = self._entry, None
         if entry is not None:
             self._turn = None
-            self.app.idempotency.leaves(entry, stops=not self.detached)
+            self.services.idempotency.leaves(entry, stops=not self.detached)
 
     async def answer(self, call: Call, codec: Codec, *, streams: bool) -> None:
         """Raises the error of a turn that failed before it said anything, and of one that is not streamed."""
@@ -107,8 +107,8 @@ class DialectHandler(AgentHandler):
         self._leave()
         turn = self._turn
         if turn is not None and turn.running and not self.detached:
-            task = asyncio.ensure_future(self.app.turns.cancel(turn, LEFT))
-            self.app.calls.also(task)
+            task = asyncio.ensure_future(self.services.turns.cancel(turn, LEFT))
+            self.services.turn_starter.also(task)
 
     async def _decided(self, turn: LiveTurn) -> None:
         try:

@@ -48,7 +48,7 @@ class OpenAIHandler(DialectHandler):
         InvalidRequest, also for one that can not be had; Forbidden, LocalOnly."""
         if not urls:
             return {}
-        runtime = self.app.runtime
+        runtime = self.services.runtime
         fetcher = Fetcher(runtime.guard, runtime.exits)
         try:
             found = await fetch_all(fetcher, urls, PICTURE, purpose="a picture")

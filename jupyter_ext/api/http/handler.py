@@ -42,6 +42,7 @@ from jupyter_ext.auth.callers import Caller, namespace_of
 from jupyter_ext.auth.recheck import check_page, page_may_call
 from jupyter_ext.auth.token_scopes import scopes_of
 from jupyter_ext.notebooks.kernels import Kernel
+from jupyter_ext.services import SETTING, Services
 
 if TYPE_CHECKING:
     from jupyter_ext.app import AgentKernel
@@ -95,11 +96,16 @@ class AgentHandler(APIHandler):
         app: AgentKernel = self.settings["agent_kernel"]
         return app
 
+    @property
+    def services(self) -> Services:
+        services: Services = self.settings[SETTING]
+        return services
+
     @functools.cached_property
     def kernel(self) -> Kernel | None:
         """The kernel whose valid credential came with the request."""
         token = self.request.headers.get(KERNEL_HEADER)
-        return self.app.kernels.of_token(token) if token else None
+        return self.services.kernels.of_token(token) if token else None
 
     def initialize(self, **kwargs: Any) -> None:
         given = self.request.headers.get("X-Request-ID", "")
@@ -108,7 +114,7 @@ class AgentHandler(APIHandler):
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         self.begin()
-        self.app.requests.began(self)
+        self.services.requests.began(self)
         self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
         length = self.request.headers.get("Content-Length", "")
         self.gathered = Gathered(self.max_body, int(length) if length.isdecimal() else 0)
@@ -141,7 +147,7 @@ class AgentHandler(APIHandler):
         if not self.request.headers.keys() & BODY_HEADERS:
             return False
         try:
-            await asyncio.to_thread(self.app.tokens.holder, self.lasting)
+            await asyncio.to_thread(self.services.tokens.holder, self.lasting)
         except TokenInvalid:
             return False
         return True
@@ -201,7 +207,7 @@ class AgentHandler(APIHandler):
 
     def on_finish(self) -> None:
         super().on_finish()
-        self.app.requests.ended(self)
+        self.services.requests.ended(self)
         self._note(self.get_status())
 
     def _note(self, status: int) -> None:
@@ -226,7 +232,7 @@ class AgentHandler(APIHandler):
 
     async def admit(self, action: Action, *, kernels: bool) -> Caller:
         """Raises Forbidden, Unauthenticated, TokenInvalid."""
-        configured = self.app.runtime.settings.namespace
+        configured = self.services.runtime.settings.namespace
         if KERNEL_HEADER in self.request.headers:
             if self.kernel is None:
                 raise Unauthenticated("This kernel's credential is not valid (any more).", hint="Restart the kernel.")
@@ -247,14 +253,14 @@ class AgentHandler(APIHandler):
     async def _holder(self) -> Caller:
         """Asked when the body is there: the token may have been revoked meanwhile. Raises TokenInvalid, Forbidden."""
         self.current_user = None  # cookies that came with it do not count
-        token = await asyncio.to_thread(self.app.tokens.holder, self.lasting)
+        token = await asyncio.to_thread(self.services.tokens.holder, self.lasting)
         enough = scopes_of(self.request.method or "", self.route)
         if not enough:
             raise Forbidden("Only a person may do this, in the browser.")
         if not token.opens(enough):
             wanted = " or ".join(sorted(enough | {"all"}))
             raise Forbidden("The scopes of this token do not reach here.", hint=f"One with {wanted} does.")
-        return Caller(token.namespace(namespace_of(self.app.runtime.settings.namespace, None)), token=token)
+        return Caller(token.namespace(namespace_of(self.services.runtime.settings.namespace, None)), token=token)
 
     def parse(self, model: type[M]) -> M:
         """The body. Raises InvalidRequest, and what ``json_body`` does."""
@@ -281,6 +287,14 @@ class AgentHandler(APIHandler):
         if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
             raise InvalidRequest(f"{name} is a number, not {raw[:40]!r}.")
         return int(whole)
+
+    async def queried_place(self) -> str | None:
+        """Return the notebook or kernel that ``kernel`` or ``path`` of the query names, if one does.
+
+        Raises NotFound, Forbidden, InvalidRequest.
+        """
+        kernel, path = self.get_argument("kernel", ""), self.get_argument("path", "")
+        return await self.services.access.place(self.caller, kernel, path)
 
     def reply(self, body: Mapping[str, Any], status: int = 200) -> None:
         self.set_status(status)
@@ -327,7 +341,7 @@ class AgentHandler(APIHandler):
             socket.set_nodelay(True)
         self._written = time.monotonic()
         self._pump = asyncio.create_task(self._write_frames(frames))
-        with self.app.requests.streaming():
+        with self.services.requests.streaming():
             await asyncio.wait([self._pump])
         if self._pump.cancelled():
             return
@@ -339,7 +353,7 @@ class AgentHandler(APIHandler):
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        self.app.requests.left(self)
+        self.services.requests.left(self)
         self._note(request_log.LEFT)
         if self._pump is not None:
             self._pump.cancel()
@@ -361,7 +375,7 @@ class AgentHandler(APIHandler):
         stream of a token that is revoked ends here, and as if its client had left."""
         while True:
             token = self.caller.token
-            if token is not None and not self.app.tokens.counts(token):
+            if token is not None and not self.services.tokens.counts(token):
                 self.request.connection.stream.close()  # type: ignore[union-attr]  # it is HTTP/1
                 return
             idle = time.monotonic() - self._written

@@ -33,7 +33,7 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
 class QuestionHandler(AgentHandler):
     async def question(self, approval: str) -> ApprovalQuestion:
         """One that the caller may answer: a kernel, or a token, those of turns that it started. Raises NotFound."""
-        found = await self.app.runtime.approvals.find(self.caller.namespace, approval)
+        found = await self.services.runtime.approvals.find(self.caller.namespace, approval)
         if not self.may_answer(found):
             raise NotFound("There is no such approval.")
         return found
@@ -41,7 +41,7 @@ class QuestionHandler(AgentHandler):
     def may_answer(self, question: ApprovalQuestion) -> bool:
         if question.key.namespace != self.caller.namespace:
             return False
-        turn = self.app.turns.get(question.turn)
+        turn = self.services.turns.get(question.turn)
         return not self.caller.by or (turn is not None and turn.order.by == self.caller.by)
 
 
@@ -50,7 +50,7 @@ class ApprovalsHandler(QuestionHandler):
     @operation("List the questions that wait for a person.", turns.Approvals)
     async def get(self) -> None:
         """Those that wait, the oldest first."""
-        found = [waiting for waiting in self.app.runtime.approvals.waiting if self.may_answer(waiting.question)]
+        found = [waiting for waiting in self.services.runtime.approvals.waiting if self.may_answer(waiting.question)]
         self.reply({"approvals": [waiting_to_json(waiting) for waiting in found]})
 
 
@@ -75,7 +75,7 @@ class ApprovalHandler(QuestionHandler):
         except NotFound as error:
             self.reply({"status": "not_found", "error": {**error.to_json(), "request_id": self.request_id}}, 404)
             return
-        said = await self.app.runtime.approvals.answer(self.caller.namespace, approval, answer)
+        said = await self.services.runtime.approvals.answer(self.caller.namespace, approval, answer)
         outcome = {"decision": said.decision, "remember": said.remember, "message": said.message}
         self.reply({"status": "resolved", **outcome})
 
@@ -84,7 +84,7 @@ class PolicyHandler(AgentHandler):
     """What the server rules, by kind of call and by name of tool."""
 
     def policy(self) -> dict[str, Any]:
-        runtime = self.app.runtime
+        runtime = self.services.runtime
         return {
             "policy": {name: to_json(ruling) for name, ruling in runtime.policy.table()},
             "approval_timeout_s": runtime.settings.approval_timeout_s,
@@ -102,8 +102,8 @@ class PermissionsHandler(PolicyHandler):
     @guarded("read")
     @operation("What the server rules and what was decided in a session.", sessions.Permissions, errors=(404,))
     async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
-        session = await self.app.access.session(self.caller, session_id)
-        grants = await self.app.runtime.approvals.grants.grants(session.key)
+        session = await self.services.access.session(self.caller, session_id)
+        grants = await self.services.runtime.approvals.grants.grants(session.key)
         self.reply({"session": session_id, "grants": [grant_to_json(grant) for grant in grants], **self.policy()})
 
     @guarded("execute")
@@ -115,13 +115,13 @@ class PermissionsHandler(PolicyHandler):
     )
     async def delete(self, session_id: str) -> None:
         """Takes back what was decided: of ``kind`` and ``tool`` in the query, or all of it."""
-        session = await self.app.access.session(self.caller, session_id)
+        session = await self.services.access.session(self.caller, session_id)
         kind, tool = self.get_argument("kind", None), self.get_argument("tool", None)
         self.reply({"revoked": await self._revoked(session.key, kind, tool)})
 
     async def _revoked(self, key: SessionKey, kind: str | None, tool: str | None) -> int:
         """A kernel may take back a yes, never a no: that would make something freer."""
-        grants = self.app.runtime.approvals.grants
+        grants = self.services.runtime.approvals.grants
         if self.caller.kernel is None:
             return await grants.revoke(key, kind, tool)
         mine = [grant for grant in await grants.grants(key) if grant.decision == "approve"]

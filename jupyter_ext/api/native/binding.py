@@ -75,20 +75,20 @@ class BindingHandler(AgentHandler):
     @guarded("read")
     @operation("Which session a notebook talks to.", told.Binding, query=PLACE, errors=(404,))
     async def get(self) -> None:
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
-        key = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
-        session = await self.app.runtime.store.info(key) if key else None
-        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
+        place = await self.queried_place()
+        key = await self.services.notebooks.bound(self.caller.namespace, place) if place else None
+        session = await self.services.runtime.store.info(key) if key else None
+        kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         self.reply(
             {
                 "session": session_to_json(session) if session else None,
                 "notebook": None if place is None or place.startswith(KERNEL) else place,
                 "kernel": kernel.id if kernel else None,
                 "namespace": self.caller.namespace,
-                "server": {"version": __version__, "url": self.app.url()},
+                "server": {"version": __version__, "url": self.services.url()},
                 "model": await current_engine(self.app, self.caller, key),
                 "notes": await self._notes(key, place),
-                "open": bool(kernel and self.app.serving.tools(self.caller.namespace, kernel.id)),
+                "open": bool(kernel and self.services.page_tools.tools(self.caller.namespace, kernel.id)),
                 "environment": self.app.told_to_kernels() if kernel and kernel.own else {},
             }
         )
@@ -97,13 +97,13 @@ class BindingHandler(AgentHandler):
         """What the person should know of the files of this notebook, a line each."""
         if place is None or place.startswith(KERNEL):
             return []
-        found = await self.app.reunion.look(self.caller.namespace, place)
-        beside = self.app.sidecars.file(place)
+        found = await self.services.sidecar_imports.look(self.caller.namespace, place)
+        beside = self.services.sidecars.file(place)
         notes = [
             note_of(found, beside.main.name if beside else ""),
-            self.app.sidecars.problem(self.caller.namespace, place),
+            self.services.sidecars.problem(self.caller.namespace, place),
         ]
-        cleared = await self.app.cleared.cells(key, place) if key else []
+        cleared = await self.services.cleared_outputs.cells(key, place) if key else []
         if cleared:
             notes.append(CLEARED.format(cells=len(cleared)))
         return [note for note in notes if note]
@@ -120,21 +120,21 @@ class BindingHandler(AgentHandler):
     )
     async def put(self) -> None:
         body = self.parse(BindingBody)
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        place = await self.queried_place()
         if place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel whose session this shall be.")
-        session = await self.app.runtime.store.info(SessionKey(self.caller.namespace, body.session))
+        session = await self.services.runtime.store.info(SessionKey(self.caller.namespace, body.session))
         kernel = self.caller.kernel
-        if kernel and not await self.app.access.may_use(self.caller, body.session):
+        if kernel and not await self.services.access.may_use(self.caller, body.session):
             key = SessionKey(self.caller.namespace, body.session)
             if session is None:
                 raise NotFound(f"There is no session {body.session}.")
-            bind = self.app.binds.ask(kernel.id, key, place)
-            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
-            self.reply({"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}, 202)
+            bind = self.services.bind_requests.ask(kernel.id, key, place)
+            url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
+            self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)
             return
-        session = await self.app.access.session(self.caller, body.session)
-        await self.app.notebooks.bind(session.key, place)
+        session = await self.services.access.session(self.caller, body.session)
+        await self.services.notebooks.bind(session.key, place)
         self.reply(session_to_json(session))
 
     @guarded("write")
@@ -148,14 +148,14 @@ class BindingHandler(AgentHandler):
     async def delete(self) -> None:
         """The notebook has no session from now on, or after a private one the one it had before. Nothing is deleted
         but a private session, which is held nowhere else."""
-        access, notebooks = self.app.access, self.app.notebooks
-        place = await access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        notebooks = self.services.notebooks
+        place = await self.queried_place()
         if place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel whose session this is.")
         key = await notebooks.bound(self.caller.namespace, place)
         unbound = key is not None and await notebooks.unbind(self.caller.namespace, place)
         if key is not None and is_private(key.id) and not await notebooks.paths(key):
-            await self.app.private.forget(key)
+            await self.services.private_sessions.forget(key)
         now = await notebooks.bound(self.caller.namespace, place)
         self.reply({"unbound": key.id if unbound and key else None, "session": now.id if now else None})
 
@@ -164,11 +164,11 @@ class BindHandler(AgentHandler):
     @guarded("read")
     @operation("Whether a person said yes.", told.BindState, errors=(404,))
     async def get(self, bind_id: str) -> None:
-        bind = self.app.binds.get(bind_id)
+        bind = self.services.bind_requests.get(bind_id)
         kernel = self.caller.kernel
         if bind.key.namespace != self.caller.namespace or (kernel and bind.kernel != kernel.id):
             raise NotFound("There is no such request.")
-        self.reply({"status": self.app.binds.state(bind)})
+        self.reply({"status": self.services.bind_requests.state(bind)})
 
 
 class BindConfirmHandler(AgentHandler):
@@ -188,9 +188,11 @@ class BindConfirmHandler(AgentHandler):
         bind, session = await self._asked(bind_id)
         if bind.folder:
             bind.digest = await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE)
-        waiting = self.app.binds.state(bind) == "waiting"
+        waiting = self.services.bind_requests.state(bind) == "waiting"
         xsrf = self.xsrf_form_html()
-        rest = FORM.format(xsrf=xsrf) if waiting else f"<p>This request is {self.app.binds.state(bind)}.</p>"
+        rest = (
+            FORM.format(xsrf=xsrf) if waiting else f"<p>This request is {self.services.bind_requests.state(bind)}.</p>"
+        )
         self._page(bind, session, rest)
 
     @guarded("write", kernels=False)
@@ -200,22 +202,22 @@ class BindConfirmHandler(AgentHandler):
         bind, session = await self._asked(bind_id)
         decision = self.get_body_argument("decision", "")
         if decision == "confirmed":
-            self.app.binds.decide(bind, "confirmed")
+            self.services.bind_requests.decide(bind, "confirmed")
             await self._grant(bind)
         elif decision == "denied":
-            self.app.binds.decide(bind, "denied")
+            self.services.bind_requests.decide(bind, "denied")
         else:
             raise InvalidRequest("decision is confirmed or denied.")
         self._page(bind, session, f"<p>{decision.capitalize()}. You can close this page.</p>")
 
     async def _grant(self, bind: Bind) -> None:
-        kernel = self.app.kernels.get(bind.kernel)
+        kernel = self.services.kernels.get(bind.kernel)
         if bind.folder:
             if await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE) != bind.digest:
                 raise Conflict(
                     f"{BESIDE} was changed since this page showed it.", hint="Ask for it again in the notebook."
                 )
-            await asyncio.to_thread(self.app.runtime.trust.add, Path(bind.folder))
+            await asyncio.to_thread(self.services.runtime.trust.add, Path(bind.folder))
             return
         if bind.search:
             if kernel:
@@ -224,14 +226,14 @@ class BindConfirmHandler(AgentHandler):
         if kernel:
             kernel.sessions.add(bind.key.id)
         if bind.engine:
-            await self.app.choices.set(bind.key, bind.engine)
+            await self.services.engine_choices.set(bind.key, bind.engine)
         else:
-            await self.app.notebooks.bind(bind.key, bind.place)
+            await self.services.notebooks.bind(bind.key, bind.place)
 
     async def _asked(self, bind_id: str) -> tuple[Bind, Session]:
-        bind = self.app.binds.get(bind_id)
+        bind = self.services.bind_requests.get(bind_id)
         of_none = Session(bind.key) if bind.search or bind.folder else None
-        session = of_none or await self.app.runtime.store.info(bind.key)
+        session = of_none or await self.services.runtime.store.info(bind.key)
         if bind.key.namespace != self.caller.namespace or session is None:
             raise NotFound("There is no such request.")
         return bind, session

@@ -28,8 +28,8 @@ class BranchesHandler(AgentHandler):
     @guarded("read")
     @operation("List the branches of a session.", told.Branches, errors=(404,))
     async def get(self, session_id: str) -> None:
-        session = await self.app.access.session(self.caller, session_id)
-        branches = await self.app.runtime.store.branches(session.key)
+        session = await self.services.access.session(self.caller, session_id)
+        branches = await self.services.runtime.store.branches(session.key)
         self.reply({"branches": [branch_to_json(branch) for branch in branches], "revision": session.revision})
 
     @guarded("write")
@@ -37,10 +37,10 @@ class BranchesHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """A new branch, which is the current one from now on."""
         body = self.parse(BranchBody)
-        session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self), "branch"):
-            branch = await self.app.runtime.store.branch(session.key, before=body.before, name=body.name)
-        await self.app.sidecars.touch(session.key)
+        session = await self.services.access.session(self.caller, session_id)
+        async with self.services.revision_locks.of(session.key, seen(self), "branch"):
+            branch = await self.services.runtime.store.branch(session.key, before=body.before, name=body.name)
+        await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch), 201)
 
 
@@ -49,10 +49,10 @@ class CurrentBranchHandler(AgentHandler):
     @operation("Make a branch the current one.", Branch, body=SwitchBody, query=(IF_MATCH,), errors=(404, 409))
     async def put(self, session_id: str) -> None:
         body = self.parse(SwitchBody)
-        session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self), "branch"):
-            branch = await self.app.runtime.store.switch(session.key, body.name)
-        await self.app.sidecars.touch(session.key)
+        session = await self.services.access.session(self.caller, session_id)
+        async with self.services.revision_locks.of(session.key, seen(self), "branch"):
+            branch = await self.services.runtime.store.switch(session.key, body.name)
+        await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch))
 
 
@@ -60,10 +60,10 @@ class BranchHandler(AgentHandler):
     @guarded("write")
     @operation("Drop a branch.", told.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
     async def delete(self, session_id: str, name: str) -> None:
-        session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self), "branch"):
-            await self.app.runtime.store.drop_branch(session.key, name)
-        await self.app.sidecars.touch(session.key)
+        session = await self.services.access.session(self.caller, session_id)
+        async with self.services.revision_locks.of(session.key, seen(self), "branch"):
+            await self.services.runtime.store.drop_branch(session.key, name)
+        await self.services.sidecars.touch(session.key)
         self.reply({"name": name, "deleted": True})
 
 
@@ -74,17 +74,17 @@ class ForkHandler(AgentHandler):
     )
     async def post(self, session_id: str) -> None:
         """A new session; bound to the notebook on request."""
-        body, access = self.parse(ForkBody), self.app.access
+        body, access = self.parse(ForkBody), self.services.access
         session = await access.session(self.caller, session_id)
-        place = await access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        place = await self.queried_place()
         if body.bind and place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel whose session the fork shall be.")
         made = private_id() if is_private(session_id) else new_id("session")
         target = SessionKey(self.caller.namespace, body.id or made)
         await access.claim_id(self.caller, target.id)
-        fork = await self.app.runtime.store.fork(session.key, target, body.turns)
+        fork = await self.services.runtime.store.fork(session.key, target, body.turns)
         if body.bind and place is not None:
-            await self.app.notebooks.bind(target, place)
+            await self.services.notebooks.bind(target, place)
         self.reply({**session_to_json(fork), "bound": body.bind, "source": session_id}, 201)
 
 
@@ -94,11 +94,11 @@ class UndoHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """Takes the newest turn of the current branch back; ``ran`` names what it ran, which can not be taken back."""
         self.parse(EmptyBody)
-        session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self), "undone"):
-            undone = await undo(self.app.runtime.store, session.key)
-        await self.app.sidecars.touch(session.key)
-        after = await self.app.access.session(self.caller, session_id)
+        session = await self.services.access.session(self.caller, session_id)
+        async with self.services.revision_locks.of(session.key, seen(self), "undone"):
+            undone = await undo(self.services.runtime.store, session.key)
+        await self.services.sidecars.touch(session.key)
+        after = await self.services.access.session(self.caller, session_id)
         told = dataclasses.asdict(undone) if undone else None
         self.reply({"undone": told, "session": session_to_json(after)})
 
@@ -108,10 +108,10 @@ class TurnVersionsHandler(AgentHandler):
     @operation("List the versions of a question.", Versions, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
         """The versions of one question, in the order they were asked."""
-        stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         listed = []
-        for number, (other, branch) in enumerate(await self.app.versions.of(stored), 1):
-            found = await self.app.access.stored_turn(self.caller, other, stored.key.id)
+        for number, (other, branch) in enumerate(await self.services.turn_versions.of(stored), 1):
+            found = await self.services.access.stored_turn(self.caller, other, stored.key.id)
             listed.append(
                 {
                     "version": number,
@@ -127,4 +127,4 @@ class TurnVersionsHandler(AgentHandler):
         self.reply({"session": stored.key.id, "versions": listed})
 
     async def _is_current(self, key: SessionKey, turn: str) -> bool:
-        return any(shown.id == turn for shown in await self.app.runtime.store.turns(key))
+        return any(shown.id == turn for shown in await self.services.runtime.store.turns(key))

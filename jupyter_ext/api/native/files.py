@@ -97,7 +97,7 @@ class FileAgentHandler(SharedHandler):
 
     @property
     def registry(self) -> FileRegistry:
-        files = self.app.runtime.files
+        files = self.services.runtime.files
         if files is None:
             raise InvalidRequest("The session store of this server keeps no files.")
         return files
@@ -111,7 +111,7 @@ class FileAgentHandler(SharedHandler):
         namespace = self.caller.namespace
         named = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
         for key in named:
-            if await self.app.access.may_use(self.caller, key.id):
+            if await self.services.access.may_use(self.caller, key.id):
                 await self.registry.file(key, id)
                 return key
         raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
@@ -230,19 +230,19 @@ class FilesHandler(FileAgentHandler):
             await self.registry.expire(key.namespace)
         facts: dict[str, Any] = {"purpose": purpose, "mime": upload.mime, "lasts_s": lasts_s}
         file = await self.registry.receive(key, upload.filename, arrived, **facts)
-        await self.app.sidecars.touch(key)
+        await self.services.sidecars.touch(key)
         self.reply(self.facts(file, key.id))
 
     async def _key(self, session: str) -> SessionKey:
         """The session named, which is made if it is not there; a kernel's own; a user's for files without one."""
-        caller, store = self.caller, self.app.runtime.store
+        caller, store = self.caller, self.services.runtime.store
         if not session and caller.kernel is not None:
-            place = await self.app.notebooks.place(caller.kernel.id)
-            key, _ = await self.app.notebooks.session(caller.namespace, place, "")
+            place = await self.services.notebooks.place(caller.kernel.id)
+            key, _ = await self.services.notebooks.session(caller.namespace, place, "")
             caller.kernel.sessions.add(key.id)
             return key
         key = SessionKey(caller.namespace, session or UPLOADS)
-        if await self.app.access.claim_id(caller, key.id):
+        if await self.services.access.claim_id(caller, key.id):
             await store.create(key, "" if session else "Uploaded files")
         return key
 
@@ -252,7 +252,7 @@ class FilesHandler(FileAgentHandler):
         """Newest first; ``session``: of that one, oldest first."""
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
         if session := self.get_argument("session", ""):
-            key = (await self.app.access.session(self.caller, session)).key
+            key = (await self.services.access.session(self.caller, session)).key
             listed = [(key, file) for file in await self.registry.files(key)]
         else:
             listed = await self.registry.everywhere(self.caller.namespace, None, await self._mine())
@@ -267,7 +267,9 @@ class FilesHandler(FileAgentHandler):
         kernel = self.caller.kernel
         if kernel is None:
             return None
-        bound = await self.app.notebooks.bound(self.caller.namespace, await self.app.notebooks.place(kernel.id))
+        bound = await self.services.notebooks.bound(
+            self.caller.namespace, await self.services.notebooks.place(kernel.id)
+        )
         return frozenset(kernel.sessions) | ({bound.id} if bound else set())
 
 
@@ -285,9 +287,9 @@ class FileHandler(FileAgentHandler):
         session = self.get_argument("session", None)
         await self.owner(id, session)
         for key in await self.registry.sessions_of(self.caller.namespace, id):
-            if session in (None, key.id) and await self.app.access.may_use(self.caller, key.id):
+            if session in (None, key.id) and await self.services.access.may_use(self.caller, key.id):
                 await self.registry.remove(key, id)
-                await self.app.sidecars.touch(key)
+                await self.services.sidecars.touch(key)
         deleted = {"id": id, "object": "file", "deleted": True}
         self.reply({"id": id, "type": "file_deleted"} if self.anthropic else deleted)
 
@@ -312,7 +314,7 @@ class ContainerFilesHandler(FileAgentHandler):
     @guarded("read")
     @operation("List the files of a session.", told.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)
     async def get(self, session_id: str) -> None:
-        key = (await self.app.access.session(self.caller, session_id)).key
+        key = (await self.services.access.session(self.caller, session_id)).key
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
         self.reply(self.listed([container_file(file, key.id) for file in await self.registry.files(key)], limit))
 
@@ -321,7 +323,7 @@ class ContainerFileHandler(FileAgentHandler):
     @guarded("read")
     @operation("A file's facts, in a session.", told.ContainerFile, errors=(404,))
     async def get(self, session_id: str, id: str) -> None:
-        key = (await self.app.access.session(self.caller, session_id)).key
+        key = (await self.services.access.session(self.caller, session_id)).key
         self.reply(container_file(await self.registry.file(key, id), key.id))
 
 
@@ -336,4 +338,4 @@ class ContainerFileContentHandler(FileAgentHandler):
         conditions=WITHIN,
     )
     async def get(self, session_id: str, id: str) -> None:
-        await self.send((await self.app.access.session(self.caller, session_id)).key, id)
+        await self.send((await self.services.access.session(self.caller, session_id)).key, id)

@@ -61,10 +61,10 @@ class ExportHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """The document as a download; what a model made is never run by a browser in this origin. What the format has
         no place for is counted in a header."""
-        session = await self.app.access.session(self.caller, session_id)
+        session = await self.services.access.session(self.caller, session_id)
         branch = self.get_argument("branch", None)
         written = await export_session(
-            self.app.runtime.store, session.key, self.get_argument("format", "agent-kernel"), branch=branch
+            self.services.runtime.store, session.key, self.get_argument("format", "agent-kernel"), branch=branch
         )
         if written.files:
             raise InvalidRequest(ONE_DOCUMENT, hint="?format=markdown")
@@ -100,26 +100,26 @@ class ImportHandler(AgentHandler):
     async def post(self) -> None:
         """The body is the document, of at most MAX_BODY bytes; ``preview``: only what would come in. ``beside``: not
         the body but what lies beside the notebook. ``bind``: the notebook goes on with it."""
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        place = await self.queried_place()
         document, files = await self._document(place)
         format = self.get_argument("format", None)
-        async with self.app.importing:
+        async with self.services.import_lock:
             if self.number("preview"):
                 self.reply({"preview": preview_to_json(await preview(document, format=format, files=files))})
                 return
             come = await import_session(
-                self.app.runtime.store,
+                self.services.runtime.store,
                 self.caller.namespace,
                 document,
                 format=format,
                 files=files,
-                redactor=self.app.runtime.ledger.redactor,
+                redactor=self.services.runtime.ledger.redactor,
             )
         if self.caller.kernel is not None:
             self.caller.kernel.sessions.add(come.session.key.id)
         bound = bool(self.number("bind")) and place is not None
         if bound and place is not None:
-            await self.app.notebooks.bind(come.session.key, place)
+            await self.services.notebooks.bind(come.session.key, place)
         self._tell(come, bound)
 
     async def _document(self, place: str | None) -> tuple[bytes, dict[str, bytes]]:
@@ -129,7 +129,7 @@ class ImportHandler(AgentHandler):
             return self.request.body, {}
         if place is None or place.startswith(KERNEL):
             raise InvalidRequest("Name the notebook (path) beside which the conversation lies.")
-        found: tuple[bytes, dict[str, bytes]] | None = await self.app.reunion.document(place)
+        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.document(place)
         if found is None:
             raise NotFound("No conversation lies beside this notebook.")
         return found
@@ -147,11 +147,11 @@ class ClearOutputsHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """Of the cells that are named; without any, of those whose outputs are gone from the saved notebook."""
         body = self.parse(ClearOutputsBody)
-        session = await self.app.access.session(self.caller, session_id)
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        session = await self.services.access.session(self.caller, session_id)
+        place = await self.queried_place()
         cells = body.cells
         if not cells and place is not None:
-            cells = await self.app.cleared.cells(session.key, place)
-        changed = await self.app.cleared.clear(session.key, cells)
-        self.app.news.changed(session.key, "outputs")
+            cells = await self.services.cleared_outputs.cells(session.key, place)
+        changed = await self.services.cleared_outputs.clear(session.key, cells)
+        self.services.notifications.changed(session.key, "outputs")
         self.reply({"cells": len(cells), "results": changed})

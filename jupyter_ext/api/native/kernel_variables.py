@@ -34,16 +34,16 @@ class KernelVariablesHandler(AgentHandler):
     async def get(self) -> None:
         """``kernel``; ``name``: that one, closely. ``problem`` says why there is nothing to tell now: a kernel that
         computes is not waited for."""
-        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
+        kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         name = self.get_argument("name", "")
         if kernel is None or (name and not _is_name(name)):
             self.reply({"variables": [], "problem": ""})
             return
-        if not self.app.kernels.runs_ipykernel(kernel.id):
+        if not self.services.kernels.runs_ipykernel(kernel.id):
             self.reply({"variables": [], "problem": OTHER})
             return
         expression = looking("variables", {"name": name} if name else {})
-        told = await self.app.jobs.evaluate(kernel.id, expression, LOOK_WITHIN_S)
+        told = await self.services.kernel_jobs.evaluate(kernel.id, expression, LOOK_WITHIN_S)
         if told.status != "success":
             self.reply({"variables": [], "problem": BUSY})
         elif name:

@@ -13,5 +13,5 @@ class MetricsHandler(AgentHandler):
     @operation("The figures of this server, for Prometheus.", TEXT)
     async def get(self) -> None:
         """In the text format of Prometheus, or that of OpenMetrics where it is accepted."""
-        text, content_type = await self.app.metrics.exposition(self.request.headers.get("Accept", ""))
+        text, content_type = await self.services.metrics.exposition(self.request.headers.get("Accept", ""))
         self.finish(text, set_content_type=content_type)

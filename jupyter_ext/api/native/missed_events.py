@@ -5,7 +5,6 @@ from __future__ import annotations
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.schemas.operation import KERNEL, Count, Parameter, operation
 from jupyter_ext.api.schemas.sessions import Meanwhile
-from jupyter_ext.push.missed_events import meanwhile
 
 
 class MeanwhileHandler(AgentHandler):
@@ -18,6 +17,6 @@ class MeanwhileHandler(AgentHandler):
     )
     async def get(self, session_id: str) -> None:
         """``since`` in whole seconds since the epoch, ``kernel``: the one that the notebook has now."""
-        session = await self.app.access.session(self.caller, session_id)
-        kernel = self.app.access.kernel(self.caller, self.get_argument("kernel", ""))
-        self.reply(await meanwhile(self.app, session.key, float(self.number("since") or 0), kernel))
+        session = await self.services.access.session(self.caller, session_id)
+        kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
+        self.reply(await self.services.missed_events.since(session.key, float(self.number("since") or 0), kernel))

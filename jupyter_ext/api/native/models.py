@@ -86,15 +86,15 @@ class ModelsHandler(SharedHandler):
         if self.anthropic:
             self.reply(anthropic_page(listed))
             return
-        cache_dir = self.app.runtime.settings.cache_dir
+        cache_dir = self.services.runtime.settings.cache_dir
         found = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
         self.reply(
             {
                 "object": "list",
                 "data": listed,
                 "models": found,
-                "engines": self.app.runtime.engines.listed(),
-                "engine": engine_to_json(self.app.runtime.engine.info()),
+                "engines": self.services.runtime.engines.listed(),
+                "engine": engine_to_json(self.services.runtime.engine.info()),
                 "current": await current_engine(self.app, self.caller, await self._asked()),
                 "mcp_servers": await model_listing.mcp_servers(self.app),
             }
@@ -102,11 +102,11 @@ class ModelsHandler(SharedHandler):
 
     async def _asked(self) -> SessionKey | None:
         """The session that is named, or that of the notebook."""
-        access, caller = self.app.access, self.caller
+        access, caller = self.services.access, self.caller
         if id := self.get_argument("session", ""):
             return (await access.session(caller, id)).key
-        place = await access.place(caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
-        return await self.app.notebooks.bound(caller.namespace, place) if place else None
+        place = await self.queried_place()
+        return await self.services.notebooks.bound(caller.namespace, place) if place else None
 
 
 class EngineHandler(AgentHandler):
@@ -123,22 +123,22 @@ class EngineHandler(AgentHandler):
     async def put(self) -> None:
         """The engine that a session talks to from now on: the one named, or that of the caller's notebook. A kernel's
         wish for a URL waits for the person, in the browser."""
-        body, caller, access = self.parse(EngineBody), self.caller, self.app.access
-        place = await access.place(caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        body, caller, access = self.parse(EngineBody), self.caller, self.services.access
+        place = await self.queried_place()
         if body.session is not None:
             key = (await access.session(caller, body.session)).key
         elif place is not None:
-            key, _ = await self.app.notebooks.session(caller.namespace, place)
+            key, _ = await self.services.notebooks.session(caller.namespace, place)
         else:
             raise InvalidRequest("Name the session, the notebook (path) or the kernel.")
-        info = self.app.runtime.engines.get(body.model).info()
+        info = self.services.runtime.engines.get(body.model).info()
         if caller.kernel and not access.may_choose(caller, body.model):
-            bind = self.app.binds.ask(caller.kernel.id, key, place or "", body.model)
-            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
-            pending = {"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}
+            bind = self.services.bind_requests.ask(caller.kernel.id, key, place or "", body.model)
+            url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
+            pending = {"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}
             self.reply({**pending, "engine": engine_to_json(info)}, 202)
             return
-        await self.app.choices.set(key, body.model)
+        await self.services.engine_choices.set(key, body.model)
         self.reply({"session": key.id, "engine": engine_to_json(info)})
 
 
@@ -148,7 +148,7 @@ class ModelHandler(SharedHandler):
     async def get(self, name: str) -> None:
         """One that a request may name, or could once it is here. Of an id of a hub that is nowhere here, the hub is
         asked."""
-        settings = self.app.runtime.settings
+        settings = self.services.runtime.settings
         try:
             listed = await model_listing.model(self.app, name)
         except UnknownModel:
@@ -193,7 +193,7 @@ class ModelPullHandler(AgentHandler):
         """Names of the catalog, and ids of a hub: data only, within the disk, from where ``sources`` allows."""
         self.parse(PullBody)
         wanted = HubId.parse(name)
-        pull = self.app.pulls.start(str(wanted) if wanted else entry(name).name)
+        pull = self.services.model_pulls.start(str(wanted) if wanted else entry(name).name)
         await self.stream(_lines(pull.follow()))
 
 
@@ -208,16 +208,16 @@ class EngineUnloadHandler(AgentHandler):
     async def post(self) -> None:
         """Gives back the model's memory; the next turn loads it again. Another engine's model is not ours to unload."""
         self.parse(EmptyBody)
-        if self.app.turns.running:
+        if self.services.turns.running:
             raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
-        engines = self.app.runtime.engines.local_engines
+        engines = self.services.runtime.engines.local_engines
         freed = 0
         for engine in engines:
             if isinstance(engine, LocalEngine):
                 freed += await engine.unload()
             else:
                 await engine.aclose()
-        shown = engines[-1] if engines else self.app.runtime.engine
+        shown = engines[-1] if engines else self.services.runtime.engine
         self.reply({"engine": engine_to_json(shown.info()), "freed_bytes": freed})
 
 
@@ -226,7 +226,7 @@ class ProbeHandler(AgentHandler):
 
     @allow_unauthenticated
     async def get(self) -> None:
-        stopping = self.app.turns.refusing
+        stopping = self.services.turns.refusing
         self.reply({"status": "stopping" if stopping else "ok"}, 503 if stopping else 200)
 
     @allow_unauthenticated
@@ -238,7 +238,7 @@ class HealthHandler(AgentHandler):
     @guarded("read")
     @operation("Whether this server is well.", told.Health)
     async def get(self) -> None:
-        runtime = self.app.runtime
+        runtime = self.services.runtime
         store = "ok"
         try:
             await runtime.store.list(self.caller.namespace, 1)

@@ -21,12 +21,12 @@ class TurnOutputsHandler(AgentHandler):
     @operation("What the cell of a turn would show.", Outputs, query=(SESSION,), errors=(404, 409))
     async def get(self, turn_id: str) -> None:
         """Outputs as in a notebook's file. Conflict while the turn runs, here or at another server."""
-        turn = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         if turn.state == "open":
             raise Conflict("This turn is still running.", hint="Follow it, or ask again when it has ended.")
-        store = self.app.runtime.store
+        store = self.services.runtime.store
         events = [event async for event in replay(store, turn, 0, media=True, whole=True)]
-        outputs = await asyncio.to_thread(_outputs, turn, events, self.app.url())
+        outputs = await asyncio.to_thread(_outputs, turn, events, self.services.url())
         self.reply({"turn": turn.id, "session": turn.key.id, "outputs": outputs})
 
 

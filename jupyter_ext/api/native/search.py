@@ -54,10 +54,10 @@ class SearchHandler(AgentHandler):
             path=path,
             since=self._moment("since"),
             until=self._moment("until"),
-            sessions=await self.app.access.readable(self.caller),
+            sessions=await self.services.access.readable(self.caller),
         )
         started = time.perf_counter()
-        hits = await self.app.runtime.store.search(self.caller.namespace, query)
+        hits = await self.services.runtime.store.search(self.caller.namespace, query)
         seconds = round(time.perf_counter() - started, 4)
         searched = "all" if query.sessions is None else "own"
         self.reply({"hits": [await self._told(hit) for hit in hits], "searched": searched, "seconds": seconds})
@@ -68,10 +68,10 @@ class SearchHandler(AgentHandler):
         here = self.get_argument("here", "") in ("1", "true")
         if not (here or kernel or path):
             return "", ""
-        place = await self.app.access.place(self.caller, kernel, path)
+        place = await self.services.access.place(self.caller, kernel, path)
         if place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel to search in.")
-        return self.app.notebooks.root, place
+        return self.services.notebooks.root, place
 
     def _moment(self, name: str) -> float | None:
         """Seconds since the epoch, or a date (and time) as ISO 8601 has them, in this machine's time zone if it names
@@ -90,7 +90,7 @@ class SearchHandler(AgentHandler):
         return {
             "session": brief(hit.session),
             "score": round(hit.score, 4),
-            "notebooks": await self.app.notebooks.paths(hit.session.key),
+            "notebooks": await self.services.notebooks.paths(hit.session.key),
             "snippets": [dataclasses.asdict(piece) for piece in hit.snippets],
         }
 
@@ -107,7 +107,7 @@ class SearchAccessHandler(AgentHandler):
         if kernel is None or kernel.searches:
             self.reply({"granted": True})
             return
-        place = await self.app.notebooks.place(kernel.id)
-        bind = self.app.binds.ask(kernel.id, SessionKey(kernel.namespace, "all"), place, search=True)
-        url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
-        self.reply({"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}, 202)
+        place = await self.services.notebooks.place(kernel.id)
+        bind = self.services.bind_requests.ask(kernel.id, SessionKey(kernel.namespace, "all"), place, search=True)
+        url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
+        self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)

@@ -96,14 +96,14 @@ class SessionsHandler(AgentHandler):
         only those with it in their title, tags or id, in any case."""
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         name = self.get_argument("name", "").casefold()
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
-        bound = await self.app.notebooks.bound(self.caller.namespace, place) if place else None
-        found = await self.app.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
+        place = await self.queried_place()
+        bound = await self.services.notebooks.bound(self.caller.namespace, place) if place else None
+        found = await self.services.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
         named = [session for session in found if name in names_of(session)]
         listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
         if self.caller.kernel is None:
             for body, session in zip(listed, named, strict=False):
-                body["notebooks"] = await self.app.notebooks.paths(session.key)
+                body["notebooks"] = await self.services.notebooks.paths(session.key)
         self.reply({"sessions": listed})
 
     @guarded("write")
@@ -117,20 +117,20 @@ class SessionsHandler(AgentHandler):
     )
     async def post(self) -> None:
         body = self.parse(SessionBody)
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        place = await self.queried_place()
         key = SessionKey(self.caller.namespace, body.id or await self._made(body, place))
-        await self.app.access.claim_id(self.caller, key.id)
-        session = await self.app.runtime.store.create(key, body.title)
+        await self.services.access.claim_id(self.caller, key.id)
+        session = await self.services.runtime.store.create(key, body.title)
         bound = body.bind and place is not None
         if bound and place is not None:
-            await self.app.notebooks.bind(key, place)
+            await self.services.notebooks.bind(key, place)
         self.reply({**session_to_json(session), "bound": bound}, 201)
 
     async def _made(self, body: SessionBody, place: str | None) -> str:
         """An id. A notebook whose session is private begins another private one, unless it is told otherwise."""
         private = body.private
         if private is None and body.bind and place is not None:
-            bound = await self.app.notebooks.bound(self.caller.namespace, place)
+            bound = await self.services.notebooks.bound(self.caller.namespace, place)
             private = bound is not None and is_private(bound.id)
         return private_id() if private else new_id("session")
 
@@ -145,21 +145,21 @@ class SessionHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """Its facts, and its history in mistral.rs's form: what PUT takes. With ``format=facts`` the history is left
         out, with another format the answer is the history in that form, without the facts."""
-        session = await self.app.access.session(self.caller, session_id)
+        session = await self.services.access.session(self.caller, session_id)
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
             known = ", ".join((FACTS, *JSON_FORMATS))
             raise InvalidRequest(f"The format is one of {known}.", hint="sessions/{id}/export")
         if format in JSON_FORMATS:
-            written = await export_session(self.app.runtime.store, session.key, format)
+            written = await export_session(self.services.runtime.store, session.key, format)
             self.finish(written.document)
             return
-        body = {**session_to_json(session), "notebooks": await self.app.notebooks.paths(session.key)}
+        body = {**session_to_json(session), "notebooks": await self.services.notebooks.paths(session.key)}
         self.set_header("ETag", etag(session.revision))
         if format == FACTS:
             self.reply(body)
             return
-        written = await export_session(self.app.runtime.store, session.key, "mistralrs")
+        written = await export_session(self.services.runtime.store, session.key, "mistralrs")
         # Joined as bytes: the history may be large, and is JSON already.
         self.finish(json.dumps(body).encode()[:-1] + b"," + written.document[1:])
 
@@ -178,29 +178,29 @@ class SessionHandler(AgentHandler):
         body = self.json_body()
         if is_private(session_id):
             raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
-        made = await self.app.access.claim_id(self.caller, session_id)
+        made = await self.services.access.claim_id(self.caller, session_id)
         key = SessionKey(self.caller.namespace, session_id)
         try:
-            async with self.app.changes.of(key, seen(self), "cleared"):
+            async with self.services.revision_locks.of(key, seen(self), "cleared"):
                 await self._put(key, body)
         except AgentKernelError:
             if made and self.caller.kernel:
                 self.caller.kernel.sessions.discard(session_id)
             raise
-        await self.app.sidecars.touch(key)
-        session = await self.app.access.session(self.caller, session_id)
+        await self.services.sidecars.touch(key)
+        session = await self.services.access.session(self.caller, session_id)
         self.set_header("ETag", etag(session.revision))
-        self.reply({**session_to_json(session), "notebooks": await self.app.notebooks.paths(key)})
+        self.reply({**session_to_json(session), "notebooks": await self.services.notebooks.paths(key)})
 
     async def _put(self, key: SessionKey, document: bytes) -> None:
         # One that was begun a moment ago holds nothing in the store yet.
-        if running := self.app.turns.of_session(key):
+        if running := self.services.turns.of_session(key):
             raise busy(running.id)
-        store, redactor = self.app.runtime.store, self.app.runtime.ledger.redactor
-        async with self.app.importing:
+        store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
+        async with self.services.import_lock:
             await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
-        if self.app.turns.of_session(key) is None:  # a turn that began meanwhile has its work directory
-            await self.app.runtime.sandbox.close(key, remove=True)
+        if self.services.turns.of_session(key) is None:  # a turn that began meanwhile has its work directory
+            await self.services.runtime.sandbox.close(key, remove=True)
 
     @guarded("write")
     @operation(
@@ -213,11 +213,11 @@ class SessionHandler(AgentHandler):
     )
     async def patch(self, session_id: str) -> None:
         body = self.parse(DescribeBody)
-        session = await self.app.access.session(self.caller, session_id)
+        session = await self.services.access.session(self.caller, session_id)
         what = "described" if body.title is None else "title"
-        async with self.app.changes.of(session.key, seen(self), what):
-            changed = await self.app.runtime.store.describe(session.key, body.described())
-        await self.app.sidecars.touch(session.key)
+        async with self.services.revision_locks.of(session.key, seen(self), what):
+            changed = await self.services.runtime.store.describe(session.key, body.described())
+        await self.services.sidecars.touch(session.key)
         self.set_header("ETag", etag(changed.revision))
         self.reply(session_to_json(changed))
 
@@ -227,13 +227,13 @@ class SessionHandler(AgentHandler):
         """Idempotent: what is not there is deleted. The session's sandbox ends with it, and its work directory goes."""
         deleted, revision = False, seen(self)
         with contextlib.suppress(SessionNotFound):
-            session = await self.app.access.session(self.caller, session_id)
-            async with self.app.changes.of(session.key, revision, "deleted"):
+            session = await self.services.access.session(self.caller, session_id)
+            async with self.services.revision_locks.of(session.key, revision, "deleted"):
                 if is_private(session_id):
-                    deleted = await self.app.private.forget(session.key)
+                    deleted = await self.services.private_sessions.forget(session.key)
                 else:
-                    deleted = await self.app.runtime.store.delete(session.key)
-                    await self.app.runtime.sandbox.close(session.key, remove=True)
+                    deleted = await self.services.runtime.store.delete(session.key)
+                    await self.services.runtime.sandbox.close(session.key, remove=True)
             await self.app.responses.store.forget(session.key)
         self.reply({"id": session_id, "deleted": deleted})
 
@@ -243,11 +243,11 @@ class SessionClearHandler(AgentHandler):
     @operation("Forget all turns of a session.", told.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
-        session = await self.app.access.session(self.caller, session_id)
-        async with self.app.changes.of(session.key, seen(self), "cleared"):
-            await self.app.runtime.store.clear(session.key)
-        await self.app.sidecars.touch(session.key)
-        self.reply(session_to_json(await self.app.access.session(self.caller, session_id)))
+        session = await self.services.access.session(self.caller, session_id)
+        async with self.services.revision_locks.of(session.key, seen(self), "cleared"):
+            await self.services.runtime.store.clear(session.key)
+        await self.services.sidecars.touch(session.key)
+        self.reply(session_to_json(await self.services.access.session(self.caller, session_id)))
 
 
 class SessionItemsHandler(AgentHandler):
@@ -259,8 +259,8 @@ class SessionItemsHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
-        session = await self.app.access.session(self.caller, session_id)
-        store, branch = self.app.runtime.store, self.get_argument("branch", None)
+        session = await self.services.access.session(self.caller, session_id)
+        store, branch = self.services.runtime.store, self.get_argument("branch", None)
         if branch is not None and all(branch != other.name for other in await store.branches(session.key)):
             raise BranchNotFound(f"There is no branch {branch!r}.", details={"branch": branch})
         items = await store.latest(session.key, self.number("limit"), branch=branch)
@@ -275,8 +275,8 @@ class BlobHandler(AgentHandler):
     @operation("A medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
         """Bytes without a type: nothing a model made is to be run by a browser in this origin."""
-        session = await self.app.access.session(self.caller, session_id)
-        data = await self.app.runtime.store.blob(session.key, digest)
+        session = await self.services.access.session(self.caller, session_id)
+        data = await self.services.runtime.store.blob(session.key, digest)
         if data is None:
             raise NotFound("This session has no such file.")
         self.set_header("Cache-Control", "private, max-age=31536000, immutable")

@@ -42,16 +42,16 @@ class BesideHandler(AgentHandler):
     async def get(self) -> None:
         """``arrival`` is what would come in; null when there is nothing, or nothing that can be read."""
         place = await self._place()
-        found = await self.app.reunion.look(self.caller.namespace, place)
-        file = self.app.sidecars.file(place)
-        saved = await self.app.sidecars.saved(place)
+        found = await self.services.sidecar_imports.look(self.caller.namespace, place)
+        file = self.services.sidecars.file(place)
+        saved = await self.services.sidecars.saved(place)
         name = file.main.name if file else ""
         self.reply(
             {
                 "name": name,
                 "kind": found.kind,
                 "told": note_of(found, name),
-                "problem": self.app.sidecars.problem(self.caller.namespace, place),
+                "problem": self.services.sidecars.problem(self.caller.namespace, place),
                 "saved": saved.time if saved else None,
                 "size": saved.size if saved else 0,
                 "arrival": await self._arrival(place, found.transcript) if found.kind in ARRIVING else None,
@@ -71,33 +71,33 @@ class BesideHandler(AgentHandler):
     async def post(self) -> None:
         """It becomes a session of its own, with which the notebook goes on; the one it had stays as it is."""
         place, shown = await self._place(), self.parse(ArrivalBody).sha256
-        async with self.app.importing:
+        async with self.services.import_lock:
             document, files = await self._document(place)
             if hashlib.sha256(document).hexdigest() != shown:
                 raise Conflict("The file beside the notebook has changed meanwhile.", hint="Look at it again.")
-            if (await self.app.reunion.look(self.caller.namespace, place)).kind not in ARRIVING:
+            if (await self.services.sidecar_imports.look(self.caller.namespace, place)).kind not in ARRIVING:
                 raise Conflict("This conversation is in the store already.")
             come = await import_session(
-                self.app.runtime.store,
+                self.services.runtime.store,
                 self.caller.namespace,
                 document,
                 files=files,
-                redactor=self.app.runtime.ledger.redactor,
+                redactor=self.services.runtime.ledger.redactor,
             )
         if self.caller.kernel is not None:
             self.caller.kernel.sessions.add(come.session.key.id)
-        await self.app.notebooks.bind(come.session.key, place)
+        await self.services.notebooks.bind(come.session.key, place)
         self.reply({**session_to_json(come.session), "bound": True, "preview": preview_to_json(come.preview)}, 201)
 
     async def _place(self) -> str:
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        place = await self.queried_place()
         if place is None or place.startswith(KERNEL):
             raise InvalidRequest("Name the notebook (path, or a kernel that has one).")
         found: str = place
         return found
 
     async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:
-        found: tuple[bytes, dict[str, bytes]] | None = await self.app.reunion.document(place)
+        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.document(place)
         if found is None:
             raise Conflict("Nothing lies beside this notebook any more.")
         return found

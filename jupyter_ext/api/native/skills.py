@@ -122,7 +122,7 @@ class SkillUpload(SharedHandler):
             raise InvalidRequest("Send the skill as multipart/form-data: a zip, or its files, in the field 'files'.")
         if sum(len(file.body) for file in files) > MAX_BYTES:
             raise too_large()
-        store, namespace = self.app.runtime.skills, self.caller.namespace
+        store, namespace = self.services.runtime.skills, self.caller.namespace
 
         def add() -> Skill:
             if len(files) == 1 and files[0].body.startswith(ZIP):
@@ -138,7 +138,7 @@ class SkillsHandler(SkillUpload):
     async def get(self) -> None:
         """``source=anthropic``: none of theirs is here."""
         theirs = self.get_argument("source", "") == "anthropic"
-        found = [] if theirs else await asyncio.to_thread(self.app.runtime.skills.list, self.caller.namespace)
+        found = [] if theirs else await asyncio.to_thread(self.services.runtime.skills.list, self.caller.namespace)
         self.reply_list([self.shown(skill) for skill in found])
 
     @guarded("write", kernels=False)
@@ -153,12 +153,12 @@ class SkillHandler(SkillUpload):
     @guarded("read")
     @operation("A skill.", told.Skill | told.CustomSkill, query=SHAPE, errors=(404,))
     async def get(self, id: str) -> None:
-        self.reply(self.shown(await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)))
+        self.reply(self.shown(await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)))
 
     @guarded("write", kernels=False)
     @operation("Delete a skill.", told.SkillDeleted | told.CustomSkillDeleted, query=SHAPE, errors=(404,))
     async def delete(self, id: str) -> None:
-        await asyncio.to_thread(self.app.runtime.skills.delete, self.caller.namespace, id)
+        await asyncio.to_thread(self.services.runtime.skills.delete, self.caller.namespace, id)
         openai = {"id": id, "object": "skill.deleted", "deleted": True}
         self.reply({"id": id, "type": "skill_deleted"} if self.anthropic else openai)
 
@@ -169,7 +169,7 @@ class SkillVersionsHandler(SkillUpload):
         "List the versions of a skill.", told.SkillVersions | told.CustomSkillVersions, query=SHAPE, errors=(404,)
     )
     async def get(self, id: str) -> None:
-        skill = await asyncio.to_thread(self.app.runtime.skills.get, self.caller.namespace, id)
+        skill = await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)
         self.reply_list([self.shown_version(version) for version in reversed(skill.versions)])
 
     @guarded("write", kernels=False)

@@ -114,7 +114,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         super().open(*args)
         self._note(self.get_status())
         self.page = Page(Outbox(self._write, self.close))
-        self.app.pages.add(self.page, self.close)
+        self.services.pages.add(self.page, self.close)
         self._looking = asyncio.create_task(self._look_again(), name="may this page still read")
         self._looking.add_done_callback(self._looked)
 
@@ -132,7 +132,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     def on_close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-            self.app.pages.remove(self.page)
+            self.services.pages.remove(self.page)
 
     def _check_handshake(self) -> None:
         """What tornado would refuse in words of its own. Raises InvalidRequest."""
@@ -159,18 +159,18 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
                 await self.page.outbox.send({"type": "pong"})
 
     async def _follow(self, asked: Follow, about: dict[str, str]) -> None:
-        app = self.app
+        services = self.services
         try:
-            live = await app.access.turn(self.caller, asked.turn)
+            live = await services.access.turn(self.caller, asked.turn)
             events = live.log.follow(asked.after)
         except TurnNotFound:
             try:
-                stored = await app.access.stored_turn(self.caller, asked.turn, asked.session or None)
+                stored = await services.access.stored_turn(self.caller, asked.turn, asked.session or None)
             except TurnNotFound:
                 self.page.unfollow(asked.turn)
                 await self.page.outbox.send({"type": "unknown.turn", "turn": asked.turn})
                 return
-            events = replay(app.runtime.store, stored, asked.after, whole=True)
+            events = replay(services.runtime.store, stored, asked.after, whole=True)
         self.page.follow(asked.turn, events, about, asked.number)
 
     async def _watch(self, asked: Watch) -> None:
@@ -181,26 +181,26 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             self.page.drop((kind, id))
             return
         if kind == "kernel":
-            self.app.access.kernel(self.caller, id)
+            self.services.access.kernel(self.caller, id)
         target = Target(self.caller.namespace, kind, id)
-        page, standing = self.page, Standing(self.page.outbox.tell)
+        services, page, standing = self.services, self.page, Standing(self.page.outbox.tell)
         with contextlib.ExitStack() as undone:
-            page.hold((kind, id), lambda: self.app.news.watch(target, page, standing.hear))
+            page.hold((kind, id), lambda: services.notifications.watch(target, page, standing.hear))
             undone.callback(page.drop, (kind, id))
-            state = await state_of(self.app, target)
+            state = await state_of(target, services.runtime, services.turns, services.notebooks)
             for said in state:
                 await page.outbox.send(said)
             standing.known(state)
             undone.pop_all()
 
     async def _serve(self, asked: Serve) -> None:
-        self.app.access.kernel(self.caller, asked.kernel)
+        self.services.access.kernel(self.caller, asked.kernel)
         if not await self._still(("read",)):
             self._send_away()
             return
         if not await self._still(("read", "execute")):
             raise Forbidden("You may not execute agents on this server, so this page runs no calls.")
-        namespace, serving = self.caller.namespace, self.app.serving
+        namespace, serving = self.caller.namespace, self.services.page_tools
         self.page.hold(("serve", asked.kernel), lambda: serving.add(namespace, asked.kernel, asked.tools))
 
     async def _look_again(self) -> None:
@@ -223,10 +223,10 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         """Whether this handshake, if it came now, would be of the same person, who may do that, or of a token that
         counts."""
         if self.caller.token is not None:
-            return self.app.tokens.counts(self.caller.token)
+            return self.services.tokens.counts(self.caller.token)
         looked = seen_again(self)
         user = await ensure_async(self.identity_provider.get_user(looked))
-        configured = self.app.runtime.settings.namespace
+        configured = self.services.runtime.settings.namespace
         if not isinstance(user, User) or namespace_of(configured, user) != self.caller.namespace:
             return False
         looked.current_user = user

@@ -29,8 +29,8 @@ class CompactHandler(AgentHandler):
     @operation("List the summaries of a session.", told.Summaries, errors=(404,))
     async def get(self, session_id: str) -> None:
         """Those that hold on the current branch, oldest first."""
-        session = await self.app.access.session(self.caller, session_id)
-        made = await self.app.runtime.store.summaries(session.key)
+        session = await self.services.access.session(self.caller, session_id)
+        made = await self.services.runtime.store.summaries(session.key)
         self.reply({"summaries": [summary_to_json(summary) for summary in made]})
 
     @guarded("execute")
@@ -38,12 +38,12 @@ class CompactHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """By the engine that the next turn of the session would go to; null when nothing is old enough."""
         self.parse(EmptyBody)
-        key = (await self.app.access.session(self.caller, session_id)).key
-        if running := self.app.turns.of_session(key):
+        key = (await self.services.access.session(self.caller, session_id)).key
+        if running := self.services.turns.of_session(key):
             raise busy(running.id)
-        engine = self.app.runtime.engines.get(await self.app.access.engine(self.caller, key))
-        engine = self.app.turns.metered(engine, key, self.caller.token.id if self.caller.token else "")
-        made = await self.app.runtime.afterwards.compact(key, engine)
+        engine = self.services.runtime.engines.get(await self.services.access.engine(self.caller, key))
+        engine = self.services.turns.metered(engine, key, self.caller.token.id if self.caller.token else "")
+        made = await self.services.runtime.afterwards.compact(key, engine)
         await self._changed(key)
         self.reply({"summary": summary_to_json(made) if made else None})
 
@@ -51,29 +51,29 @@ class CompactHandler(AgentHandler):
     @operation("Take the newest summary back.", told.OneSummary, errors=(404,))
     async def delete(self, session_id: str) -> None:
         """Takes the newest one back; null when there was none."""
-        key = (await self.app.access.session(self.caller, session_id)).key
-        undone = await self.app.runtime.afterwards.compactor.undo(key)
+        key = (await self.services.access.session(self.caller, session_id)).key
+        undone = await self.services.runtime.afterwards.compactor.undo(key)
         await self._changed(key)
         self.reply({"summary": summary_to_json(undone) if undone else None})
 
     async def _changed(self, key: SessionKey) -> None:
-        self.app.news.changed(key, "compacted")
-        await self.app.sidecars.touch(key)
+        self.services.notifications.changed(key, "compacted")
+        await self.services.sidecars.touch(key)
 
 
 class UsageHandler(AgentHandler):
     @guarded("read")
     @operation("What the turns of a session cost.", told.Usage, errors=(404,))
     async def get(self, session_id: str) -> None:
-        session = await self.app.access.session(self.caller, session_id)
-        cost = (await account(self.app.runtime.store, [session])).to_json()
+        session = await self.services.access.session(self.caller, session_id)
+        cost = (await account(self.services.runtime.store, [session])).to_json()
         self.reply({**cost, "context": await self._context(session.key)})
 
     async def _context(self, key: SessionKey) -> dict[str, int]:
         """Tokens that the largest request of the newest turn took, with its answer, of what the model reads at once;
         ``window`` 0: unknown. 0 tokens where none of the newest turns got as far as the model."""
         window = int((await current_engine(self.app, self.caller, key))["context_length"])
-        newest = reversed(await self.app.runtime.store.turns(key, LOOKED_AT))
+        newest = reversed(await self.services.runtime.store.turns(key, LOOKED_AT))
         return {"tokens": next((used for turn in newest if (used := _used(turn))), 0), "window": window}
 
 

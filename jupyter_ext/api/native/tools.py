@@ -21,23 +21,23 @@ class ToolsHandler(AgentHandler):
     @operation("What a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409))
     async def post(self) -> None:
         """Of a turn with this body; none is begun, and no model is asked. Functions are declared in it."""
-        body, app = self.parse(ToolsBody), self.app
-        kernel = app.access.kernel(self.caller, body.kernel)
-        place = await app.notebooks.place(kernel.id) if kernel else ""
-        bound = await app.notebooks.bound(self.caller.namespace, place) if place else None
+        body, services = self.parse(ToolsBody), self.services
+        kernel = services.access.kernel(self.caller, body.kernel)
+        place = await services.notebooks.place(kernel.id) if kernel else ""
+        bound = await services.notebooks.bound(self.caller.namespace, place) if place else None
         request, notes = body.request(), list[str]()
         if kernel:
             by_kernel = self.caller.kernel is not None
-            served = app.serving.tools(self.caller.namespace, kernel.id, by_kernel=by_kernel)
+            served = services.page_tools.tools(self.caller.namespace, kernel.id, by_kernel=by_kernel)
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
-        found = await app.runtime.offered(
+        found = await services.runtime.offered(
             bound or SessionKey(self.caller.namespace, new_id("session")),
             request,
             notes.append,
-            notebook_dir=app.notebooks.directory(place) if place and not place.startswith(KERNEL) else None,
-            notebook=notebook_of(app, kernel, place, by_user=self.caller.kernel is None),
+            notebook_dir=services.notebooks.directory(place) if place and not place.startswith(KERNEL) else None,
+            notebook=notebook_of(self.app, kernel, place, by_user=self.caller.kernel is None),
         )
-        gate = app.runtime.gate(body.request())
+        gate = services.runtime.gate(body.request())
         self.reply(
             {
                 "tools": [_told(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in found],

@@ -26,7 +26,7 @@ class TrustHandler(AgentHandler):
     async def get(self) -> None:
         """Whether the notebook's folder is trusted, and for a person all that are."""
         folder, _ = await self._folder(required=False)
-        trust = self.app.runtime.trust
+        trust = self.services.runtime.trust
         known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
         here = await asyncio.to_thread(trust.trusts, folder)
         told = str(folder) if folder else None
@@ -50,11 +50,11 @@ class TrustHandler(AgentHandler):
         kernel = self.caller.kernel
         if kernel is not None:
             key = SessionKey(kernel.namespace, "trust")
-            bind = self.app.binds.ask(kernel.id, key, place, folder=str(folder))
-            url = f"{self.app.url()}agent/v1/binds/{bind.id}/confirm"
-            self.reply({"pending": bind.id, "url": url, "expires_s": self.app.binds.expires_s}, 202)
+            bind = self.services.bind_requests.ask(kernel.id, key, place, folder=str(folder))
+            url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
+            self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)
             return
-        self.reply(folder_to_json(await asyncio.to_thread(self.app.runtime.trust.add, folder)))
+        self.reply(folder_to_json(await asyncio.to_thread(self.services.runtime.trust.add, folder)))
 
     @guarded("write")
     @operation(
@@ -68,15 +68,17 @@ class TrustHandler(AgentHandler):
         """Taking it back needs nobody's yes."""
         folder, _ = await self._folder()
         assert folder is not None
-        self.reply({"folder": str(folder), "removed": await asyncio.to_thread(self.app.runtime.trust.remove, folder)})
+        self.reply(
+            {"folder": str(folder), "removed": await asyncio.to_thread(self.services.runtime.trust.remove, folder)}
+        )
 
     async def _folder(self, *, required: bool = True) -> tuple[Path | None, str]:
         """The directory of the notebook and its place. Raises InvalidRequest where there is none."""
-        place = await self.app.access.place(self.caller, self.get_argument("kernel", ""), self.get_argument("path", ""))
+        place = await self.queried_place()
         notebook = "" if place is None or place.startswith(KERNEL) else place
         if not notebook and required:
             raise InvalidRequest("Name the notebook (path) or the kernel whose folder this is about.")
-        folder = self.app.notebooks.directory(notebook) if notebook else None
-        if folder is not None and not folder.is_relative_to(self.app.notebooks.root):
+        folder = self.services.notebooks.directory(notebook) if notebook else None
+        if folder is not None and not folder.is_relative_to(self.services.notebooks.root):
             raise Forbidden("That folder is not of this server.")
         return folder, notebook

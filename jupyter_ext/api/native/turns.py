@@ -68,14 +68,14 @@ class TurnsHandler(AgentHandler):
         if key is None:
             begun = await self._begun(body, "")
         else:
-            found = await self.app.idempotency.once(key, lambda turn: self._begun(body, turn))
+            found = await self.services.idempotency.once(key, lambda turn: self._begun(body, turn))
             begun = found[1] if found else None
         if begun is None:
             return
         if begun.again:
             self.set_header(REPLAYED, "true")
         session = begun.turn.order.key
-        known = await self.app.runtime.store.info(session)
+        known = await self.services.runtime.store.info(session)
         reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
         self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
 
@@ -83,24 +83,24 @@ class TurnsHandler(AgentHandler):
         """A turn that has begun; None: a stored answer was shown instead."""
         caller = self.caller
         if body.rerun != "show":
-            self.app.turns.admit()  # before a session is made for it
-            await self.app.turns.allow(caller.namespace, caller.token.id if caller.token else "")
-        if body.model and self.app.access.may_choose(caller, body.model):
-            self.app.runtime.engines.get(body.model)  # before a session is made for it
-        if caller.kernel and self.app.jobs.runs_in(caller.kernel.id):
+            self.services.turns.admit()  # before a session is made for it
+            await self.services.turns.allow(caller.namespace, caller.token.id if caller.token else "")
+        if body.model and self.services.access.may_choose(caller, body.model):
+            self.services.runtime.engines.get(body.model)  # before a session is made for it
+        if caller.kernel and self.services.kernel_jobs.runs_in(caller.kernel.id):
             raise Conflict("Code of the agent runs in this kernel now; it can not begin a turn of its own.")
-        kernel = self.app.access.kernel(caller, body.kernel)
-        place = await self.app.notebooks.place(kernel.id) if kernel else None
+        kernel = self.services.access.kernel(caller, body.kernel)
+        place = await self.services.notebooks.place(kernel.id) if kernel else None
         key, created = await self._session(body, place)
         await attach(self.app, caller, key, body.inputs)
-        engine = await self.app.access.engine(self.caller, key, body.model)
+        engine = await self.services.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
         request = body.request(kernel.epoch if kernel else "", engine)
         if kernel:
-            served = self.app.serving.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
+            served = self.services.page_tools.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
         if body.replaces:
-            request = await asked_again(self.app.runtime.store, key, request, body.replaces)
+            request = await asked_again(self.services.runtime.store, key, request, body.replaces)
         if body.rerun == "show" and body.page in ("", "none") and await self._shown(key, request, body.alive, notebook):
             return None
         again = await self._why_again(key, request) if body.rerun == "show" and request.cell else None
@@ -110,27 +110,27 @@ class TurnsHandler(AgentHandler):
             kernel=kernel.id if kernel else "",
             by=caller.by,
             token=caller.token.id if caller.token else "",
-            notebook_dir=self.app.notebooks.directory(notebook) if notebook else None,
+            notebook_dir=self.services.notebooks.directory(notebook) if notebook else None,
             notebook=notebook_of(self.app, kernel, place or "", by_user=caller.kernel is None),
-            notice=self.app.sidecars.problem(caller.namespace, notebook),
+            notice=self.services.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": sorted(body.client_tools)},
             again=body.rerun != "append",
             replaces=body.replaces or "",
             id=turn_id,
         )
-        turn = await self.app.turns.start(order, queue=body.queue)
+        turn = await self.services.turns.start(order, queue=body.queue)
         return Begun(turn, {"created": created, "notebook": notebook, "asked_again": again})
 
     async def _why_again(self, key: SessionKey, request: TurnRequest) -> dict[str, str] | None:
         """Why the cell is asked again; None: it is asked for the first time."""
-        model = self.app.runtime.engines.get(request.model).info().model
+        model = self.services.runtime.engines.get(request.model).info().model
         asked, parts = fingerprint(request, model), fingerprints(request, model)
-        why = await self.app.versions.why_again(key, request.cell, asked, parts)
+        why = await self.services.turn_versions.why_again(key, request.cell, asked, parts)
         return {"reason": why[0], "turn": why[1]} if why else None
 
     async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
         """Answers with the stored turn, if it holds; no model is asked."""
-        runtime, versions = self.app.runtime, self.app.versions
+        runtime, versions = self.services.runtime, self.services.turn_versions
         asked = fingerprint(request, runtime.engines.get(request.model).info().model)
         turn = await versions.stored(key, request.cell, asked, alive)
         session = await runtime.store.info(key)
@@ -144,15 +144,15 @@ class TurnsHandler(AgentHandler):
 
     async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
         """The one that was named, that of the place, or a new one."""
-        store, caller, runtime = self.app.runtime.store, self.caller, self.app.runtime
+        store, caller, runtime = self.services.runtime.store, self.caller, self.services.runtime
         begins = runtime.afterwards.title(runtime.ledger.redactor.text(body.request("", "").said))
         if body.session is None and place is not None:
-            key, created = await self.app.notebooks.session(caller.namespace, place, begins)
+            key, created = await self.services.notebooks.session(caller.namespace, place, begins)
             if caller.kernel:
                 caller.kernel.sessions.add(key.id)
             return key, created
         key = SessionKey(caller.namespace, body.session or new_id("session"))
-        if created := await self.app.access.claim_id(caller, key.id):
+        if created := await self.services.access.claim_id(caller, key.id):
             await store.create(key, called(place or KERNEL, begins))
         elif body.session:
             await store.forget(key)
@@ -171,11 +171,11 @@ class SessionTurnsHandler(TurnsHandler):
     )
     async def get(self, session_id: str) -> None:
         """``limit`` of them, before the turn ``before``."""
-        session = await self.app.access.session(self.caller, session_id)
+        session = await self.services.access.session(self.caller, session_id)
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
-        line = self.app.turns.line(session.key)
+        line = self.services.turns.line(session.key)
         before = self.get_argument("before", "")
-        self.reply(await window(self.app.runtime.store, session.key, limit, before, line=line))
+        self.reply(await window(self.services.runtime.store, session.key, limit, before, line=line))
 
 
 class TurnHandler(AgentHandler):
@@ -183,7 +183,7 @@ class TurnHandler(AgentHandler):
     @operation("How a turn is doing.", told.State, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
         try:
-            turn = await self.app.access.turn(self.caller, turn_id)
+            turn = await self.services.access.turn(self.caller, turn_id)
         except TurnNotFound:
             await self._stored(turn_id)
             return
@@ -201,7 +201,7 @@ class TurnHandler(AgentHandler):
         )
 
     async def _stored(self, turn_id: str) -> None:
-        turn = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         self.reply(
             {
                 "turn": turn.id,
@@ -233,12 +233,12 @@ class TurnEventsHandler(AgentHandler):
         after, kept = self._after(), self.get_argument("stored", "") == "1"
         with contextlib.suppress(TurnNotFound):
             if not kept:
-                live = await self.app.access.turn(self.caller, turn_id)
+                live = await self.services.access.turn(self.caller, turn_id)
                 await self.stream(encoded(live.log.follow(after)))
                 return
-        stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         self.set_header("X-Agent-Stored", "1")  # the numbers of these events are not those of the log
-        await self.stream(encoded(replay(self.app.runtime.store, stored, after, media=kept)))
+        await self.stream(encoded(replay(self.services.runtime.store, stored, after, media=kept)))
 
     def _after(self) -> int:
         """The query wins: a browser repeats Last-Event-ID of an earlier connection by itself."""
@@ -253,12 +253,12 @@ class TurnCancelHandler(AgentHandler):
     async def post(self, turn_id: str) -> None:
         body = self.parse(CancelBody)
         try:
-            turn = await self.app.access.turn(self.caller, turn_id)
+            turn = await self.services.access.turn(self.caller, turn_id)
         except TurnNotFound:
-            stored = await self.app.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+            stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
             self.reply({"state": stored.state})
             return
-        self.reply({"state": await self.app.turns.cancel(turn, body.reason)})
+        self.reply({"state": await self.services.turns.cancel(turn, body.reason)})
 
 
 class ClaimsHandler(AgentHandler):
@@ -271,8 +271,8 @@ class ClaimsHandler(AgentHandler):
     )
     async def post(self, turn_id: str) -> None:
         body = self.parse(ClaimBody)
-        turn = self.app.access.own_turn(self.caller, turn_id)
-        offers = self.app.runtime.offers
+        turn = self.services.access.own_turn(self.caller, turn_id)
+        offers = self.services.runtime.offers
         if body.declined:
             offers.decline(turn.id, body.call, body.client, body.declined)
             self.reply({"declined": True})
@@ -292,8 +292,8 @@ class ClaimHandler(AgentHandler):
     )
     async def post(self, turn_id: str, call: str) -> None:
         body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
-        turn = self.app.access.own_turn(self.caller, turn_id)
-        offers = self.app.runtime.offers
+        turn = self.services.access.own_turn(self.caller, turn_id)
+        offers = self.services.runtime.offers
         if isinstance(body, FinishBody):
             offers.finish(turn.id, call, body.token, body.output())
         elif isinstance(body, OutputBody):

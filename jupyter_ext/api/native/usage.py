@@ -12,4 +12,4 @@ class LimitsHandler(AgentHandler):
     @operation("The limits of the caller, and how much of them is used.", told.Used)
     async def get(self) -> None:
         token = self.caller.token
-        self.reply(await self.app.user_limits.state(self.caller.namespace, token.id if token else ""))
+        self.reply(await self.services.user_limits.state(self.caller.namespace, token.id if token else ""))

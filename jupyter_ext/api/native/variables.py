@@ -42,8 +42,8 @@ class VariablesHandler(AgentHandler):
     @operation("List the variables of a session's sandbox.", told.Variables, errors=(404,))
     async def get(self, session_id: str) -> None:
         """Names, types and shapes; ``lost`` says why there are none any more."""
-        key = (await self.app.access.session(self.caller, session_id)).key
-        sandbox = self.app.runtime.sandbox
+        key = (await self.services.access.session(self.caller, session_id)).key
+        sandbox = self.services.runtime.sandbox
         found = await sandbox.variables(key)
         listed = [{"name": one.name, "type": one.type, "shape": list(one.shape)} for one in found]
         self.reply({"variables": listed, "lost": sandbox.lost(key)})
@@ -55,8 +55,8 @@ class VariableHandler(AgentHandler):
     async def get(self, session_id: str, name: str) -> None:
         """A copy as bytes: ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` say what they are. The
         sandbox's code made them: read them as data only."""
-        key = (await self.app.access.session(self.caller, session_id)).key
-        taken = await self.app.runtime.sandbox.take(key, name)
+        key = (await self.services.access.session(self.caller, session_id)).key
+        taken = await self.services.runtime.sandbox.take(key, name)
         self.set_header("X-Variable-Encoding", taken.encoding)
         self.set_header("X-Variable-Type", "".join(letter for letter in taken.type if "!" <= letter <= "~"))
         self.set_header("Content-Disposition", "attachment")
@@ -72,14 +72,14 @@ class RebuildHandler(AgentHandler):
         """The code of the present branch that ran well in the sandbox, run again; with ``dry_run`` only shown, with
         what it does beside computing. Answers when it has ended; leaving stops it."""
         body = self.parse(RebuildBody)
-        key = (await self.app.access.session(self.caller, session_id)).key
-        runtime = self.app.runtime
+        key = (await self.services.access.session(self.caller, session_id)).key
+        runtime = self.services.runtime
         found = await pieces(runtime.store, key)
         shown = {"session": key.id, "pieces": [piece_to_json(piece) for piece in found]}
         if body.dry_run:
             self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
             return
-        if running := self.app.turns.of_session(key):
+        if running := self.services.turns.of_session(key):
             raise busy(running.id)
         self._check_permission()
         timeout_s = runtime.settings.run_timeout_s
@@ -97,15 +97,15 @@ class RebuildHandler(AgentHandler):
 
     def _check_permission(self) -> None:
         """A person who asks for it has said yes; code in a kernel has not."""
-        permission = self.app.runtime.policy.ruling(SANDBOXED).permission
+        permission = self.services.runtime.policy.ruling(SANDBOXED).permission
         if permission == "deny" or (permission == "ask" and self.caller.kernel is not None):
             raise Forbidden("The policy of this server does not let this run.", hint="A person may, in the browser.")
 
     async def _read(self, key: SessionKey) -> list[Path]:
         """What turns from the session's notebook let its code read, so that the next one finds the same process."""
         kernel = self.caller.kernel
-        place = await self.app.notebooks.place(kernel.id) if kernel else None
-        paths = [place] if place else await self.app.notebooks.paths(key)
+        place = await self.services.notebooks.place(kernel.id) if kernel else None
+        paths = [place] if place else await self.services.notebooks.paths(key)
         notebook = next((path for path in paths if not path.startswith(KERNEL)), None)
-        directory = self.app.notebooks.directory(notebook) if notebook else None
+        directory = self.services.notebooks.directory(notebook) if notebook else None
         return [directory] if directory else []

@@ -144,7 +144,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         return await self.begun(dataclasses.replace(asked, session=""))
 
     async def _live(self, body: ResponsesBody, goes_on: Continued, brought: Brought, call: Call) -> LiveResponse:
-        redactor, id = self.app.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
+        redactor, id = self.services.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
         facts = Facts(
             id,
             body.model,
@@ -184,7 +184,7 @@ class ResponsesHandler(ResponsesAgentHandler):
 
     async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, Given]:
         """One after the other, so that all together stay within the bound."""
-        fetcher, left = Fetcher(self.app.runtime.guard, self.app.runtime.exits), FILE_BYTES
+        fetcher, left = Fetcher(self.services.runtime.guard, self.services.runtime.exits), FILE_BYTES
         found: dict[str, Given] = {}
         for url, part in parts.items():
             got = await fetcher.get(url, dataclasses.replace(FILE, bytes=left), purpose="a file of the request")
@@ -303,6 +303,6 @@ class InputItemsHandler(ResponsesAgentHandler):
         medium = part.get(MEDIUM)
         if medium is None:
             return part
-        data = await self.app.runtime.store.blob(key, medium["hash"]) if images else None
+        data = await self.services.runtime.store.blob(key, medium["hash"]) if images else None
         url = f"data:{medium['mime']};base64,{base64.b64encode(data).decode()}" if data else None
         return {**{name: value for name, value in part.items() if name != MEDIUM}, "image_url": url}
