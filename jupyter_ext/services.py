@@ -78,7 +78,7 @@ class Services:
     pages: Pages
     page_tools: Serving
     model_pulls: Pulls
-    tokens: Tokens
+    tokens: ApiTokens
     bind_requests: Binds
     metrics: Metrics
     requests: Requests
