@@ -78,7 +78,7 @@ class Services:
     pages: Pages
     page_tools: Serving
     model_pulls: Pulls
-    tokens: ApiTokens
+    tokens: ApiTokenStore
     bind_requests: Binds
     metrics: Metrics
     requests: Requests
