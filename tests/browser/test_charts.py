@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from agent_kernel.notebook.display.media_bundle import media_bundle
 from agent_kernel.sandbox.host.chart_validation import NotShown, checked
@@ -52,7 +53,7 @@ class Listener:
         self._socket.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def listening() -> Iterator[Listener]:
     listener = Listener()
     try:
@@ -108,9 +109,14 @@ def _show(lab: Lab, name: str, selector: str = "", count: int = 0) -> None:
     lab.page.get_by_text("all shown").last.wait_for(timeout=2 * SLOW_MS)
     if count:
         _until_drawn(lab, selector, count)
-    for drawn in lab.page.locator(".js-plotly-plot, .vega-embed").all():
-        drawn.scroll_into_view_if_needed()
-        drawn.hover(force=True)
+    charts = lab.page.locator(".js-plotly-plot, .vega-embed")
+    for drawn in charts.all():
+        # JupyterLab may draw a chart anew when it scrolls into view; on a slow machine it is gone for a moment.
+        with contextlib.suppress(PlaywrightTimeout):
+            drawn.scroll_into_view_if_needed(timeout=5_000)
+            drawn.hover(force=True, timeout=5_000)
+    if count:
+        _until_drawn(lab, selector, count)
     lab.page.wait_for_timeout(2_000)
 
 

@@ -139,7 +139,8 @@ async def test_requests_and_streams_are_counted_by_route_without_what_varies(ser
         turn = await start_turn(client, "hang")
         async with client.stream("GET", f"agent/v1/turns/{turn['turn']}/events") as stream:
             assert stream.status_code == 200
-            await anext(stream.aiter_bytes())
+            chunks = stream.aiter_bytes()  # kept: the stream closes when nothing refers to its iterator
+            await anext(chunks)
             meanwhile = await figures(client)
         await client.get("agent/v1/sessions/a-name-of-a-person")
         await client.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})
