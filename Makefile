@@ -22,7 +22,15 @@ SEED ?=
 PYTHON ?= $(shell packaging/find-python)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo lab test test-torch test-peers test-guides bench soak lowest lint ui format clean
+# Tests of values, stores, codecs and tools: no server, no model, no browser.
+QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn tests/permissions tests/sessions \
+	tests/tools/base tests/tools/code tests/tools/files tests/tools/memory tests/tools/notebook tests/tools/skills \
+	tests/engines/openai_api tests/engines/local/grammar tests/engines/local/tool_calling tests/engines/local/decoding \
+	tests/jupyter_ext/api/dialects tests/jupyter_ext/api/chat_completions tests/jupyter_ext/api/responses \
+	tests/jupyter_ext/api/anthropic tests/jupyter_ext/turns tests/jupyter_ext/quotas tests/jupyter_ext/auth
+SPECIAL := not torch and not peers and not guides
+
+.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-guides bench soak lowest lint ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +45,21 @@ lab: $(VENV)/.lab ## The same in JupyterLab, opened on a copy of the quickstart 
 	test -e build/lab/quickstart.ipynb || cp notebooks/quickstart.ipynb build/lab/
 	$(BIN)/jupyter lab build/lab/quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: $(VENV)/.test chromium ## Install what tests need and run them; without torch, other frameworks and guides
-	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+quick: $(VENV)/.test ## Lint, types and the tests that start no server, model or browser (about 3 minutes)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not browser and not model and not slow and $(SPECIAL)" $(QUICK) $(ARGS)
+	if [ -d ui/node_modules ]; then cd ui && npx vitest run; fi
+
+test: $(VENV)/.test ## Install what tests need and run them, without a model or a browser; test-* have the others
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not browser and not model and $(SPECIAL)" $(ARGS)
+
+test-model: $(VENV)/.test ## The tests that run a local model
+	$(BIN)/pytest -m "model and not browser and $(SPECIAL)" $(ARGS)
+
+test-browser: $(VENV)/.test chromium ## The tests of JupyterLab and Notebook in Chromium
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "browser and $(SPECIAL)" $(ARGS)
 
 test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it installs into build/torch (on Linux 3 GB)
 	$(BIN)/pytest -m torch $(ARGS)
