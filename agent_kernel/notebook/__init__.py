@@ -1,4 +1,5 @@
-"""The notebook surface: the ``%%agent`` and ``%agent`` magics, run inside a person's kernel.
+"""The notebook side: the ``%%agent`` and ``%agent`` magics and what they need, loaded into the user's kernel.
 
-Standard library and IPython only, and cheap to load: a kernel pays for every import here at its start.
+Uses the standard library and IPython only (``panel`` also anywidget), and imports little: every module here adds to the
+start-up time of a kernel.
 """

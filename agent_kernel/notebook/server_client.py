@@ -33,7 +33,7 @@ NO_SERVER = ServerUnreachable(
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ServerEvent:
     """One server-sent event."""
 
     id: str
@@ -42,7 +42,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerClient:
     """``url`` ends in a slash and includes the server's base URL; ``token`` is this kernel's own credential."""
 
     url: str
@@ -50,7 +50,7 @@ class Server:
     token: str = field(repr=False)
 
     @classmethod
-    def from_environment(cls, environment: MutableMapping[str, str]) -> Server | None:
+    def from_environment(cls, environment: MutableMapping[str, str]) -> ServerClient | None:
         """Takes the token out of the environment, so that programs the person starts do not inherit it."""
         token = environment.pop("AGENT_KERNEL_TOKEN", "")
         url = environment.get("AGENT_KERNEL_URL", "")
@@ -116,7 +116,7 @@ class Server:
         body: Mapping[str, Any] | None = None,
         *,
         opened: Callable[[http.client.HTTPConnection], None] = lambda connection: None,
-    ) -> Iterator[Frame]:
+    ) -> Iterator[ServerEvent]:
         """One stream to its end. ``opened`` gets the connection, for whoever must close it from another thread.
         Raises the server's error, OSError or HTTPException."""
         connection = self._connection(STREAM_TIMEOUT_S)
@@ -186,9 +186,9 @@ class Server:
 
 
 @functools.cache
-def server_of_this_kernel() -> Server | None:
+def server_of_this_kernel() -> ServerClient | None:
     """Cached because the token can be taken from the environment only once in the life of a process."""
-    return Server.from_environment(os.environ)
+    return ServerClient.from_environment(os.environ)
 
 
 def quoted(value: str) -> str:
@@ -206,7 +206,7 @@ def _tls(host: str) -> ssl.SSLContext:
     return context
 
 
-def _frames(response: http.client.HTTPResponse) -> Iterator[Frame]:
+def _frames(response: http.client.HTTPResponse) -> Iterator[ServerEvent]:
     fields: dict[str, list[str]] = {}
     for raw in iter(response.readline, b""):
         line = raw.decode().rstrip("\r\n")
@@ -216,7 +216,7 @@ def _frames(response: http.client.HTTPResponse) -> Iterator[Frame]:
         elif fields:
             if "data" in fields:
                 number, kind = (fields.get(name, [""])[-1] for name in ("id", "event"))
-                yield Frame(number, kind, "\n".join(fields["data"]))
+                yield ServerEvent(number, kind, "\n".join(fields["data"]))
             fields = {}
 
 

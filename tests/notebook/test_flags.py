@@ -79,7 +79,7 @@ async def test_a_turn_that_can_not_be_changes_no_branch_and_begins_no_session(no
         assert (await notebook.run(f"%%agent {options} -v nowhere\nx")).status == "error"
         assert await where(notebook) == before, options
     for options in (f"-s {before[0]} --branch 1", "--new --branch 1"):
-        assert "leave out -s and --new" in (await notebook.run(f"%%agent {options}\nx")).error
+        assert "does not combine with -s or --new" in (await notebook.run(f"%%agent {options}\nx")).error
         assert await where(notebook) == before, options
     assert (await notebook.run("%%agent --new\nelsewhere")).status == "ok"
     assert (await where(notebook))[0] != before[0]
@@ -107,7 +107,7 @@ async def test_a_turn_of_one_line_has_the_options_of_a_cell_and_a_place_of_its_o
     assert ran.text == "One answer.\nAnother answer."
     cells = [record["cell"] for record in ran.of("application/vnd.agent-kernel.turn+json")]
     assert cells == ["lines", "lines#2"]
-    assert "the words are missing" in (await notebook.run("%agent ask")).error
+    assert "the question is missing" in (await notebook.run("%agent ask")).error
     assert "no option --sed" in (await notebook.run("%agent ask --sed 1 x")).error
 
 
@@ -128,7 +128,9 @@ async def test_a_recorded_conversation_is_replayed_in_the_cell(notebook: Noteboo
     ran = await notebook.run("%agent replay told.agent.json")
     assert "to be recorded" in ran.printed, ran.all
     assert ran.status == "ok", ran.error
-    assert "nowhere.agent.json is not there." in (await notebook.run("%agent replay nowhere.agent.json --verify")).error
+    assert (
+        "nowhere.agent.json does not exist." in (await notebook.run("%agent replay nowhere.agent.json --verify")).error
+    )
     assert (await notebook.run("%agent replay 1")).plain.startswith("Stored answer of 20")
 
 

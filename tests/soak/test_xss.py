@@ -40,7 +40,7 @@ def bundles(words: str, chance: random.Random) -> Iterator[render.Bundle]:
     card = render.Card(words, words, chance.choice(["live", "sandbox", words]), words)
     card.add(words)
     card.close(words, 0.1)
-    summary = render.Summary(words, words, words, words, True, words, words, words, {"seconds": 1.0})
+    summary = render.TurnSummary(words, words, words, words, True, words, words, words, {"seconds": 1.0})
     yield render.text_bundle(words)
     yield render.reasoning_bundle(words, is_open=True)
     yield card.bundle()

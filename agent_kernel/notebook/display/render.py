@@ -78,7 +78,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class AnswerVersion:
     """Which of the answers of its cell a turn is; ``later`` turns that followed ``replaces`` stay on ``kept_on``."""
 
     branch: str = ""
@@ -108,7 +108,7 @@ class Version:
 
 
 @dataclass(slots=True)
-class Summary:
+class TurnSummary:
     """How a turn ended, in a line and for programs. ``stored``: when the answer was given, if it is not of now."""
 
     turn: str
@@ -120,7 +120,7 @@ class Summary:
     where: str = ""
     cell: str = ""
     usage: Mapping[str, float] = field(default_factory=dict)
-    version: Version = field(default_factory=Version)
+    version: AnswerVersion = field(default_factory=AnswerVersion)
     stored: float | None = None
     private: bool = False
 

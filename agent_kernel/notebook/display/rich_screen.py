@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.notebook.display.render import Card, Summary
+from agent_kernel.notebook.display.render import Card, TurnSummary
 from agent_kernel.notebook.display.terminal_escape import Growing, printable
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class RichScreen:
             self._end()
             self._print(printable(str(data.get("text/plain", ""))), "")
 
-    def summary(self, summary: Summary) -> None:
+    def summary(self, summary: TurnSummary) -> None:
         self.line(summary.line)
 
     def flush(self, *, force: bool = False) -> None:

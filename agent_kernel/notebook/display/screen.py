@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from agent_kernel.notebook.display.media_bundle import media_bundle
-from agent_kernel.notebook.display.render import Bundle, Card, Summary, line_bundle, reasoning_bundle, text_bundle
+from agent_kernel.notebook.display.render import Bundle, Card, TurnSummary, line_bundle, reasoning_bundle, text_bundle
 from agent_kernel.notebook.display.rich_screen import rich_screen
 from agent_kernel.notebook.display.terminal_escape import Growing, printable
 
@@ -44,7 +44,7 @@ class Screen(Protocol):
         """A bundle of the person's own kernel, as it is."""
         ...
 
-    def summary(self, summary: Summary) -> None: ...
+    def summary(self, summary: TurnSummary) -> None: ...
 
     def flush(self, *, force: bool = False) -> None:
         """Sends what is due; everything when forced."""
@@ -55,7 +55,7 @@ class Screen(Protocol):
         ...
 
 
-class Segment:
+class OutputSegment:
     """One output that is replaced as it grows, at most each INTERVAL_S seconds."""
 
     def __init__(self, publisher: Any, bundle: Callable[[], Bundle], display_id: str = "") -> None:
@@ -105,9 +105,9 @@ class CellScreen:
         self._bundle = words
         self._kind = ""
         self._words: list[str] = []
-        self._current: Segment | None = None
-        self._cards: dict[str, Segment] = {}
-        self._waiting: Segment | None = None
+        self._current: OutputSegment | None = None
+        self._cards: dict[str, OutputSegment] = {}
+        self._waiting: OutputSegment | None = None
 
     def text(self, delta: str) -> None:
         self._grow("text", delta, lambda: self._bundle("".join(self._words)))
@@ -129,7 +129,7 @@ class CellScreen:
         if self._kind:
             self._end()
         if self._waiting is None:
-            self._waiting = Segment(self._publisher, lambda: line_bundle(text))
+            self._waiting = OutputSegment(self._publisher, lambda: line_bundle(text))
         self._waiting.bundle = lambda: line_bundle(text)
         self._waiting.touch()
 
@@ -142,7 +142,7 @@ class CellScreen:
         self._end()
         self._publisher.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
 
-    def summary(self, summary: Summary) -> None:
+    def summary(self, summary: TurnSummary) -> None:
         self._once(summary.bundle())
 
     def flush(self, *, force: bool = False) -> None:
@@ -166,10 +166,10 @@ class CellScreen:
         self._end()
         self._segment(lambda: bundle).touch(force=True)
 
-    def _segment(self, bundle: Callable[[], Bundle]) -> Segment:
+    def _segment(self, bundle: Callable[[], Bundle]) -> OutputSegment:
         """Takes the place of the line that said what is being waited for, so that nothing empty stays behind."""
         waiting, self._waiting = self._waiting, None
-        return Segment(self._publisher, bundle, waiting.display_id if waiting else "")
+        return OutputSegment(self._publisher, bundle, waiting.display_id if waiting else "")
 
     def _end(self) -> None:
         """Sends the last words of the segment that is open; reasoning closes."""
@@ -228,7 +228,7 @@ class TerminalScreen:
         if not update:
             self.line(str(data.get("text/plain", "")))
 
-    def summary(self, summary: Summary) -> None:
+    def summary(self, summary: TurnSummary) -> None:
         self.line(f"({summary.line})")
 
     def flush(self, *, force: bool = False) -> None:

@@ -16,7 +16,7 @@ from agent_kernel.notebook.kernel.changed_names import loop_names, plain
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.kernel.variables import ONE_LETTER_WORDS
 
 QUESTION = "Keep {names} in your kernel? It runs the same code for real. [y]es / [n]o: "
@@ -52,7 +52,7 @@ def _not_again(
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class DraftApplier:
     """``denied`` says why no code of an agent may run in this kernel, empty if it may; a person's yes does not change
     it."""
 
@@ -60,7 +60,7 @@ class Keep:
     drafts: Drafts
     person: Person
     code: LiveCode
-    touched: Touched
+    touched: VariableTracker
     denied: Callable[[], str]
 
     def after(self, turn: str, prompt: str, screen: Screen) -> None:

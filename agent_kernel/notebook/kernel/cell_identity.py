@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 
-class Cells:
+class CellIdentity:
     """The front end's own cell id where it sends one (JupyterLab, VS Code). Elsewhere the source's hash and how often
     that source was met in this life of the kernel, which a Run All repeats in the same order."""
 

@@ -41,7 +41,7 @@ class Mark:
         return same or (bool(self._content) and content_digest(value) == self._content)
 
 
-class Touched:
+class VariableTracker:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._turns: OrderedDict[str, dict[str, Mark] | None] = OrderedDict()

@@ -1,1 +1,3 @@
-"""The commands of ``%agent`` and ``%%agent``."""
+"""The ``%agent`` and ``%%agent`` magics: one module for each group of commands. The turn itself is in
+``notebook/turn``.
+"""

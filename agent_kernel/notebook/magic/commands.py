@@ -1,4 +1,7 @@
-"""``%agent``: what is going on, which session, what is allowed."""
+"""The ``%agent`` line magic: looks up a command by its name and runs it.
+
+Commands with state of their own live in the ``*_command(s).py`` modules; this module holds the short ones.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +21,24 @@ from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupt
 from agent_kernel.notebook.magic import help
 from agent_kernel.notebook.magic.context_preview import HELP as CONTEXT
 from agent_kernel.notebook.magic.conversation_commands import HELP as CONVERSATION
-from agent_kernel.notebook.magic.conversation_commands import Conversation, Say, Show, Words
+from agent_kernel.notebook.magic.conversation_commands import CommandArguments, ConversationCommands, Say, Show
 from agent_kernel.notebook.magic.embedded_server import HELP as START
-from agent_kernel.notebook.magic.embedded_server import OwnServer
+from agent_kernel.notebook.magic.embedded_server import EmbeddedServer
 from agent_kernel.notebook.magic.export_command import HELP as EXCHANGE
-from agent_kernel.notebook.magic.export_command import Exchange
+from agent_kernel.notebook.magic.export_command import ExportCommands
 from agent_kernel.notebook.magic.freeze_command import HELP as FREEZE
 from agent_kernel.notebook.magic.model_commands import HELP as MODELS
-from agent_kernel.notebook.magic.model_commands import Models
+from agent_kernel.notebook.magic.model_commands import ModelCommands
 from agent_kernel.notebook.magic.permission_commands import HELP as PERMISSIONS
-from agent_kernel.notebook.magic.permission_commands import Permissions
+from agent_kernel.notebook.magic.permission_commands import PermissionCommands
 from agent_kernel.notebook.magic.python_commands import HELP as PYTHON
-from agent_kernel.notebook.magic.python_commands import Python
-from agent_kernel.notebook.magic.search_command import ASKED, Search
+from agent_kernel.notebook.magic.python_commands import PythonCommands
+from agent_kernel.notebook.magic.search_command import ASKED, SearchQuery
 from agent_kernel.notebook.magic.search_command import HELP as SEARCH
 from agent_kernel.notebook.magic.tools_command import HELP as TOOLS
-from agent_kernel.notebook.magic.tools_command import tell as tell_tools
+from agent_kernel.notebook.magic.tools_command import show_tools
 from agent_kernel.notebook.magic.turn_commands import HELP as TURNS
-from agent_kernel.notebook.server_client import NO_SERVER, Server, quoted
+from agent_kernel.notebook.server_client import NO_SERVER, ServerClient, quoted
 from agent_kernel.notebook.turn.cell_options import usage
 from agent_kernel.notebook.turn.execution_target import VARIABLE as PYTHON_IN
 from agent_kernel.notebook.turn.session_permissions import Consent
@@ -44,14 +47,14 @@ Table: TypeAlias = Mapping[str, Callable[[str], None]]
 
 HELP = {
     **TURNS,
-    "status": "session, notebook, model, and what is allowed",
-    "sessions": "[WORDS]: the sessions you can use, or those with these words in title, tags or id",
+    "status": "show the session, the notebook, the model and what is allowed",
+    "sessions": "[WORDS]: list the sessions you can use, or those with WORDS in the title, tags or id",
     "search": SEARCH,
-    "use": "ID: this notebook goes on with another session",
-    "new": "[TITLE]: this notebook begins a new session",
+    "use": "ID: continue another session in this notebook",
+    "new": "[TITLE]: start a new session in this notebook",
     "start": START,
-    "panel": "the chat panel, below this cell",
-    "stop": "[server]: stop turns of this session that still run; server: what start began",
+    "panel": "show the chat panel below this cell",
+    "stop": "[server]: stop the running turns of this session; stop server: stop the server that start started",
     **PERMISSIONS,
     **MODELS,
     "tools": TOOLS,
@@ -60,48 +63,50 @@ HELP = {
     **EXCHANGE,
     "freeze": FREEZE,
     "context": CONTEXT,
-    "compact": "the model goes on from a summary of the older turns, which stay; compact undo",
-    "usage": "what this session has cost: tokens and seconds by model and day, and its tools; --json",
-    "skills": "the skills there are, for %%agent --skill NAME",
+    "compact": "let the model read a summary of the older turns, which are kept; compact undo: remove the summary",
+    "usage": "show tokens and seconds of this session by model and day, and its tool calls; --json",
+    "skills": "list the available skills, for %%agent --skill NAME",
     "trust": "use the skills and MCP servers of this notebook's folder (.agents/skills, .mcp.json); trust remove",
-    "help": "[COMMAND]: this list, or one command",
+    "help": "[COMMAND]: show this list, or the help of one command",
 }
 POLL_S = 0.5
 COMPACT_TIMEOUT_S = 900.0
-"""A small model on a CPU reads a long conversation slowly, and in several pieces."""
+"""Compaction reads a long conversation in several pieces, which takes a small model on a CPU many minutes."""
 
 
 class Commands:
-    """``python`` makes the commands about the python of turns, ``turns`` those that are turns themselves.
+    """Every ``%agent`` command.
 
-    ``declared`` is what a turn says it can run, ``running`` names turns that go on though their cell is over."""
+    ``python`` builds the commands that choose where Python runs, ``turns`` builds the commands that run a turn.
+    ``declared`` returns the abilities that a turn of this kernel declares, ``running`` the ids of background turns
+    that have not ended."""
 
     def __init__(
         self,
         shell: Any,
-        server: Server | None,
+        server: ServerClient | None,
         person: Person,
         consent: Consent,
         show: Show,
         *,
-        python: Callable[[Callable[[], Server], Say], Python],
+        python: Callable[[Callable[[], ServerClient], Say], PythonCommands],
         turns: Callable[[Commands], Table],
         declared: Callable[[], Mapping[str, Any]],
         running: Callable[[], list[str]],
     ) -> None:
         self._shell = shell
         self._server = server
-        self._own = OwnServer(shell, self.say, self._adopted)
+        self._own = EmbeddedServer(shell, self.say, self._adopted)
         self._person = person
         self._consent = consent
-        self._conversation = Conversation(lambda: self.server, person, self.say, show)
-        self._exchange = Exchange(lambda: self.server, person, self.say)
+        self._conversation = ConversationCommands(lambda: self.server, person, self.say, show)
+        self._exchange = ExportCommands(lambda: self.server, person, self.say)
         self._python = python(lambda: self.server, self.say)
-        self._models = Models(shell, lambda: self.server, person, self.say, self._await_confirmation)
+        self._models = ModelCommands(shell, lambda: self.server, person, self.say, self._await_confirmation)
         self._declared = declared
         self._running = running
         self._turns = turns(self)
-        self._rights = Permissions(lambda: self.server, consent, self.say, self.bound, self.begin)
+        self._rights = PermissionCommands(lambda: self.server, consent, self.say, self.bound, self.begin)
 
     @property
     def last_turn(self) -> str:
@@ -110,16 +115,18 @@ class Commands:
     @last_turn.setter
     def last_turn(self, turn: str) -> None:
         self._conversation.last_turn = turn
+        """The server of this kernel, or None."""
 
     @property
-    def server(self) -> Server:
-        """Raises ServerUnreachable in a kernel that no server of ours started, and that has started none."""
+    def server(self) -> ServerClient:
+        """The server of this kernel. Raises ServerUnreachable when no server started this kernel and ``%agent
+        start`` has not started one."""
         if (server := self.known) is None:
             raise NO_SERVER
         return server
 
     @property
-    def known(self) -> Server | None:
+    def known(self) -> ServerClient | None:
         return self._server or self._own.server
 
     def close(self) -> None:
@@ -138,12 +145,12 @@ class Commands:
         command(rest.strip())
 
     def _panel(self, rest: str) -> None:
-        """Its libraries are loaded only for who opens one."""
+        """Show the chat panel. The import is lazy because anywidget is needed only for the panel."""
         panel = importlib.import_module("agent_kernel.notebook.panel.panel").ChatPanel()
         self._shell.display_pub.publish(panel._repr_mimebundle_()[0])
 
     def _tools(self, rest: str) -> None:
-        tell_tools(rest, self.server, self._declared, self.say)
+        show_tools(rest, self.server, self._declared, self.say)
 
     def _export(self, rest: str) -> None:
         self._exchange.export(rest)
@@ -152,26 +159,26 @@ class Commands:
         self._exchange.bring_in(rest)
 
     def _clear(self, rest: str) -> None:
-        """Of the conversation, or of its outputs alone."""
+        """Delete the turns of the conversation, or with ``outputs`` only the tool outputs of cleared cells."""
         if rest == "outputs":
             self._exchange.clear_outputs()
         else:
             self._conversation.clear(rest)
 
     def bound(self) -> Mapping[str, Any] | None:
-        """The session of this notebook, if it has one yet."""
+        """Return the session of this notebook, or None if there is none yet."""
         return self.server.call("GET", "binding")["session"]  # type: ignore[no-any-return]
 
     def needed(self) -> Mapping[str, Any]:
-        """The session of this notebook. Raises AgentError when it has none."""
+        """Return the session of this notebook. Raises AgentError when there is none."""
         return self._conversation.bound()
 
     def go_on(self, node: str) -> None:
-        """With another branch, or a new one. Raises AgentError."""
+        """Switch to the branch ``node``, or to a new branch after turn number ``node``. Raises AgentError."""
         self._conversation.go_on(node)
 
     def begin(self, title: str = "") -> str:
-        """A new session, which this notebook uses from now on."""
+        """Create a session, bind it to this notebook and return its id."""
         return str(self.server.call("POST", "sessions", {"title": title, "bind": True})["id"])
 
     def _status(self, rest: str) -> None:
@@ -184,12 +191,12 @@ class Commands:
                 [
                     (
                         "session",
-                        f"{_title(session)} ({session['turns']} turns)" if session else "begins with the first turn",
+                        f"{_title(session)} ({session['turns']} turns)" if session else "starts with the first turn",
                     ),
                     ("session id", session["id"] if session else ""),
-                    ("kept", "in memory only: private" if session and session["private"] else "on this machine"),
+                    ("stored", "in memory only: private" if session and session["private"] else "on this machine"),
                     ("branch", session["branch"] if session else ""),
-                    ("notebook", binding["notebook"] or "none: the session belongs to this kernel"),
+                    ("notebook", binding["notebook"] or "none; the session belongs to this kernel"),
                     ("model", f"{model['model']}, {place(model['local'], model['host'])}, {model['state']}"),
                     ("python runs", self._python.described),
                     ("your kernel", "allowed for this session" if live else "asks before code runs"),
@@ -200,9 +207,9 @@ class Commands:
         )
 
     def _sessions(self, rest: str) -> None:
-        words = Words(rest)
+        words = CommandArguments(rest)
         query = f"&name={quoted(words.text)}" if words.rest else ""
-        found = self.server.call("GET", f"sessions?limit=50{query}")["sessions"]
+        sessions = self.server.call("GET", f"sessions?limit=50{query}")["sessions"]
         rows = [
             (
                 entry["id"],
@@ -212,19 +219,19 @@ class Commands:
                 moment(entry["updated"]),
                 "this notebook" if entry["bound"] else "",
             )
-            for entry in found
+            for entry in sessions
         ]
         if "--json" in words.flags:
-            self.say(json_bundle(found))
+            self.say(json_bundle(sessions))
         elif rows:
             self.say(table_bundle(("id", "title", "tags", "turns", "last used", ""), rows))
         elif query:
             self.say(line_bundle(f"There is no session with {words.text!r} in its title, tags or id."))
         else:
-            self.say(line_bundle("There is no session yet; the first %%agent cell begins one."))
+            self.say(line_bundle("There is no session yet; the first %%agent cell starts one."))
 
     def _search(self, rest: str) -> None:
-        search = Search.of(rest)
+        search = SearchQuery.of(rest)
         if "--all" in search.flags:
             answer = self.server.call("POST", "search/access", {})
             if "pending" in answer:
@@ -237,20 +244,20 @@ class Commands:
         answer = self.server.call("PUT", "binding", {"session": rest})
         if "pending" in answer:
             self._await_confirmation(answer, "That session belongs to another notebook.", "Let this notebook use it")
-        self.say(line_bundle(f"This notebook goes on with the session {rest}."))
+        self.say(line_bundle(f"This notebook continues the session {rest}."))
 
     def _skills(self, rest: str) -> None:
-        found = self.server.call("GET", "skills")["data"]
-        rows = [(skill["name"], skill["description"], skill["latest_version"], skill["id"]) for skill in found]
-        none = "There is no skill yet; agent-kernel skills add DIR brings one."
+        skills = self.server.call("GET", "skills")["data"]
+        rows = [(skill["name"], skill["description"], skill["latest_version"], skill["id"]) for skill in skills]
+        none = "There are no skills yet. Install one with: agent-kernel skills add DIR"
         self.say(table_bundle(("name", "description", "version", "id"), rows) if rows else line_bundle(none))
 
     def _trust(self, rest: str) -> None:
         if rest not in ("", "remove"):
-            raise AgentError("%agent trust has no arguments but remove.")
+            raise AgentError("%agent trust takes no argument except remove.")
         if rest == "remove":
             removed = self.server.call("DELETE", "trust")
-            was = "is not trusted any more" if removed["removed"] else "was not trusted by itself"
+            was = "is no longer trusted" if removed["removed"] else "was not trusted on its own"
             self.say(line_bundle(f"{removed['folder']} {was}."))
             return
         answer = self.server.call("POST", "trust", {})
@@ -259,13 +266,14 @@ class Commands:
         self.say(line_bundle("This notebook's folder is trusted: its skills and MCP servers are used from now on."))
 
     def _await_confirmation(self, answer: Mapping[str, Any], why: str, what: str) -> None:
-        """What a kernel may not do by itself: the person confirms it in the browser, where the kernel has no hand."""
+        """Wait until the user confirms the request in the browser. A kernel cannot confirm it itself, because code
+        of the model may run in the kernel."""
         url = html.escape(answer["url"], quote=True)
         self.say(
             {
                 "text/html": f"<div>{html.escape(why)} "
                 f"<a href='{url}' target='_blank' rel='noopener'>{html.escape(what)}</a>; "
-                "this cell waits for it, stop it to leave everything as it is.</div>",
+                "this cell waits until you confirm; stop the cell to change nothing.</div>",
                 "text/plain": f"{why} {what}: open {answer['url']}",
             }
         )
@@ -274,44 +282,44 @@ class Commands:
             if status == "confirmed":
                 return
             if status != "waiting":
-                raise AgentError(f"nothing was changed: the request was {status}.")
+                raise AgentError(f"nothing changed: the request was {status}.")
             time.sleep(POLL_S)
 
     def _new(self, rest: str) -> None:
         self.say(
             line_bundle(
-                f"This notebook begins a new session, {self.begin(rest)}. %agent sessions has the earlier ones."
+                f"This notebook uses a new session, {self.begin(rest)}. %agent sessions lists the earlier ones."
             )
         )
 
     def _start(self, rest: str) -> None:
         if self._server is not None:
-            self.say(line_bundle(f"This kernel has a server already: {self._server.url}"))
+            self.say(line_bundle(f"This kernel already has a server: {self._server.url}"))
         else:
             self._own.start()
 
-    def _adopted(self, told: Mapping[str, str]) -> None:
-        """What a server tells its kernels in their environment."""
-        os.environ.update(told)
-        self._python.by_default(told.get(PYTHON_IN, ""))
+    def _adopted(self, environment: Mapping[str, str]) -> None:
+        """Take over the environment variables that an embedded server sends to its kernel."""
+        os.environ.update(environment)
+        self._python.by_default(environment.get(PYTHON_IN, ""))
 
     def _stop(self, rest: str) -> None:
         if rest == "server":
             self._own.stop()
             return
         if rest:
-            raise AgentError("%agent stop ends turns, %agent stop server the server that %agent start began.")
+            raise AgentError("%agent stop stops turns; %agent stop server stops the server that %agent start started.")
         stopped = sum(self._stopped(turn) for turn in self._open_turns())
         self.say(line_bundle(f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."))
 
     def _open_turns(self) -> list[str]:
-        """Those that wait come first, so that none begins because another was stopped."""
+        """Return the ids of unfinished turns, queued ones first: otherwise stopping one would start the next."""
         session = self.bound()
-        found = [*reversed(self._running()), *filter(None, [self.last_turn])]
+        turn_ids = [*reversed(self._running()), *filter(None, [self.last_turn])]
         if session is not None:
-            turns = self.server.call("GET", f"sessions/{quoted(session['id'])}/items?limit=0")["turns"]
-            found += [turn["id"] for turn in turns if turn["state"] == "open"]
-        return list(dict.fromkeys(found))
+            session_turns = self.server.call("GET", f"sessions/{quoted(session['id'])}/items?limit=0")["turns"]
+            turn_ids += [turn["id"] for turn in session_turns if turn["state"] == "open"]
+        return list(dict.fromkeys(turn_ids))
 
     def _stopped(self, turn: str) -> bool:
         try:
@@ -325,25 +333,25 @@ class Commands:
     def _compact(self, rest: str) -> None:
         if rest not in ("", "undo"):
             raise AgentError(
-                "%agent compact summarises the older turns for the model; %agent compact undo takes it back."
+                "%agent compact summarises the older turns for the model; %agent compact undo removes the summary."
             )
         path = f"sessions/{quoted(self._conversation.bound()['id'])}/compact"
         if rest == "undo":
             undone = self.server.call("DELETE", path)["summary"]
-            told = (
-                "The newest summary is gone; the model reads those turns again." if undone else "There was no summary."
+            message = (
+                "The newest summary is removed; the model reads its turns again." if undone else "There was no summary."
             )
-            self.say(line_bundle(told))
+            self.say(line_bundle(message))
             return
         made = self.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
         if made is None:
             self.say(line_bundle("There is nothing old enough to summarise."))
             return
-        self.say(line_bundle(f"The model goes on from this summary; every turn is kept.\n\n{made['text']}"))
+        self.say(line_bundle(f"The model continues from this summary; every turn is kept.\n\n{made['text']}"))
 
     def _usage(self, rest: str) -> None:
         usage = self.server.call("GET", f"sessions/{quoted(self._conversation.bound()['id'])}/usage")
-        if "--json" in Words(rest).flags:
+        if "--json" in CommandArguments(rest).flags:
             self.say(json_bundle(usage))
             return
         rows = [("all", *_cost(usage["total"]))]
@@ -361,25 +369,27 @@ class Commands:
             self.say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
 
     def _help(self, rest: str) -> None:
-        """All of it, or one command."""
+        """Show the help of all commands, or of the command ``rest``."""
         if rest and rest not in HELP:
             raise self._no_command(rest)
-        text = help.one(rest, HELP[rest]) if rest else f"{help.told(HELP)}\n\n{usage()}"
+        text = help.format_command(rest, HELP[rest]) if rest else f"{help.format_help(HELP)}\n\n{usage()}"
         self.say({"text/plain": text})
 
     def _no_command(self, name: str) -> AgentError:
         near = difflib.get_close_matches(name, HELP, 1)
-        meant = f"Did you mean %agent {near[0]}?" if near else f"There are: {', '.join(HELP)}."
-        return AgentError(f"%agent has no {name!r}. {meant}")
+        meant = f"Did you mean %agent {near[0]}?" if near else f"Commands: {', '.join(HELP)}."
+        return AgentError(f"%agent has no command {name!r}. {meant}")
 
     def say(self, bundle: Bundle) -> None:
-        if getattr(self._shell, "kernel", None) is None:  # titles and names are words of others
+        """Publish ``bundle``. A terminal gets text without control characters, because titles and names may come
+        from others."""
+        if getattr(self._shell, "kernel", None) is None:
             bundle = {**bundle, "text/plain": printable(str(bundle["text/plain"]))}
         self._shell.display_pub.publish(bundle)
 
 
 def interrupted() -> AgentInterrupted:
-    return AgentInterrupted("stopped; nothing was changed.")
+    return AgentInterrupted("stopped; nothing changed.")
 
 
 def _title(session: Mapping[str, Any]) -> str:
@@ -387,7 +397,7 @@ def _title(session: Mapping[str, Any]) -> str:
 
 
 def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:
-    """As columns; a summary is a turn that nobody sees."""
+    """Format usage as table columns. Summaries count as model calls although no user turn belongs to them."""
     turns = f"{cost['turns']} + {cost['summaries']} summaries" if cost["summaries"] else cost["turns"]
     about = "about " if cost["estimated"] else ""
     read, written = f"{about}{cost['prompt_tokens']:,}", f"{about}{cost['completion_tokens']:,}"

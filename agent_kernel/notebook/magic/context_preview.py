@@ -1,4 +1,4 @@
-"""``%agent context``: what the model will be told in the next turn of this notebook, and how full its window is."""
+"""``%agent context``: what the next turn of this notebook sends to the model, and how full the context window is."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import json_bundle, table_bundle
 from agent_kernel.notebook.kernel.inspection import OWN
-from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
+from agent_kernel.notebook.server_client import ServerClient, quoted
 
-HELP = "what the next turn tells the model: conversation, variables, tools, and how much of its window is used"
+HELP = "show what the next turn sends to the model, and how full its context window is"
 BAR = 24
 NAMES = 12
 
 
-class NextTurn:
-    """``declared`` is what a turn of this notebook would say that it can run."""
+class ContextPreview:
+    """Shows the parts of the next request without running a turn. ``declared`` returns the abilities that a turn of
+    this notebook declares."""
 
     def __init__(
         self,
         shell: Any,
-        server: Callable[[], Server],
+        server: Callable[[], ServerClient],
         bound: Callable[[], Mapping[str, Any]],
         declared: Callable[[], Mapping[str, Any]],
         say: Say,
@@ -40,23 +41,23 @@ class NextTurn:
         window = call("GET", "binding")["model"]["context_length"]
         tools = [tool["name"] for tool in call("POST", "tools", self._declared())["tools"]]
         used = _used(turns)
-        if "--json" in Words(rest).flags:
-            told = {"turns": len(turns), "summaries": len(summaries), "tokens": used, "window": window, "tools": tools}
-            self._say(json_bundle({**told, "notes": session["metadata"], "variables": self._variables()}))
+        if "--json" in CommandArguments(rest).flags:
+            facts = {"turns": len(turns), "summaries": len(summaries), "tokens": used, "window": window, "tools": tools}
+            self._say(json_bundle({**facts, "notes": session["metadata"], "variables": self._variables()}))
             return
         names = self._variables()
-        kept = [("not told", f"your notes: {', '.join(session['metadata'])}")] if session["metadata"] else []
+        notes = [("not sent", f"your notes: {', '.join(session['metadata'])}")] if session["metadata"] else []
         more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
         self._say(
             table_bundle(
-                ("the next turn tells the model", ""),
+                ("the next turn sends", ""),
                 [
                     ("conversation", f"{len(turns)} turn{'s' * (len(turns) != 1)} of branch {session['branch']}"),
                     ("summary", _summary(summaries)),
                     ("window", _bar(used, window)),
                     ("variables", f"those you name, as {{name}} or -v: {', '.join(names[:NAMES])}{more}" * bool(names)),
                     ("tools", ", ".join(tools) or "none"),
-                    *kept,
+                    *notes,
                     ("instead", "-c above: the cells above in the order of the page; -c none; -c 3,5-8"),
                 ],
             )
@@ -72,7 +73,7 @@ class NextTurn:
 
 
 def _used(turns: Sequence[Mapping[str, Any]]) -> int:
-    """What the last turn that was answered has read and written is what the next one begins with."""
+    """Estimate the tokens in use: what the last answered turn has read and written is the start of the next prompt."""
     usages = [turn["usage"] for turn in turns if turn["usage"].get("prompt_tokens")]
     last = usages[-1] if usages else {}
     return int(last.get("prompt_tokens", 0) + last.get("completion_tokens", 0))
@@ -80,7 +81,7 @@ def _used(turns: Sequence[Mapping[str, Any]]) -> int:
 
 def _summary(summaries: Sequence[Mapping[str, Any]]) -> str:
     if not summaries:
-        return "none: every turn as it was said"
+        return "none; every turn is sent in full"
     return f"{len(summaries[-1]['text']):,} characters stand for the older turns (%agent compact undo)"
 
 

@@ -1,4 +1,4 @@
-"""``%agent`` on the conversation of this notebook: its branches, versions, name and notes, and what is taken back."""
+"""``%agent`` commands on the conversation: branches, versions, title, tags, notes, undo, private mode."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from agent_kernel.core.errors import Conflict
 from agent_kernel.notebook.display.render import Bundle, json_bundle, line_bundle, moment, table_bundle
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.server_client import ServerClient, quoted
 
 HELP = {
-    "branch": "[N]: a new branch that goes on behind turn N of this one, or behind its last turn",
-    "branches": "the branches of this conversation",
-    "switch": "NAME: go on with another branch",
-    "drop": "NAME: delete a branch and what no other branch shows",
-    "versions": "the answers that the last cell has had; N: show one of them",
-    "fork": "[N] [--into ID] [--use]: a new session with the first N turns; --use: this notebook goes on with it",
-    "undo": "take the last turn back",
-    "clear": "forget every turn of this session; clear outputs: only what tools gave back in cells you have cleared",
+    "branch": "[N]: start a new branch after turn N of this one, or after its last turn",
+    "branches": "list the branches of this conversation",
+    "switch": "NAME: continue another branch",
+    "drop": "NAME: delete a branch and the turns that no other branch has",
+    "versions": "list the answers to the last cell; N: show one of them",
+    "fork": "[N] [--into ID] [--use]: copy the first N turns into a new session; --use: continue it in this notebook",
+    "undo": "remove the last turn",
+    "clear": "delete every turn of this session; clear outputs: only tool outputs of cells you have cleared",
     "delete": "ID: delete a session",
-    "title": "TEXT: the name of this session",
-    "tags": "A, B: words to find it by; --none",
-    "note": "KEY=VALUE: keep something with this session; KEY= forgets it",
-    "private": "[off]: from now on this conversation is in memory only; off forgets it and goes back",
-    "unbind": "this notebook lets go of its session, which stays",
+    "title": "TEXT: set the title of this session",
+    "tags": "A, B: set the tags of this session; --none removes them",
+    "note": "KEY=VALUE: store a note with this session; KEY= removes it",
+    "private": "[off]: keep this conversation in memory only from now on; off deletes it and restores the earlier one",
+    "unbind": "detach this notebook from its session; the session is kept",
 }
 FLAGS = ("--json", "--yes", "--use", "--none")
 TRIES = 3
@@ -37,22 +37,22 @@ Say: TypeAlias = Callable[[Bundle], None]
 Show: TypeAlias = Callable[[Json], None]
 
 
-class Words:
-    """What stands behind a command: flags, one option with a value, and the rest."""
+class CommandArguments:
+    """The parsed arguments of a command: flags, at most one option with a value, and the remaining words."""
 
     def __init__(self, rest: str, option: str = "") -> None:
-        """Raises AgentError for quotes without an end and for a flag that there is not."""
+        """Parse ``rest``. Raises AgentError for an unclosed quote, an unknown flag or an option without its value."""
         try:
             words = shlex.split(rest)
         except ValueError as error:
-            raise AgentError(f"{rest!r} can not be read: {error}.") from None
+            raise AgentError(f"{rest!r} cannot be read: {error}.") from None
         self.option = ""
         if option and option in words:
-            place = words.index(option)
-            if place + 1 == len(words):
+            index = words.index(option)
+            if index + 1 == len(words):
                 raise AgentError(f"{option} needs a value.")
-            self.option = words.pop(place + 1)
-            words.pop(place)
+            self.option = words.pop(index + 1)
+            words.pop(index)
         self.flags = {word for word in words if word in FLAGS}
         unknown = [word for word in words if word.startswith("--") and word not in FLAGS]
         if unknown:
@@ -64,10 +64,11 @@ class Words:
         return " ".join(self.rest)
 
 
-class Conversation:
-    """One method for each command. ``show`` shows a stored answer, ``last_turn`` is the last one of this kernel."""
+class ConversationCommands:
+    """One method for each command. ``show`` displays a stored answer; ``last_turn`` is the id of the kernel's last
+    turn."""
 
-    def __init__(self, server: Callable[[], Server], person: Person, say: Say, show: Show) -> None:
+    def __init__(self, server: Callable[[], ServerClient], person: Person, say: Say, show: Show) -> None:
         self._server = server
         self._person = person
         self._say = say
@@ -75,17 +76,17 @@ class Conversation:
         self.last_turn = ""
 
     def bound(self) -> Json:
-        """The session of this notebook. Raises AgentError when it has none."""
+        """Return the session of this notebook. Raises AgentError when it has none."""
         session: Json | None = self._call("GET", "binding")["session"]
         if session is None:
-            raise AgentError("this notebook has no session yet; the first %%agent cell begins one.")
+            raise AgentError("this notebook has no session yet; the first %%agent cell starts one.")
         return session
 
     # ------------------------------------------------------------------------------------------- branches
 
     def branches(self, rest: str) -> None:
-        words = Words(rest)
-        found = self._call("GET", f"{_path(self.bound())}/branches")["branches"]
+        words = CommandArguments(rest)
+        branches = self._call("GET", f"{_path(self.bound())}/branches")["branches"]
         rows = [
             (
                 branch["name"],
@@ -94,36 +95,36 @@ class Conversation:
                 moment(branch["created"]),
                 "current" if branch["current"] else "",
             )
-            for branch in found
+            for branch in branches
         ]
-        self._list(words, found, ("branch", "turns", "from", "made", ""), rows)
+        self._list(words, branches, ("branch", "turns", "from", "made", ""), rows)
 
     def switch(self, rest: str) -> None:
         name = self._needed(rest, "%agent switch NAME; %agent branches lists them.")
         branch = self._call("PUT", f"{_path(self.bound())}/branch", {"name": name})
-        self._tell(f"This notebook goes on with the branch {name}, which has {_turns(branch['turns'])}.")
+        self._tell(f"This notebook continues the branch {name}, which has {_turns(branch['turns'])}.")
 
     def branch(self, rest: str) -> None:
         words = rest.strip()
         if words and not words.isdecimal():
             raise AgentError("%agent branch [N]: N is how many turns of this branch the new one begins with.")
-        made = self._branched(self.bound(), words)
+        made = self._create_branch(self.bound(), words)
         left = f"{_turns(made['turns'])} of {made['parent']}" if made["parent"] else _turns(made["turns"])
-        self._tell(f"This notebook goes on with the new branch {made['name']}, which begins with {left}.")
+        self._tell(f"This notebook continues the new branch {made['name']}, which starts with {left}.")
 
     def go_on(self, node: str) -> None:
-        """With the branch of that name, or with a new one behind turn ``node``."""
+        """Switch to the branch named ``node``, or to a new branch after turn number ``node``."""
         session = self.bound()
         known = {branch["name"] for branch in self._call("GET", f"{_path(session)}/branches")["branches"]}
         if node not in known and not node.isdecimal():
             raise AgentError(f"--branch is the name of a branch ({', '.join(sorted(known))}) or the number of a turn.")
         if node not in known:
-            self._branched(session, node)
+            self._create_branch(session, node)
         elif node != session["branch"]:
             self._call("PUT", f"{_path(session)}/branch", {"name": node})
 
-    def _branched(self, session: Json, number: str) -> Json:
-        """A branch that has the first ``number`` turns of the current one, or all of them."""
+    def _create_branch(self, session: Json, number: str) -> Json:
+        """Create a branch from the first ``number`` turns of the current one, or from all of them."""
         body: dict[str, Any] = {}
         if number:
             turns = self._call("GET", f"{_path(session)}/items?limit=0")["turns"]
@@ -134,19 +135,19 @@ class Conversation:
         return self._call("POST", f"{_path(session)}/branches", body)
 
     def drop(self, rest: str) -> None:
-        words = Words(rest)
+        words = CommandArguments(rest)
         name = self._needed(words.text, "%agent drop NAME; %agent branches lists them.")
         session = self.bound()
-        self._confirm(words, f"Delete the branch {name} for good?")
+        self._confirm(words, f"Delete the branch {name} permanently?")
         self._call("DELETE", f"{_path(session)}/branches/{quoted(name)}", seen=session["revision"])
         self._tell(f"The branch {name} is deleted.")
 
     def versions(self, rest: str) -> None:
-        words = Words(rest)
+        words = CommandArguments(rest)
         session = self.bound()
         turn = self.last_turn or self._newest(session)
         answer = self._call("GET", f"turns/{quoted(turn)}/versions")
-        found = answer["versions"]
+        versions = answer["versions"]
         if not words.rest:
             rows = [
                 (
@@ -157,56 +158,56 @@ class Conversation:
                     version["model"],
                     "current" if version["current"] else "",
                 )
-                for version in found
+                for version in versions
             ]
-            self._list(words, found, ("version", "branch", "asked", "state", "model", ""), rows)
+            self._list(words, versions, ("version", "branch", "asked", "state", "model", ""), rows)
             return
-        chosen = next((version for version in found if str(version["version"]) == words.text), None)
+        chosen = next((version for version in versions if str(version["version"]) == words.text), None)
         if chosen is None:
-            raise AgentError(f"there is no version {words.text}; there are 1 to {len(found)}.")
-        told = {**chosen, "number": chosen["version"], "count": len(found), "replaces": ""}
-        self._show({**told, "session": answer["session"], "answered": chosen["closed"] or chosen["opened"]})
+            raise AgentError(f"there is no version {words.text}; there are 1 to {len(versions)}.")
+        version = {**chosen, "number": chosen["version"], "count": len(versions), "replaces": ""}
+        self._show({**version, "session": answer["session"], "answered": chosen["closed"] or chosen["opened"]})
 
     def fork(self, rest: str) -> None:
-        words = Words(rest, "--into")
+        words = CommandArguments(rest, "--into")
         if words.rest and not (len(words.rest) == 1 and words.text.isdecimal()):
             raise AgentError("%agent fork [N] [--into ID] [--use]: N is how many turns the new session has.")
         body: dict[str, Any] = {"bind": "--use" in words.flags}
         body |= {"turns": int(words.text)} if words.rest else {}
         body |= {"id": words.option} if words.option else {}
         fork = self._call("POST", f"{_path(self.bound())}/fork", body)
-        use = "this notebook goes on with it" if fork["bound"] else f"%agent use {fork['id']} goes on with it"
+        use = "this notebook continues it" if fork["bound"] else f"%agent use {fork['id']} continues it"
         self._tell(f"The session {fork['id']} has {_turns(fork['turns'])} of this one; {use}.")
 
-    # ------------------------------------------------------------------------------------------- taking back
+    # ------------------------------------------------------------------------------------------- undo and delete
 
     def undo(self, rest: str) -> None:
         session = self.bound()
         answer = self._call("POST", f"{_path(session)}/undo", {}, seen=session["revision"])
         undone = answer["undone"]
         if undone is None:
-            self._tell("There is no turn to take back.")
+            self._tell("There is no turn to remove.")
             return
         self.last_turn = ""
-        said = " ".join(str(undone["prompt"]).split())
-        short = said if len(said) <= 60 else said[:59] + "…"
-        self._tell(f"Taken back: “{short}” and its answer; the model does not know of them any more.")
+        prompt = " ".join(str(undone["prompt"]).split())
+        short = prompt if len(prompt) <= 60 else prompt[:59] + "…"
+        self._tell(f"Removed: “{short}” and its answer; the model no longer reads them.")
         if undone["ran"]:
             calls = ", ".join(dict.fromkeys(undone["ran"]))
-            self._tell(f"Not taken back is what it ran ({calls}): variables, files, and what was sent elsewhere.")
+            self._tell(f"Effects of its calls ({calls}) remain: variables, files, and data that was sent elsewhere.")
 
     def clear(self, rest: str) -> None:
-        words, session = Words(rest), self.bound()
-        self._confirm(words, f"Forget all {_turns(session['turns'])} of {_named(session)}, on every branch?")
+        words, session = CommandArguments(rest), self.bound()
+        self._confirm(words, f"Delete all {_turns(session['turns'])} of {_display_name(session)}, on every branch?")
         self._call("POST", f"{_path(session)}/clear", {}, seen=session["revision"])
         self.last_turn = ""
-        self._tell("This session is empty; outputs of the cells stay until you clear them.")
+        self._tell("This session is empty; the outputs in the cells stay until you clear them.")
 
     def delete(self, rest: str) -> None:
-        words = Words(rest)
+        words = CommandArguments(rest)
         identity = self._needed(words.text, "%agent delete ID; %agent sessions lists them.")
         session = self._call("GET", f"sessions/{quoted(identity)}?format=facts")
-        self._confirm(words, f"Delete {_named(session)} with {_turns(session['turns'])} for good?")
+        self._confirm(words, f"Delete {_display_name(session)} with {_turns(session['turns'])} permanently?")
         self._call("DELETE", _path(session), seen=session["revision"])
         self._tell(f"The session {identity} is deleted.")
 
@@ -214,29 +215,29 @@ class Conversation:
 
     def title(self, rest: str) -> None:
         if not rest:
-            self._tell(_named(self.bound()))
+            self._tell(_display_name(self.bound()))
             return
         changed = self._call("PATCH", _path(self.bound()), {"title": rest})
-        self._tell(f"This session is called {_named(changed)}.")
+        self._tell(f"The title of this session is {_display_name(changed)}.")
 
     def tags(self, rest: str) -> None:
-        words, session = Words(rest), self.bound()
+        words, session = CommandArguments(rest), self.bound()
         if words.rest or "--none" in words.flags:
             tags = [tag.strip() for tag in words.text.split(",") if tag.strip()]
             session = self._call("PATCH", _path(session), {"tags": tags})
         self._list(words, session["tags"], ("tag",), [(tag,) for tag in session["tags"]])
 
     def note(self, rest: str) -> None:
-        words = Words(rest)
+        words = CommandArguments(rest)
         pairs = [word.partition("=") for word in words.rest]
         if any(not (key and equals) for key, equals, _ in pairs):
             raise AgentError("%agent note KEY=VALUE; with spaces in quotes: %agent note 'KEY=SOME WORDS'.")
-        notes = self._noted({key: _value(value) for key, _, value in pairs})
+        notes = self._update_notes({key: _value(value) for key, _, value in pairs})
         rows = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in notes.items()]
         self._list(words, dict(notes), ("note", ""), rows)
 
-    def _noted(self, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Another window may write its notes at the same time: then it is done again upon those."""
+    def _update_notes(self, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Change notes and return them all. Retried when another window changed the session at the same time."""
         for attempt in range(TRIES):
             session = self.bound()
             notes = {key: value for key, value in {**session["metadata"], **change}.items() if value != ""}
@@ -256,21 +257,21 @@ class Conversation:
         session: Json | None = self._call("GET", "binding")["session"]
         is_private = session is not None and session["private"]
         if rest not in ("", "off"):
-            raise AgentError("%agent private begins a private conversation, %agent private off ends it.")
+            raise AgentError("%agent private starts a private conversation; %agent private off ends it.")
         if rest == "off":
             if not is_private:
                 raise AgentError("this conversation is not private.")
             self._call("DELETE", "binding")
             self.last_turn = ""
-            self._tell("The private conversation is forgotten. This notebook goes on where it was before.")
+            self._tell("The private conversation is deleted. This notebook continues its session from before.")
             return
         if not is_private:
             self._call("POST", "sessions", {"private": True, "bind": True})
             self.last_turn = ""
         self._tell(
-            "Private: from now on this conversation is kept in memory only and is gone with %agent private off or the "
-            "server. No file, sidecar, transcript or search has it. Outputs of cells are in the notebook once you save "
-            "it, and a remote model's server sees what it is asked."
+            "Private: from now on this conversation is kept in memory only, until %agent private off or the end of the "
+            "server. It is in no file, sidecar, transcript or search. Cell outputs are in the notebook once you save "
+            "it, and the server of a remote model sees the requests."
         )
 
     def unbind(self, rest: str) -> None:
@@ -279,10 +280,12 @@ class Conversation:
         if answer["unbound"] is None:
             self._tell("This notebook has no session.")
             return
-        now = f"goes on with {answer['session']}" if answer["session"] else "begins a new one with its next turn"
-        self._tell(f"This notebook has let go of {answer['unbound']} and {now}. Back: %agent use {answer['unbound']}")
+        now = f"continues {answer['session']}" if answer["session"] else "starts a new one with its next turn"
+        self._tell(
+            f"This notebook is detached from {answer['unbound']} and {now}. To return: %agent use {answer['unbound']}"
+        )
 
-    # ------------------------------------------------------------------------------------------- telling
+    # ------------------------------------------------------------------------------------------- helpers
 
     def _newest(self, session: Json) -> str:
         turns = self._call("GET", f"{_path(session)}/items?limit=0")["turns"]
@@ -293,9 +296,9 @@ class Conversation:
     def _call(self, method: str, path: str, body: Json | None = None, *, seen: int | None = None) -> dict[str, Any]:
         return self._server().call(method, path, body, seen=seen)
 
-    def _confirm(self, words: Words, question: str) -> None:
+    def _confirm(self, words: CommandArguments, question: str) -> None:
         if "--yes" not in words.flags and not self._person.agrees(question):
-            raise AgentError("nothing was changed: it was not confirmed (--yes confirms it beforehand).")
+            raise AgentError("nothing changed: it was not confirmed (--yes confirms it beforehand).")
 
     def _needed(self, rest: str, usage: str) -> str:
         name = rest.strip()
@@ -303,7 +306,7 @@ class Conversation:
             raise AgentError(usage)
         return name
 
-    def _list(self, words: Words, value: Any, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def _list(self, words: CommandArguments, value: Any, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         if "--json" in words.flags:
             self._say(json_bundle(value))
         else:
@@ -317,7 +320,7 @@ def _path(session: Json) -> str:
     return f"sessions/{quoted(session['id'])}"
 
 
-def _named(session: Json) -> str:
+def _display_name(session: Json) -> str:
     return str(session["title"] or session["id"])
 
 
@@ -326,7 +329,7 @@ def _turns(count: int) -> str:
 
 
 def _value(text: str) -> Any:
-    """Numbers, lists and so on as JSON has them; anything else is text."""
+    """Parse ``text`` as JSON where possible (numbers, lists); any other text is returned as it is."""
     try:
         return json.loads(text)
     except ValueError:

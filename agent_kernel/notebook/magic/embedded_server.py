@@ -1,6 +1,7 @@
-"""``%agent start``: ``agent-kernel serve`` for this kernel alone, where no Jupyter server has it: VS Code, IPython.
+"""``%agent start``: runs ``agent-kernel serve`` for this kernel alone, where no Jupyter server serves it (VS Code,
+IPython).
 
-A child process on loopback, which ends with the kernel, however that ends: it holds the other end of a pipe.
+The server is a child process on loopback. It holds one end of a pipe, so it ends when the kernel ends, even by a crash.
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ from agent_kernel.core.errors import AgentKernelError, Forbidden, ServerUnreacha
 from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.server_client import ServerClient
 
-HELP = "a server for this kernel alone, where no Jupyter server has agent-kernel; stop server ends it"
+HELP = "start a server for this kernel alone, where no Jupyter server has agent-kernel; stop server stops it"
 NEEDED = ("jupyter_server", "jupyter_ext")
 START_S = 120.0
-"""A cold disk takes the longest; a few seconds are usual."""
+"""Bounds the start from a cold disk; a few seconds are usual."""
 STOP_S = 20.0
 LOOK_S = 0.2
 TAIL = 1_500
-"""Characters of the server's log that are shown when it does not come up."""
+"""Number of characters of the server's log shown when it does not start."""
 NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
 COSTS = (
     "Started a server for this kernel: {process}. It listens on this machine only ({address}), knows this kernel only, "
-    "and ends with it. A model is loaded with the first turn. %agent stop server ends it."
+    "and ends with it. The first turn loads a model. %agent stop server stops it."
 )
 
 
-class OwnServer:
-    """At most one. ``adopted`` is told of a server that came up, with what it tells its kernels."""
+class EmbeddedServer:
+    """Runs at most one server. ``adopted`` is called with the environment that a started server sends to its
+    kernels."""
 
     def __init__(self, shell: Any, say: Say, adopted: Callable[[dict[str, str]], None]) -> None:
         self._shell = shell
@@ -49,38 +51,42 @@ class OwnServer:
         self._adopted = adopted
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
-        self._server: Server | None = None
+        self._server: ServerClient | None = None
 
     @property
-    def server(self) -> Server | None:
-        """None where there is none, or none any more."""
+    def server(self) -> ServerClient | None:
+        """The running server, or None."""
         return self._server if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Raises AgentError for a server that can not be started."""
+        """Start the server and wait until it answers. Raises AgentError when it does not start."""
         if server := self.server:
-            self._tell(f"The server of this kernel runs already, at {server.url}.")
+            self._tell(f"The server of this kernel is already running at {server.url}.")
             return
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-            raise AgentError(f"{sys.executable} has no {missing[0]}: pip install agent-kernel in it.")
+            raise AgentError(f"{sys.executable} has no {missing[0]}: install agent-kernel in that environment.")
         self._tell("Starting a server for this kernel ...")
         try:
             server = self._begin()
-            told = self._until_up(server)
+            environment = self._wait_until_ready(server)
         except BaseException:
             self.close()
             raise
         self._server = server
-        self._adopted(told)
+        self._adopted(environment)
         self._tell(COSTS.format(process=self._described(), address=server.url))
 
     def stop(self) -> None:
-        was = self.server is not None
+        was_running = self.server is not None
         self.close()
-        self._tell("The server of this kernel is stopped; its conversations are kept." if was else "There is none.")
+        self._tell(
+            "The server of this kernel is stopped; its conversations are kept."
+            if was_running
+            else "This kernel has no server."
+        )
 
     def close(self) -> None:
-        """Ends it, and waits until it has saved what it holds."""
+        """Stop the server and wait until it has saved its state."""
         process, self._process, self._server = self._process, None, None
         if process is not None:
             atexit.unregister(self.close)
@@ -96,18 +102,19 @@ class OwnServer:
             self._log.close()
             self._log = None
 
-    def _begin(self) -> Server:
+    def _begin(self) -> ServerClient:
         port, kernel, token = _free_port(), f"own-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
-        notebook = told_by_front_end(self._shell)
+        notebook = front_end_notebook(self._shell)
         root = notebook.parent if notebook else Path.cwd()
         environment = {name: value for name, value in os.environ.items() if name not in NOT_HANDED_ON}
         environment |= {
             "AGENT_KERNEL_ADOPTS": kernel,
             "AGENT_KERNEL_ADOPTS_TOKEN": token,
             "AGENT_KERNEL_ADOPTS_NOTEBOOK": notebook.name if notebook else "",
-            "JUPYTER_TOKEN": secrets.token_urlsafe(32),  # nobody's: only the kernel's credential is used
+            # required by the server but never used: only the kernel's token gives access
+            "JUPYTER_TOKEN": secrets.token_urlsafe(32),
         }
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the server writes to it
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  stays open while the server writes to it
         self._process = subprocess.Popen(
             _command(port, root),
             stdin=subprocess.PIPE,
@@ -118,22 +125,22 @@ class OwnServer:
             start_new_session=True,  # Ctrl-C in a terminal is meant for the kernel
         )
         atexit.register(self.close)
-        return Server(f"http://127.0.0.1:{port}/", kernel, token)
+        return ServerClient(f"http://127.0.0.1:{port}/", kernel, token)
 
-    def _until_up(self, server: Server) -> dict[str, str]:
-        """What the server tells its kernels. Raises AgentError."""
+    def _wait_until_ready(self, server: ServerClient) -> dict[str, str]:
+        """Wait until the server answers and return the environment it sends to its kernels. Raises AgentError."""
         end = time.monotonic() + START_S
         while time.monotonic() < end:
             assert self._process is not None
             if self._process.poll() is not None:
-                raise AgentError(f"the server ended at its start:\n{self._tail()}")
+                raise AgentError(f"the server ended while it started:\n{self._tail()}")
             try:
                 return dict(server.call("GET", "binding", timeout=5.0)["environment"])
             except (ServerUnreachable, Forbidden):
                 time.sleep(LOOK_S)
             except AgentKernelError as error:
                 raise AgentError(f"the server does not work: {error}\n{self._tail()}") from None
-        raise AgentError(f"the server did not come up within {START_S:.0f} s:\n{self._tail()}")
+        raise AgentError(f"the server did not start within {START_S:.0f} s:\n{self._tail()}")
 
     def _tail(self) -> str:
         if self._log is None:
@@ -166,8 +173,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def told_by_front_end(shell: Any) -> Path | None:
-    """The file of the notebook, where a front end tells the kernel (VS Code does)."""
-    told = shell.user_ns.get("__vsc_ipynb_file__")
-    path = Path(told) if isinstance(told, str) else None
+def front_end_notebook(shell: Any) -> Path | None:
+    """Return the path of the notebook if the front end sets it in the kernel, as VS Code does."""
+    file = shell.user_ns.get("__vsc_ipynb_file__")
+    path = Path(file) if isinstance(file, str) else None
     return path if path is not None and path.suffix == ".ipynb" and path.is_file() else None

@@ -11,27 +11,27 @@ from urllib.parse import urlencode
 from agent_kernel.notebook.display.render import line_bundle, table_bundle
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
+from agent_kernel.notebook.server_client import ServerClient, quoted
 
 HELP = {
-    "export": "[PATH] [--format agent-kernel|jsonl|openai|mistralrs|markdown|notebook]: this conversation as a file",
-    "import": "[PATH] [--use]: a conversation from a file, or what lies beside this notebook; shows it first",
+    "export": "[PATH] [--format agent-kernel|jsonl|openai|mistralrs|markdown|notebook]: save this conversation",
+    "import": "[PATH] [--use]: read a conversation from a file, or the one stored beside this notebook; shows it first",
 }
 SUFFIXES = {".json": "agent-kernel", ".jsonl": "jsonl", ".md": "markdown", ".ipynb": "notebook"}
-"""The format that a file's name asks for."""
+"""Export format by file suffix."""
 TIMEOUT_S = 300.0
 
 
-class Exchange:
-    def __init__(self, server: Callable[[], Server], person: Person, say: Say) -> None:
+class ExportCommands:
+    def __init__(self, server: Callable[[], ServerClient], person: Person, say: Say) -> None:
         self._server = server
         self._person = person
         self._say = say
 
     def export(self, rest: str) -> None:
-        """Never over a file that is there, unless --yes says so."""
-        words = Words(rest, "--format")
+        """Write the conversation to a file. An existing file is replaced only with --yes."""
+        words = CommandArguments(rest, "--format")
         path = Path(words.text).expanduser() if words.rest else None
         format = words.option or (SUFFIXES.get(path.suffix, "agent-kernel") if path else "agent-kernel")
         session = self._bound()
@@ -42,40 +42,41 @@ class Exchange:
             with target.open("wb" if "--yes" in words.flags else "xb") as file:
                 file.write(document)
         except FileExistsError:
-            raise AgentError(f"{target} is there already; another name, or --yes to replace it.") from None
+            raise AgentError(f"{target} exists already; choose another name, or --yes to replace it.") from None
         except OSError as error:
-            raise AgentError(f"{target} can not be written: {error.strerror}.") from None
+            raise AgentError(f"{target} cannot be written: {error.strerror}.") from None
         self._tell(f"Wrote {len(document):,} bytes to {target} ({format}).{_without(left_out)}")
 
     def bring_in(self, rest: str) -> None:
-        words = Words(rest)
+        """Preview a document, ask the user, and import it as a new session."""
+        words = CommandArguments(rest)
         query: dict[str, Any] = {} if words.rest else {"beside": 1}
         document = self._read(Path(words.text).expanduser()) if words.rest else b""
         seen = self._send({**query, "preview": 1}, document)["preview"]
         self._show(seen)
-        if "--yes" not in words.flags and not self._person.agrees("Bring it in as a new session?"):
-            raise AgentError("nothing was brought in: it was not confirmed (--yes confirms it beforehand).")
+        if "--yes" not in words.flags and not self._person.agrees("Import it as a new session?"):
+            raise AgentError("nothing was imported: it was not confirmed (--yes confirms it beforehand).")
         bind = not words.rest or "--use" in words.flags
-        come = self._send({**query, **({"bind": 1} if bind else {})}, document)
-        then = "this notebook goes on with it" if come["bound"] else f"%agent use {come['id']} goes on with it"
-        self._tell(f"It is the session {come['id']}; {then}.")
+        imported = self._send({**query, **({"bind": 1} if bind else {})}, document)
+        then = "this notebook continues it" if imported["bound"] else f"%agent use {imported['id']} continues it"
+        self._tell(f"Imported as session {imported['id']}; {then}.")
 
     def clear_outputs(self) -> None:
-        """Of the cells whose outputs are gone from the notebook as it was saved last."""
+        """Remove tool outputs from the conversation for cells whose outputs were cleared in the saved notebook."""
         session = self._bound()
         cleared = self._server().call("POST", f"sessions/{quoted(session['id'])}/clear-outputs", {})
         if not cleared["results"]:
             self._tell("Nothing to clear: save the notebook after its outputs were cleared, then try again.")
             return
         self._tell(
-            f"Took {cleared['results']} tool output(s) of {cleared['cells']} cell(s) out of the conversation. What the "
-            "model said about them stays."
+            f"Removed {cleared['results']} tool output(s) of {cleared['cells']} cell(s) from the conversation. The "
+            "model's answers about them are kept."
         )
 
     def _bound(self) -> Mapping[str, Any]:
         session: Mapping[str, Any] | None = self._server().call("GET", "binding")["session"]
         if session is None:
-            raise AgentError("this notebook has no session yet; the first %%agent cell begins one.")
+            raise AgentError("this notebook has no session yet; the first %%agent cell starts one.")
         return session
 
     def _send(self, query: Mapping[str, Any], document: bytes) -> dict[str, Any]:
@@ -85,15 +86,15 @@ class Exchange:
         try:
             return path.read_bytes()
         except OSError as error:
-            raise AgentError(f"{path} can not be read: {error.strerror}.") from None
+            raise AgentError(f"{path} cannot be read: {error.strerror}.") from None
 
     def _show(self, seen: Mapping[str, Any]) -> None:
         rows = [
             ("title", seen["title"]),
-            ("begins", seen["begins"]),
+            ("starts", seen["begins"]),
             ("turns", f"{seen['turns']} on {seen['branches']} branch(es), {seen['messages']} messages"),
             ("media", f"{seen['media']}, {seen['media_bytes']:,} bytes"),
-            ("stays out", ", ".join(f"{count} {what}" for what, count in seen["left_out"].items()) or "nothing"),
+            ("left out", ", ".join(f"{count} {what}" for what, count in seen["left_out"].items()) or "nothing"),
         ]
         self._say(table_bundle((f"a conversation ({seen['format']})", ""), rows))
 
@@ -106,5 +107,5 @@ def _file_name(title: str) -> str:
 
 
 def _without(left_out: Mapping[str, int]) -> str:
-    told = ", ".join(f"{count} {what}" for what, count in left_out.items())
-    return f" The format has no place for: {told}." if told else ""
+    parts = ", ".join(f"{count} {what}" for what, count in left_out.items())
+    return f" The format has no place for: {parts}." if parts else ""

@@ -1,4 +1,4 @@
-"""``%agent fix``: the last cell that failed, as a question for a corrected one."""
+"""``%agent fix``: turns the last failed cell into a request for a corrected one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.changed_names import UNREADABLE, plain
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variables import summary
-from agent_kernel.notebook.turn.execution_history import Executions
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 
 CHARS = 6_000
-"""Of source and traceback together; of more, the head and the tail of each."""
+"""Limit for source and traceback together; longer texts keep their head and tail."""
 FIX = "Correct the cell In[{number}], which failed with {error}. Give the whole cell as it should be."
 SAME = "The proposed cell is the same code that failed, so it is not proposed. Say more: %agent fix WORDS."
 MAX_NAMES = 8
@@ -28,31 +28,32 @@ MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """``prompt`` and ``notes`` for the model; ``source`` is the cell that failed."""
+class FixRequest:
+    """A prompt with its ``notes`` for the model, and ``source``, the code of the cell that failed."""
 
     prompt: str
     notes: tuple[dict[str, str], ...]
     source: str
 
 
-def question(shell: Any, executions: Executions, words: str) -> Question:
-    """``words`` is what the person adds. Raises AgentError when no cell has failed in this life of the kernel."""
+def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> FixRequest:
+    """Build the request; ``words`` are what the user adds. Raises AgentError when no cell has failed since the
+    kernel started."""
     failure = executions.failure
     if failure is None:
         raise AgentError("no cell has failed since this kernel was started; run the one that fails, then ask again.")
-    number, _, source, told = failure
-    raised = told.strip().splitlines()[-1] if told.strip() else "an error"
-    error = raised if len(raised) <= 200 else f"{raised[:200]} ..."
+    number, _, source, traceback = failure
+    last_line = traceback.strip().splitlines()[-1] if traceback.strip() else "an error"
+    error = last_line if len(last_line) <= 200 else f"{last_line[:200]} ..."
     prompt = FIX.format(number=number, error=error) + (f"\n{words}" if words else "")
     notes = [{"title": "The cell that failed", "text": inspection.last_error(shell, executions, CHARS)}]
-    facts = [summary(name, shell.user_ns[name]) for name in _names_that_matter(shell, told)]
+    facts = [summary(name, shell.user_ns[name]) for name in _names_that_matter(shell, traceback)]
     notes += [{"title": "Variables", "text": "\n".join(facts)}] if facts else []
-    return Question(prompt, tuple(notes), source)
+    return FixRequest(prompt, tuple(notes), source)
 
 
 def is_same_code(shell: Any, one: str, other: str) -> bool:
-    """Equal up to comments, blank lines and layout."""
+    """Compare two cells, ignoring comments, blank lines and layout."""
     try:
         first, second = (ast.dump(ast.parse(plain(shell, code))) for code in (one, other))
     except UNREADABLE:
@@ -60,9 +61,9 @@ def is_same_code(shell: Any, one: str, other: str) -> bool:
     return first == second
 
 
-def _names_that_matter(shell: Any, told: str) -> list[str]:
-    """Variables in the statements that the traceback goes through, those of the innermost first; and for a name that
-    there is not, variables that are called alike."""
+def _names_that_matter(shell: Any, traceback: str) -> list[str]:
+    """Return the variables used in the statements of the traceback, innermost frame first. For an unknown name, add
+    variables with a similar name."""
     namespace, hidden = shell.user_ns, getattr(shell, "user_ns_hidden", {})
     known = {
         name
@@ -70,17 +71,18 @@ def _names_that_matter(shell: Any, told: str) -> list[str]:
         if not name.startswith("_") and name not in hidden and not isinstance(value, types.ModuleType)
     }
     sources = list(namespace.get("In", ()))
-    found: dict[str, None] = {}
-    for number, line in reversed([(int(number), int(line)) for number, line in FRAME.findall(told)]):
+    names: dict[str, None] = {}
+    for number, line in reversed([(int(number), int(line)) for number, line in FRAME.findall(traceback)]):
         if number < len(sources):
-            found |= dict.fromkeys(name for name in _names_in_statement(shell, sources[number], line) if name in known)
-    if missing := MISSING.search(told):
-        found |= dict.fromkeys(difflib.get_close_matches(missing[1], sorted(known), 2))
-    return list(found)[:MAX_NAMES]
+            names |= dict.fromkeys(name for name in _names_in_statement(shell, sources[number], line) if name in known)
+    if missing := MISSING.search(traceback):
+        names |= dict.fromkeys(difflib.get_close_matches(missing[1], sorted(known), 2))
+    return list(names)[:MAX_NAMES]
 
 
 def _names_in_statement(shell: Any, source: str, line: int) -> list[str]:
-    """Of the smallest statement around a line; of a compound one, and of code that cannot be read, the line alone."""
+    """Return the names in the smallest statement around ``line``. For a compound statement, and for code that cannot
+    be parsed, return the names on the line alone."""
     lines = source.splitlines()
     text = lines[line - 1] if line <= len(lines) else ""
     try:

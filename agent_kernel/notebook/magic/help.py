@@ -1,4 +1,4 @@
-"""``%agent help``: every command under what a person wants to do, then the options of ``%%agent``."""
+"""The text of ``%agent help``: commands grouped by task."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def told(commands: Mapping[str, str]) -> str:
-    """Those of ``commands``; one that no group knows comes last."""
+def format_help(commands: Mapping[str, str]) -> str:
+    """Return the help text for ``commands``. Commands that belong to no group are listed last, under "More"."""
     known = {name for group in GROUPS.values() for name in group}
     more = tuple(name for name in commands if name not in known)
     groups = {**GROUPS, **({"More": more} if more else {})}
     return "\n\n".join("\n".join([title, *_lines(commands, names)]) for title, names in groups.items())
 
 
-def one(name: str, text: str) -> str:
+def format_command(name: str, text: str) -> str:
     return "\n".join(_lines({name: text}, (name,)))
 
 

@@ -1,4 +1,4 @@
-"""``%%agent`` and ``%agent``: a turn in a cell, and what is around it."""
+"""The IPython magics ``%%agent`` (one turn in a cell) and ``%agent`` (commands), and their registration in a shell."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from agent_kernel.core.errors import AgentKernelError, from_json
 from agent_kernel.core.events import TurnFinished
-from agent_kernel.notebook.display.render import Summary, Version
+from agent_kernel.notebook.display.render import AnswerVersion, TurnSummary
 from agent_kernel.notebook.display.screen import CellScreen, Screen, screen_for
-from agent_kernel.notebook.draft.apply_draft import Keep
+from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.draft.draft import Drafts
-from agent_kernel.notebook.kernel.cell_identity import Cells
+from agent_kernel.notebook.kernel.cell_identity import CellIdentity
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, line_of
-from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.magic.commands import Commands, Table, interrupted
-from agent_kernel.notebook.magic.completion import Completion
-from agent_kernel.notebook.magic.context_preview import NextTurn
+from agent_kernel.notebook.magic.completion import MagicCompleter
+from agent_kernel.notebook.magic.context_preview import ContextPreview
 from agent_kernel.notebook.magic.conversation_commands import Say
 from agent_kernel.notebook.magic.fix_command import SAME, is_same_code
-from agent_kernel.notebook.magic.freeze_command import Freeze
+from agent_kernel.notebook.magic.freeze_command import FreezeCommand
 from agent_kernel.notebook.magic.model_pull import ModelPull, missing_model
-from agent_kernel.notebook.magic.python_commands import Python
-from agent_kernel.notebook.magic.turn_commands import Here, TurnCommands
-from agent_kernel.notebook.server_client import Server, server_of_this_kernel
+from agent_kernel.notebook.magic.python_commands import PythonCommands
+from agent_kernel.notebook.magic.turn_commands import KernelContext, TurnCommands
+from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
 from agent_kernel.notebook.turn.answer_format import FORMS, code_of
-from agent_kernel.notebook.turn.background_turns import Background, CellPublisher
-from agent_kernel.notebook.turn.cell_options import Request, parsed, usage
-from agent_kernel.notebook.turn.cell_turn import CellTurn, Surroundings
+from agent_kernel.notebook.turn.background_turns import BackgroundTurns, CellPublisher
+from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
+from agent_kernel.notebook.turn.cell_turn import CellTurn, CellTurnContext
 from agent_kernel.notebook.turn.client_tools import Abilities
-from agent_kernel.notebook.turn.execution_history import Executions
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import run_request
-from agent_kernel.notebook.turn.request_builder import Note, Orders, session_of
+from agent_kernel.notebook.turn.request_builder import Note, RequestBuilder, session_of
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
 from agent_kernel.notebook.turn.stored_answers import StoredAnswers
-from agent_kernel.notebook.turn.user_functions import Functions
+from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 NOT_BEGUN = "(new)"
-"""The id of no session: nothing is allowed or refused in it."""
-BRANCH_ELSEWHERE = "--branch goes on with a branch of this notebook's conversation: leave out -s and --new."
-CODE_STAYS = "A cell that is over can not propose another: the code will stand in the answer."
+"""Stands for a session that is not created yet: no consent is stored for it."""
+BRANCH_ELSEWHERE = "--branch names a branch of this notebook's conversation; it does not combine with -s or --new."
+CODE_STAYS = "A background turn cannot propose a cell; the code is in the answer."
 
 
 @magics_class
 class AgentMagics(Magics):
-    """State of one kernel: what was allowed, which cells were met."""
+    """The state of the magics in one kernel: consents, drafts, background turns and the connection to the server."""
 
-    def __init__(self, shell: Any, server: Server | None) -> None:
+    def __init__(self, shell: Any, server: ServerClient | None) -> None:
         super().__init__(shell)
         self._shell = shell
         self._person = Person(shell)
         self._consent = Consent()
         self._code = LiveCode(shell)
-        self.executions = Executions(shell)
-        self.functions = Functions(shell.user_ns)
+        self.executions = ExecutionHistory(shell)
+        self.functions = UserFunctions(shell.user_ns)
         self._abilities = Abilities(shell, self._code, self.executions, self.functions)
         self._in_turn = False
-        self._cells = Cells(shell)
-        self._touched = Touched(shell)
+        self._cells = CellIdentity(shell)
+        self._touched = VariableTracker(shell)
         self._drafts = Drafts(shell)
-        self._keep = Keep(shell, self._drafts, self._person, self._code, self._touched, self._live_is_denied)
-        self._background = Background()
-        self._orders = Orders(
+        self._keep = DraftApplier(shell, self._drafts, self._person, self._code, self._touched, self._live_is_denied)
+        self._background = BackgroundTurns()
+        self._orders = RequestBuilder(
             shell,
             person=self._person,
             consent=self._consent,
@@ -90,11 +90,12 @@ class AgentMagics(Magics):
             running=lambda: self._background.running,
         )
         self._stored = StoredAnswers(shell)
-        self.completion = Completion(lambda: self._commands.known)
+        self.completion = MagicCompleter(lambda: self._commands.known)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
     def command(self, line: str) -> None:
-        """%agent status | sessions | search WORDS | use ID | new | branches | undo | stop | model | in | keep | help"""
+        """Run an %agent command: status | sessions | search WORDS | use ID | new | branches | undo | stop | model |
+        in | keep | help"""
         with _one_line():
             try:
                 self._commands.run(line)
@@ -105,20 +106,24 @@ class AgentMagics(Magics):
 
     @line_magic("agent_draft")  # type: ignore[arg-type]
     def draft(self, line: str) -> None:
-        """Run code of a turn that does not come from a cell in a draft; the server sends it."""
+        """Run code in a draft for a turn that was not started by a cell. The server sends this line; users do not
+        type it."""
         run_request(self._shell, self._drafts, line)
 
     def unfit_for_drafts(self) -> str:
-        """Why no draft can be made; the server asks. A draft that is forked here must show values as one that is
-        forked in a cell does, so it is made while IPython's display hook is in place."""
+        """Return why this kernel cannot fork a draft, or "" if it can; the server calls this.
+
+        The first draft may be forked here. IPython's display hook must be in place then, so that this draft displays
+        values as a draft that is forked while a cell runs."""
         with self._shell.display_trap:
             return self._drafts.unfit()
 
     @cell_magic("agent")  # type: ignore[arg-type]
     def turn(self, line: str, cell: str) -> None:
-        """%%agent [options] [prompt]: one turn of this notebook's conversation; %%agent --help has the options."""
+        """Run one turn of this notebook's conversation: %%agent [options] [prompt]. %%agent --help lists the
+        options."""
         with _one_line():
-            request = parsed(line)
+            request = parse_options(line)
             if request.help:
                 self._shell.display_pub.publish({"text/plain": usage()})
                 return
@@ -129,16 +134,18 @@ class AgentMagics(Magics):
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
-        """A turn that code of a turn asks for would wait for its own end."""
+        """Refuse a turn inside a turn: the inner one would wait for the end of the outer one."""
         if self._in_turn:
-            raise AgentError("an agent cell can not be run from inside an agent cell.")
+            raise AgentError("an agent cell cannot be run from inside an agent cell.")
         self._in_turn = True
         try:
             yield
         finally:
             self._in_turn = False
 
-    def _one_turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note] = (), failed: str = "") -> None:
+    def _one_turn(
+        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note] = (), failed: str = ""
+    ) -> None:
         with self._one_at_a_time():
             if self._stored.is_on:
                 self._stored.show(prompt, cell)
@@ -146,8 +153,8 @@ class AgentMagics(Magics):
             self._turn(request, prompt, cell, notes, failed)
 
     @property
-    def server(self) -> Server | None:
-        """The one that started this kernel, or that this kernel started."""
+    def server(self) -> ServerClient | None:
+        """The server that started this kernel, or that this kernel started."""
         return self._commands.known
 
     def close(self) -> None:
@@ -157,14 +164,15 @@ class AgentMagics(Magics):
         self._code.close()
         self._commands.close()
 
-    def _turn(self, request: Request, prompt: str, cell: str, notes: Sequence[Note], failed: str) -> None:
+    def _turn(self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note], failed: str) -> None:
         server = self._commands.server
         if request.branch and (request.session or request.new):
             raise AgentError(BRANCH_ELSEWHERE)
         publisher = CellPublisher(self._shell) if request.background else None
         session = request.session or (NOT_BEGUN if request.new else "")
         body = self._orders.body(request, prompt, cell, session, notes)
-        if request.branch:  # what outlives the turn comes when all else of it is known to be right
+        """Run the turn of a cell. If its model is missing, offer the download and try once more."""
+        if request.branch:  # last, because the switch stays even if the turn fails
             self._commands.go_on(request.branch)
         if session == NOT_BEGUN:
             body["session"] = self._commands.begin()
@@ -175,7 +183,7 @@ class AgentMagics(Magics):
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
         if offer and ModelPull(server, self._shell, offer).offered(self._person):
-            body |= {"rerun": "append"}  # the first try is no version
+            body |= {"rerun": "append"}  # the failed first try is not a version of the answer
             end = self._followed(request, prompt, body, cell, failed)
             error = from_json(end.error) if end.error else None
         if error is not None:
@@ -183,7 +191,9 @@ class AgentMagics(Magics):
         if end.state != "committed":
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
-    def _followed(self, request: Request, prompt: str, body: Mapping[str, Any], cell: str, failed: str) -> TurnFinished:
+    def _followed(
+        self, request: CellOptions, prompt: str, body: Mapping[str, Any], cell: str, failed: str
+    ) -> TurnFinished:
         screen = screen_for(self._shell, FORMS[request.form].words)
         started = self._started(body, screen)
         around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
@@ -196,14 +206,14 @@ class AgentMagics(Magics):
         return end
 
     def _started(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
-        """Begins a turn. Under Run All, say why the cell is asked again instead of showing its stored answer."""
+        """Start the turn. Under Run All, tell the user why a cell with a stored answer is asked again."""
         started: Mapping[str, Any] = self._commands.server.call("POST", "turns", body)
         self._commands.last_turn = started["turn"]
         if again := started.get("asked_again"):
             screen.line(self._orders.why_again(str(again["reason"]), str(again["turn"])))
         return started
 
-    def _go_on_aside(self, request: Request, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
+    def _go_on_aside(self, request: CellOptions, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
         screen = CellScreen(publisher, FORMS[request.form].words)
         started = self._started(body, screen)
         if request.form == "code":
@@ -213,8 +223,8 @@ class AgentMagics(Magics):
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
 
     def _propose(self, code: str, screen: Screen, failed: str) -> None:
-        """A cell below with the code, which the person runs or not; where nobody edits cells the answer shows it. Code
-        that has just failed is not proposed again."""
+        """Insert a cell with the code below this one. Without a front end that edits cells, the answer alone shows
+        the code. Code equal to the cell that has just failed is not proposed."""
         if not code:
             screen.line("There is no code in this answer, so there is no cell to propose.")
         elif failed and is_same_code(self._shell, code, failed):
@@ -222,8 +232,8 @@ class AgentMagics(Magics):
         elif self._person.is_there:
             self._shell.set_next_input(code, replace=False)
 
-    def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> Surroundings:
-        return Surroundings(
+    def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> CellTurnContext:
+        return CellTurnContext(
             self._commands.server,
             screen,
             self._person,
@@ -235,16 +245,18 @@ class AgentMagics(Magics):
             ask,
         )
 
-    def _show(self, told: Mapping[str, Any]) -> None:
-        """An earlier answer, as it was kept."""
-        summary = Summary(told["turn"], told["session"], stored=told["answered"], version=_version(told))
+    def _show(self, version: Mapping[str, Any]) -> None:
+        """Show a stored answer."""
+        summary = TurnSummary(
+            version["turn"], version["session"], stored=version["answered"], version=_version(version)
+        )
         CellTurn(self._around(screen_for(self._shell)), summary).follow()
 
-    def _python(self, server: Callable[[], Server], say: Say) -> Python:
-        return Python(self._shell, self._orders.place, self._keep, server, say)
+    def _python(self, server: Callable[[], ServerClient], say: Say) -> PythonCommands:
+        return PythonCommands(self._shell, self._orders.place, self._keep, server, say)
 
     def _turn_commands(self, commands: Commands) -> Table:
-        here = Here(
+        here = KernelContext(
             shell=self._shell,
             server=lambda: commands.server,
             bound=commands.needed,
@@ -257,12 +269,12 @@ class AgentMagics(Magics):
             show=self._show,
             last_turn=lambda: commands.last_turn,
         )
-        freeze = Freeze(self._shell, here.server, commands.needed, commands.say)
-        following = NextTurn(self._shell, here.server, commands.needed, self._orders.declared, commands.say)
+        freeze = FreezeCommand(self._shell, here.server, commands.needed, commands.say)
+        following = ContextPreview(self._shell, here.server, commands.needed, self._orders.declared, commands.say)
         return {**TurnCommands(here).table, "freeze": freeze.freeze, "context": following.tell}
 
     def _live_is_denied(self) -> str:
-        """Why what a draft made may not be run for real, by this person or by the server."""
+        """Return why the code of a draft may not run in the kernel now, or "" if it may."""
         if self._consent and self._consent.refuses(self._bound(), LIVE):
             return "you have denied live code in this session, and %agent allow live takes that back"
         try:
@@ -275,21 +287,21 @@ class AgentMagics(Magics):
         return session_of(self._commands.bound())
 
 
-def _summary(started: Mapping[str, Any], cell: str) -> Summary:
-    """Of a turn that begins, or of the stored one that stands for it."""
-    summary = Summary(started["turn"], started["session"], cell=cell, private=started["private"])
+def _summary(started: Mapping[str, Any], cell: str) -> TurnSummary:
+    """Describe a turn that has just started, or the stored turn that is shown in its place."""
+    summary = TurnSummary(started["turn"], started["session"], cell=cell, private=started["private"])
     if started["stored"]:
         summary.stored, summary.version = started["answered"], _version(started["version"])
     return summary
 
 
-def _version(told: Mapping[str, Any]) -> Version:
-    return Version(told["branch"], told["number"], told["count"], told["replaces"])
+def _version(version: Mapping[str, Any]) -> AnswerVersion:
+    return AnswerVersion(version["branch"], version["number"], version["count"], version["replaces"])
 
 
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
-    """Errors of ours reach the person as a line, without our frames."""
+    """Turn errors of this package into one line without our stack frames."""
     try:
         yield
     except AgentKernelError as error:
@@ -301,12 +313,12 @@ def _one_line() -> Iterator[None]:
 
 
 def with_body(lines: list[str]) -> list[str]:
-    """IPython refuses a cell magic without a body; a prompt may stand in the first line alone."""
+    """Give a one-line ``%%agent PROMPT`` cell an empty body: IPython refuses a cell magic without one."""
     return [*lines, "\n"] if len(lines) == 1 and lines[0].startswith("%%agent") else lines
 
 
 def load(shell: Any) -> None:
-    """Registers both magics and their completion; loading twice does nothing more."""
+    """Register both magics and their completion. Loading twice has no further effect."""
     if isinstance(shell.magics_manager.registry.get("AgentMagics"), AgentMagics):
         return
     magics = AgentMagics(shell, server_of_this_kernel())

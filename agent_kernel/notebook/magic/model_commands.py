@@ -1,4 +1,4 @@
-"""``%agent model``: which models and servers there are, which one this notebook talks to, what is fetched."""
+"""``%agent model`` and ``%agent unload``: list, choose, download and unload models."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say
 from agent_kernel.notebook.magic.model_pull import MB, ModelPull
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.server_client import ServerClient, quoted
 
 HELP = {
-    "model": "the models and servers, and where this conversation goes; NAME|URL: talk to that one; pull NAME; unload",
-    "unload": "give back the memory of the model; the next turn loads it again",
+    "model": "list models and servers, and show the one in use; NAME|URL: use that one; pull NAME: download it",
+    "unload": "free the memory of the model; the next turn loads it again",
 }
 
 
-class Models:
-    """One method for each command, by its name. ``confirm`` waits for a person's yes in the browser."""
+class ModelCommands:
+    """One method for each command; ``table`` maps names to methods. ``confirm`` waits until the user confirms in the
+    browser."""
 
     def __init__(
         self,
         shell: Any,
-        server: Callable[[], Server],
+        server: Callable[[], ServerClient],
         person: Person,
         say: Say,
         confirm: Callable[[Mapping[str, Any], str, str], None],
@@ -52,11 +53,11 @@ class Models:
     def unload(self, rest: str) -> None:
         answer = self._server().call("POST", "engine/unload", {})
         engine, freed = answer["engine"], answer.get("freed_bytes", 0) / MB
-        gave = f" and gave back {freed:,.0f} MB" if freed else ""
+        gave = f" and freed {freed:,.0f} MB" if freed else ""
         self._say(line_bundle(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again."))
 
     def _choose(self, name: str) -> None:
-        """For this notebook's session, from its next turn on."""
+        """Set the model of this notebook's session from its next turn on."""
         answer = self._server().call("PUT", "engine", {"model": name})
         engine = answer["engine"]
         where = place(engine["local"], engine["host"])
@@ -67,8 +68,10 @@ class Models:
                 "follows.",
                 "Let this notebook send its conversation there",
             )
-        told = "" if engine["local"] else f" From the next turn on the whole conversation is sent to {engine['host']}."
-        self._say(line_bundle(f"This notebook talks to {engine['model']} ({where}).{told}"))
+        notice = (
+            "" if engine["local"] else f" From the next turn on, the whole conversation is sent to {engine['host']}."
+        )
+        self._say(line_bundle(f"This notebook talks to {engine['model']} ({where}).{notice}"))
 
     def _list_models(self) -> None:
         answer = self._server().call("GET", "models")
@@ -92,8 +95,8 @@ class Models:
             self._say(table_bundle(("engine", "model", "where", ""), servers))
         engine = answer["current"]
         where = place(engine["local"], engine["host"])
-        told = f"This notebook talks to {engine['model']} ({where}, {engine['state']})."
-        self._say(line_bundle(f"{told} {engine['problem']}".strip()))
+        current = f"This notebook talks to {engine['model']} ({where}, {engine['state']})."
+        self._say(line_bundle(f"{current} {engine['problem']}".strip()))
 
     def _pull(self, name: str) -> None:
         models = {model["name"]: model for model in self._server().call("GET", "models")["models"]}
@@ -101,9 +104,11 @@ class Models:
             self._pull_from_hub(name)
             return
         if name not in models:
-            raise AgentError(f"There is no model {name!r}; there are: {', '.join(models)}, and a hub's org/name.")
+            raise AgentError(f"There is no model {name!r}. Models: {', '.join(models)}, or org/name of a model hub.")
         pull = ModelPull(self._server(), self._shell, models[name])
-        self._say(line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is here already."))
+        self._say(
+            line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is already on this machine.")
+        )
         if models[name]["state"] == "ready":
             return
         if not self._person.agrees("Download it now?"):
@@ -111,7 +116,7 @@ class Models:
         pull.run()
 
     def _pull_from_hub(self, name: str) -> None:
-        """What it is and costs is told first, as for any model we do not know."""
+        """Download a model of a hub. Its size and source are shown first, as for every model outside the catalog."""
         offer = self._server().call("GET", f"models/{quoted(name)}")
         pull = ModelPull(self._server(), self._shell, offer)
         if offer["state"] == "ready":

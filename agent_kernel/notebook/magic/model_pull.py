@@ -1,4 +1,4 @@
-"""The first pull of a model, offered in the cell that needs it, with a progress bar there."""
+"""Offers the download of a missing model in the cell that needs it, and shows its progress."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, PullFailed, from_json
 from agent_kernel.notebook.display.render import QUIET, Bundle
-from agent_kernel.notebook.display.screen import Segment
+from agent_kernel.notebook.display.screen import OutputSegment
 from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.server_client import ServerClient, quoted
 
 MB = 1_000_000
 
 
 class ModelPull:
-    """One model of the catalog. ``offer`` is what the server says of it."""
+    """One model to download. ``offer`` is the server's description of it: name, size, sources, licence."""
 
-    def __init__(self, server: Server, shell: Any, offer: Mapping[str, Any]) -> None:
+    def __init__(self, server: ServerClient, shell: Any, offer: Mapping[str, Any]) -> None:
         self._server = server
         self._shell = shell
         self.name = str(offer.get("name", ""))
@@ -28,18 +28,22 @@ class ModelPull:
 
     @property
     def described(self) -> str:
-        """What a person is told before a download: every place it may come from; the first may be out of reach."""
+        """The text shown before a download: size, source and licence. It lists every source, because the first may
+        be out of reach."""
         offer = self._offer
         first, *others = offer.get("sources") or [offer]
         lines = [
-            f"The model {self.name} ({offer.get('title') or self.name}) is not on this machine yet: {_told(first)}, "
-            f"licence {offer.get('licence', 'unknown')}.",
-            *(f"If that can not be reached: {_told(other)}. {other.get('why', '')}".rstrip() for other in others),
+            f"The model {self.name} ({offer.get('title') or self.name}) is not on this machine yet: "
+            f"{_describe_source(first)}, licence {offer.get('licence', 'unknown')}.",
+            *(
+                f"If that cannot be reached: {_describe_source(other)}. {other.get('why', '')}".rstrip()
+                for other in others
+            ),
         ]
         return "\n".join(lines)
 
     def offered(self, person: Person) -> bool:
-        """True when the person said yes and the model is there now. Raises PullFailed."""
+        """Ask the user and download. Returns True when the model is now on this machine. Raises PullFailed."""
         if not self.name or not person.is_there:
             return False
         self._shell.display_pub.publish({"text/plain": self.described})
@@ -49,8 +53,9 @@ class ModelPull:
         return True
 
     def run(self) -> None:
-        """Raises AgentKernelError. Stopping the cell leaves the download to the server, which goes on with it."""
-        segment = Segment(self._shell.display_pub, lambda: _bar(self.name, {"stage": "starting"}))
+        """Download and show progress. Stopping the cell does not stop the download: the server continues it. Raises
+        AgentKernelError."""
+        segment = OutputSegment(self._shell.display_pub, lambda: _bar(self.name, {"stage": "starting"}))
         segment.touch()
         path = f"models/{quoted(self.name)}/pull"
         try:
@@ -65,11 +70,11 @@ class ModelPull:
 
 
 def missing_model(error: AgentKernelError) -> Mapping[str, Any] | None:
-    """The offer in a ``model_missing`` error."""
+    """Return the offer in a ``model_missing`` error."""
     return error.details if error.code == "model_missing" and error.details.get("name") else None
 
 
-def _told(source: Mapping[str, Any]) -> str:
+def _describe_source(source: Mapping[str, Any]) -> str:
     size = source.get("download_bytes") or 0
     place = source.get("label") or source.get("source") or "its source"
     return f"{size / MB:,.0f} MB from {place}, published by {source.get('publisher', 'unknown')}"

@@ -1,5 +1,6 @@
-"""A notebook without its agent: what was asked and answered as text, the code that ran as plain cells. Pure: a document
-and turns in, a document out; it runs where nobody has this package.
+"""Turns a notebook into one without agent cells: prompts and answers become text, executed code becomes plain cells.
+
+A pure function from a document and its turns to a new document, which runs without this package.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What is kept of one. ``ran``: (code, where) of its python, as far as it did not fail."""
+class FrozenTurn:
+    """The stored parts of a turn. ``ran`` lists (code, where) of its successful Python calls."""
 
     cell: str
     prompt: str
@@ -39,9 +40,9 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Frozen:
-    """``unknown``: agent cells of which no turn is kept, which stay as text. ``bound``: cells that import us, so that
-    they do not run elsewhere."""
+class FrozenNotebook:
+    """The frozen document with counts. ``unknown``: agent cells without a stored turn, which become text. ``bound``:
+    cells that import this package and so do not run elsewhere."""
 
     document: Json
     turns: int = 0
@@ -51,20 +52,23 @@ class Frozen:
     names: set[str] = field(default_factory=set)
 
 
-def frozen(document: Mapping[str, Any], turns: Sequence[Turn], transformed: Callable[[str], str]) -> Frozen:
-    """``transformed`` makes plain Python of IPython's. The newest turn of a cell counts; ``document`` is left alone."""
-    told = _by_cell(turns)
-    result = Frozen({**copy.deepcopy(dict(document)), "cells": []})
+def freeze_notebook(
+    document: Mapping[str, Any], turns: Sequence[FrozenTurn], transformed: Callable[[str], str]
+) -> FrozenNotebook:
+    """Return the frozen copy of ``document``. For each cell the newest turn counts. ``transformed`` turns IPython
+    syntax into plain Python."""
+    by_cell = _by_cell(turns)
+    result = FrozenNotebook({**copy.deepcopy(dict(document)), "cells": []})
     cells: list[Json] = result.document["cells"]
     met: set[str] = set()
     for cell in document.get("cells", ()):
         source, id = _joined(cell.get("source")), str(cell.get("id", ""))
         if cell.get("cell_type") != "code" or not CELL.match(source):
-            asked = list(told.get(id, {}).values()) if ASKS.search(source) else []
-            met |= {turn.cell for turn in asked}
-            cells.append(_plain(_without(cell, asked), source, result, transformed))
-            cells += [made for turn in asked for made in _of_turn(turn, {}, result, transformed)]
-        elif turn := told.get(id, {}).get(id):
+            line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
+            met |= {turn.cell for turn in line_turns}
+            cells.append(_plain(_without(cell, line_turns), source, result, transformed))
+            cells += [made for turn in line_turns for made in _of_turn(turn, {}, result, transformed)]
+        elif turn := by_cell.get(id, {}).get(id):
             met.add(turn.cell)
             cells += _of_turn(turn, cell, result, transformed)
         else:
@@ -78,17 +82,20 @@ def frozen(document: Mapping[str, Any], turns: Sequence[Turn], transformed: Call
     return result
 
 
-def _by_cell(turns: Sequence[Turn]) -> dict[str, dict[str, Turn]]:
-    """id of a cell -> its turns, the newest of each; of one that asks in lines there are several: ID, ID#2."""
-    told: dict[str, dict[str, Turn]] = {}
+def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
+    """Map the id of a cell to its turns by turn cell id, newest last. A cell with several ``%agent ask`` lines has
+    several: ID, ID#2."""
+    by_cell: dict[str, dict[str, FrozenTurn]] = {}
     for turn in turns:
         if turn.cell:
-            told.setdefault(turn.cell.partition("#")[0], {})[turn.cell] = turn
-    return told
+            by_cell.setdefault(turn.cell.partition("#")[0], {})[turn.cell] = turn
+    return by_cell
 
 
-def _of_turn(turn: Turn, cell: Mapping[str, Any], result: Frozen, transformed: Callable[[str], str]) -> list[Json]:
-    """Question, code, answer; pictures that the cell shows stay with the last of its code."""
+def _of_turn(
+    turn: FrozenTurn, cell: Mapping[str, Any], result: FrozenNotebook, transformed: Callable[[str], str]
+) -> list[Json]:
+    """Make cells for prompt, code and answer. Pictures of the agent cell move to the last code cell."""
     result.turns += 1
     made = [_text(_quoted(turn.prompt))]
     made += [_code(code, where, result, transformed) for code, where in turn.ran]
@@ -100,7 +107,7 @@ def _of_turn(turn: Turn, cell: Mapping[str, Any], result: Frozen, transformed: C
     return made
 
 
-def _code(code: str, where: str, result: Frozen, transformed: Callable[[str], str]) -> Json:
+def _code(code: str, where: str, result: FrozenNotebook, transformed: Callable[[str], str]) -> Json:
     plain = transformed(code)
     imports = missing_imports(plain, dict.fromkeys(result.names))
     result.names |= _bound("\n".join([*imports, plain]))
@@ -110,22 +117,22 @@ def _code(code: str, where: str, result: Frozen, transformed: Callable[[str], st
     return {**empty, "source": "\n".join(lines)}
 
 
-def _plain(cell: Mapping[str, Any], source: str, result: Frozen, transformed: Callable[[str], str]) -> Json:
-    kept = copy.deepcopy(dict(cell))
-    if kept.get("cell_type") == "code":
-        kept["source"] = LINE.sub(_comment, source)
+def _plain(cell: Mapping[str, Any], source: str, result: FrozenNotebook, transformed: Callable[[str], str]) -> Json:
+    copied = copy.deepcopy(dict(cell))
+    if copied.get("cell_type") == "code":
+        copied["source"] = LINE.sub(_comment, source)
         result.bound += bool(NEEDS_US.search(source))
-        result.names |= _bound(transformed(str(kept["source"])))
-    return kept
+        result.names |= _bound(transformed(str(copied["source"])))
+    return copied
 
 
 def _comment(match: re.Match[str]) -> str:
-    """An indented line may be all that a block has."""
+    """Comment out the line. An indented line gets ``pass``, because it may be the only statement of its block."""
     return f"{match['indent']}{'pass  ' if match['indent'] else ''}# {match['line']}"
 
 
-def _without(cell: Mapping[str, Any], turns: Sequence[Turn]) -> Mapping[str, Any]:
-    """A cell that asked in lines, without outputs that stand below it as text and as code."""
+def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
+    """Return a cell of ``%agent ask`` lines without the outputs that follow it as text and code."""
     if not turns:
         return cell
     answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
@@ -133,15 +140,15 @@ def _without(cell: Mapping[str, Any], turns: Sequence[Turn]) -> Mapping[str, Any
     return {**cell, "outputs": kept}
 
 
-def _unknown(cell: Mapping[str, Any], source: str, result: Frozen) -> list[Json]:
-    """As text, with the words that it shows."""
+def _unknown(cell: Mapping[str, Any], source: str, result: FrozenNotebook) -> list[Json]:
+    """Make text of an agent cell without a stored turn, with its displayed text."""
     result.unknown += 1
     words = [text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _words(output))]
     return [_text(_quoted(source)), *([_text("\n\n".join(words))] if words else [])]
 
 
 def _words(output: Any) -> str:
-    """As Markdown. Pictures and errors have none."""
+    """Return the text of an output as Markdown, or "" for pictures and errors."""
     data = _data(output)
     if "text/markdown" in data:
         return safe_markdown(data["text/markdown"].strip())
@@ -151,19 +158,19 @@ def _words(output: Any) -> str:
 
 
 def _answer(output: Any) -> str:
-    """The words of a display; nothing of what code printed or came to."""
+    """Return the text of a display output, or "" for printed text and results."""
     is_shown = isinstance(output, Mapping) and output.get("output_type") == "display_data"
     return _data(output).get("text/plain", "").strip() if is_shown else ""
 
 
 def _is_around(output: Any) -> bool:
-    """Shown beside an answer: a call, a line of ours, how the turn ended."""
+    """True for outputs beside the answer: tool calls, notices, the status line of the turn."""
     data = _data(output)
     return TURN_MIME in data or data.get("text/html", "").startswith(AROUND)
 
 
 def _data(output: Any) -> dict[str, str]:
-    """Texts by MIME type; what was printed is plain text."""
+    """Return the texts of an output by MIME type; stream output counts as plain text."""
     if not isinstance(output, Mapping):
         return {}
     if output.get("output_type") == "stream":
@@ -186,7 +193,7 @@ def _is_picture(output: Any) -> bool:
 
 
 def _bound(code: str) -> set[str]:
-    """Names that the code makes, in any scope: one too many costs an import that somebody has to write."""
+    """Return names the code binds, in any scope. A name too many only costs a missing import, which the reader adds."""
     try:
         nodes: Iterable[ast.AST] = ast.walk(ast.parse(code))
     except (SyntaxError, ValueError, RecursionError):
@@ -206,7 +213,7 @@ def _joined(source: Any) -> str:
 
 
 def _with_ids(cells: Sequence[Json], document: Mapping[str, Any]) -> None:
-    """nbformat 4.5 wants one for each cell, older ones want none."""
+    """Give every cell an id for nbformat 4.5 or later; older formats do not allow ids."""
     has_ids = (document.get("nbformat", 4), document.get("nbformat_minor", 0)) >= (4, 5)
     for cell in cells:
         if has_ids:

@@ -1,4 +1,4 @@
-"""``%agent`` on what may run: allow, deny, and what holds now and why."""
+"""``%agent allow``, ``deny`` and ``permissions``: which calls run, ask or are denied in this session, and why."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import json_bundle, line_bundle, table_bundle
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
+from agent_kernel.notebook.server_client import ServerClient, quoted
 from agent_kernel.notebook.turn.session_permissions import KINDS, Consent
 
 HELP = {
-    "allow": "live|shell|web|mcp|...: run this kind of call without asking, in this session; allow ask: ask again",
-    "deny": "[live|shell|web|...]: this kind does not run in this session; alone: forget all that was allowed",
-    "permissions": "what runs, what asks and what does not run, and why; --json",
+    "allow": "live|shell|web|mcp|...: run this kind of call without asking in this session; allow ask: ask again",
+    "deny": "[live|shell|web|...]: refuse this kind in this session; without a kind: remove all permissions you gave",
+    "permissions": "show which calls run, ask or are denied, and why; --json",
 }
 WORDS = {"auto": "runs", "ask": "asks", "deny": "does not run"}
 
 
-class Permissions:
-    """``bound`` is the session of this notebook, ``begin`` makes one."""
+class PermissionCommands:
+    """``bound`` returns the session of this notebook or None; ``begin`` creates one and returns its id."""
 
     def __init__(
         self,
-        server: Callable[[], Server],
+        server: Callable[[], ServerClient],
         consent: Consent,
         say: Say,
         bound: Callable[[], Mapping[str, Any] | None],
@@ -43,51 +43,55 @@ class Permissions:
 
     def allow(self, rest: str) -> None:
         if rest != "ask" and rest not in KINDS:
-            raise AgentError(f"%agent allow is one of {', '.join(KINDS)}, or ask: then each call is asked for again.")
+            raise AgentError(f"%agent allow takes one of {', '.join(KINDS)}, or ask, which asks for each call again.")
         session = self._session()
         if rest == "ask":
             self._forget(session)
             return
         for kind in KINDS[rest]:
             self._consent.allow(session, kind)
-        what = "Python of this session runs in this kernel" if rest == "live" else f"What is asked for as {rest} runs"
-        self._say(line_bundle(f"{what} without asking, until it is restarted; %agent deny takes it back."))
+        what = "Python of this session runs in this kernel" if rest == "live" else f"Each {rest} call runs"
+        self._say(line_bundle(f"{what} without asking until the kernel restarts; %agent deny revokes it."))
 
     def deny(self, rest: str) -> None:
         if rest and rest not in KINDS:
-            raise AgentError(f"%agent deny is one of {', '.join(KINDS)}; alone it forgets all that was allowed.")
+            raise AgentError(f"%agent deny takes one of {', '.join(KINDS)}; alone it removes all permissions you gave.")
         session = self._session()
         if not rest:
             self._forget(session)
             return
         for kind in KINDS[rest]:
             self._consent.refuse(session, kind)
-        self._say(line_bundle(f"Nothing of {rest} runs in this session; %agent allow {rest} takes that back."))
+        self._say(line_bundle(f"No {rest} call runs in this session; %agent allow {rest} revokes that."))
 
     def permissions(self, rest: str) -> None:
-        words, session = Words(rest), self._bound()
+        words, session = CommandArguments(rest), self._bound()
         where = f"sessions/{quoted(session['id'])}/permissions" if session else "agent/permissions"
-        told = self._server().call("GET", where)
+        answer = self._server().call("GET", where)
         mine = self._consent.rows(session["id"]) if session else []
         if "--json" in words.flags:
-            self._say(json_bundle({**told, "kernel": [list(row) for row in mine]}))
+            self._say(json_bundle({**answer, "kernel": [list(row) for row in mine]}))
             return
-        rows = [(name, WORDS[rule["permission"]], _because(rule)) for name, rule in told["policy"].items()]
+        rows = [(name, WORDS[rule["permission"]], _because(rule)) for name, rule in answer["policy"].items()]
         rows += [
-            (_named(grant["kind"], grant["tool"]), _said(grant["decision"] == "approve"), "you, for this session")
-            for grant in told.get("grants", ())
+            (
+                _grant_name(grant["kind"], grant["tool"]),
+                _decision(grant["decision"] == "approve"),
+                "you, for this session",
+            )
+            for grant in answer.get("grants", ())
         ]
         rows += [
-            (_named(kind, tool), _said(decision == "allowed"), "you, until this kernel is restarted")
+            (_grant_name(kind, tool), _decision(decision == "allowed"), "you, until this kernel restarts")
             for kind, tool, decision in mine
         ]
         self._say(table_bundle(("what", "", "because of"), rows))
 
     def _forget(self, session: str) -> None:
-        """Here and on the server: the latter keeps what was said in the browser."""
+        """Remove the permissions given in this kernel and those the server stores from the browser."""
         self._consent.withdraw(session)
         self._server().call("DELETE", f"sessions/{quoted(session)}/permissions")
-        self._say(line_bundle("Each call is shown and asked for again."))
+        self._say(line_bundle("Each call is shown, and you are asked again."))
 
     def _session(self) -> str:
         session = self._bound()
@@ -98,9 +102,9 @@ def _because(rule: Mapping[str, Any]) -> str:
     return f"{rule['because']}{', each time' if rule['firm'] and rule['permission'] == 'ask' else ''}"
 
 
-def _named(kind: str, tool: str) -> str:
+def _grant_name(kind: str, tool: str) -> str:
     return f"{kind}: {tool}" if tool else kind
 
 
-def _said(allowed: bool) -> str:
+def _decision(allowed: bool) -> str:
     return WORDS["auto" if allowed else "deny"]

@@ -1,4 +1,6 @@
-"""``%agent`` on the python of this notebook's turns: where it runs, and what of it comes into the kernel."""
+"""``%agent in``, ``keep``, ``take`` and ``rebuild``: where the Python of turns runs, and how its results reach the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +11,31 @@ from typing import Any
 from agent_kernel.core.invisible_characters import mark_invisible
 from agent_kernel.notebook.display.render import line_bundle, table_bundle
 from agent_kernel.notebook.display.screen import screen_for
-from agent_kernel.notebook.draft.apply_draft import Keep
+from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel import variable_transfer
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variables import summary
-from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.server_client import Server, quoted
-from agent_kernel.notebook.turn.execution_target import CHOICES, Place
+from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
+from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.turn.execution_target import CHOICES, ExecutionTarget
 
 HELP = {
-    "in": "live|draft|sandbox|default: where python runs when a cell does not say",
-    "where": "the same as %agent in",
-    "keep": "[NAME ...]: run the code of the last drafts for real, so that your kernel has what they made",
-    "rebuild": "[--yes]: run this branch's code in the sandbox again, where its variables are gone; lists it first",
-    "take": "NAME [as OTHER]: a copy of a variable of the sandbox, for your kernel",
+    "in": "live|draft|sandbox|default: set where Python runs when a cell does not choose",
+    "where": "same as %agent in",
+    "keep": "[NAME ...]: run the code of the last drafts in your kernel, so that it has their results",
+    "rebuild": "[--yes]: run this branch's code in the sandbox again to restore its variables; lists the code first",
+    "take": "NAME [as OTHER]: copy a variable from the sandbox into your kernel",
 }
 REBUILD_TIMEOUT_S = 3600.0
 TAKE_TIMEOUT_S = 120.0
 
 
-class Python:
-    """One method for each command, by its name; ``table`` has them."""
+class PythonCommands:
+    """One method for each command; ``table`` maps names to methods."""
 
-    def __init__(self, shell: Any, place: Place, keep: Keep, server: Callable[[], Server], say: Say) -> None:
+    def __init__(
+        self, shell: Any, place: ExecutionTarget, keep: DraftApplier, server: Callable[[], ServerClient], say: Say
+    ) -> None:
         self._shell = shell
         self._place = place
         self._keep = keep
@@ -47,16 +51,17 @@ class Python:
 
     @property
     def described(self) -> str:
-        """Where python runs now, for people."""
+        """Where Python runs now, for display."""
         return self._place.described
 
     def by_default(self, place: str) -> None:
-        """Where python runs in cells that do not say, as the server is set; empty: as ever."""
+        """Set where Python runs in cells that do not choose, as configured on the server. "" keeps the built-in
+        default."""
         self._place.default = place if place in CHOICES else ""
 
     def where(self, rest: str) -> None:
         if rest not in ("", "default", *CHOICES):
-            raise AgentError(f"%agent in is {', '.join(CHOICES)} or default.")
+            raise AgentError(f"%agent in takes {', '.join(CHOICES)} or default.")
         if rest:
             self._place.default = "" if rest == "default" else rest
         self._say(line_bundle(f"Python runs {self._place.described}."))
@@ -67,42 +72,42 @@ class Python:
     def take(self, rest: str) -> None:
         words = rest.split()
         if len(words) not in (1, 3) or (len(words) == 3 and words[1] != "as"):
-            raise AgentError("%agent take NAME [as OTHER] brings a variable of the sandbox into your kernel.")
+            raise AgentError("%agent take NAME [as OTHER] copies a variable from the sandbox into your kernel.")
         name, other = words[0], words[-1]
         if not other.isidentifier() or keyword.iskeyword(other):
-            raise AgentError(f"{other!r} is no name of a variable.")
+            raise AgentError(f"{other!r} is not a valid variable name.")
         path = f"sessions/{quoted(self._session())}/variables/{quoted(name)}"
         data, headers = self._server().raw(path, most=variable_transfer.MAX_TOGETHER, timeout=TAKE_TIMEOUT_S)
         value = variable_transfer.read(
             name, headers.get("X-Variable-Encoding", ""), headers.get("X-Variable-Type", ""), data
         )
-        replaced = " It replaces what had this name." if other in self._shell.user_ns else ""
+        replaced = " It replaces the variable of that name." if other in self._shell.user_ns else ""
         self._shell.user_ns[other] = value
         self._keep.drafts.drop()
-        self._say(line_bundle(f"In your kernel now: {summary(other, value).partition(chr(10))[0]}.{replaced}"))
+        self._say(line_bundle(f"Now in your kernel: {summary(other, value).partition(chr(10))[0]}.{replaced}"))
 
     def rebuild(self, rest: str) -> None:
-        words = Words(rest)
+        words = CommandArguments(rest)
         path = f"sessions/{quoted(self._session())}/rebuild"
         pieces = self._server().call("POST", path, {"dry_run": True})["pieces"]
         if not pieces:
-            self._say(line_bundle("There is nothing to rebuild: no code of this conversation has run in the sandbox."))
+            self._say(line_bundle("There is nothing to rebuild: no code of this conversation ran in the sandbox."))
             return
         rows = [_row(number, piece) for number, piece in enumerate(pieces, 1)]
-        self._say(table_bundle(("", "code", "seconds", "beside computing it"), rows))
+        self._say(table_bundle(("", "code", "seconds", "other effects"), rows))
         question = f"Run {'this' if len(pieces) == 1 else f'these {len(pieces)}'} again in a fresh sandbox?"
         if "--yes" not in words.flags and not self._keep.person.agrees(question):
             raise AgentError("nothing was run: it was not confirmed (--yes confirms it beforehand).")
         done = self._server().call("POST", path, {}, timeout=REBUILD_TIMEOUT_S)
         if done["status"] != "success":
             raise AgentError(f"{done['ran']} of {len(pieces)} ran; then: {' '.join(str(done['error']).split())[-500:]}")
-        told = f"Rebuilt: {done['ran']} of {len(pieces)} ran; their variables are in the sandbox again."
-        self._say(line_bundle(told))
+        message = f"Rebuilt: {done['ran']} of {len(pieces)} ran; their variables are in the sandbox again."
+        self._say(line_bundle(message))
 
     def _session(self) -> str:
         session = self._server().call("GET", "binding")["session"]
         if session is None:
-            raise AgentError("this notebook has no session yet; the first %%agent cell begins one.")
+            raise AgentError("this notebook has no session yet; the first %%agent cell starts one.")
         return str(session["id"])
 
 

@@ -1,4 +1,6 @@
-"""``%agent replay NAME.agent.json``: the command of that name, in a process of its own, its lines in this cell."""
+"""``%agent replay NAME.agent.json``: runs ``agent-kernel replay`` in its own process and prints its output in this
+cell.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,16 @@ def names_a_file(rest: str) -> bool:
 
 
 def replay(rest: str) -> None:
-    """Prints what it prints. Raises AgentError when it can not do it, or when an answer does not hold any more, so that
-    Run All stops there; an interrupt ends it."""
+    """Print the output of the command. Raises AgentError when it fails or when an answer no longer holds, so that
+    Run All stops there. An interrupt ends the process."""
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        raise AgentError(f"{rest!r} can not be read: {error}.") from None
-    words = [os.path.expanduser(word) for word in words]  # a word need not be a path
+        raise AgentError(f"{rest!r} cannot be read: {error}.") from None
+    words = [os.path.expanduser(word) for word in words]  # harmless for words that are not paths
     missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:
-        raise AgentError(f"{Path(missing[0]).absolute()} is not there.")
+        raise AgentError(f"{Path(missing[0]).absolute()} does not exist.")
     command = [sys.executable, "-m", "agent_kernel", "replay", *words]
     with subprocess.Popen(
         command,
@@ -40,7 +42,7 @@ def replay(rest: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,  # a Ctrl-C of the terminal comes once, from here
+        start_new_session=True,  # only `_end` passes Ctrl-C on, so it arrives once
     ) as process:
         assert process.stdout is not None
         try:
@@ -53,12 +55,12 @@ def replay(rest: str) -> None:
             raise
     if code:
         raise AgentError(
-            "some of these answers do not hold any more." if code == 1 else f"replay ended with {code}; see above."
+            "some of these answers no longer hold." if code == 1 else f"replay ended with {code}; see above."
         )
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Asked first, so that it ends what it began in the sandbox; then with all of its group."""
+    """Interrupt the process, so that it stops what it started in the sandbox, then kill its process group."""
     try:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""``%agent search``: in what was said, with what goes on from there; pure but for the call."""
+"""``%agent search``: full-text search in conversations. Each result shows the command that continues it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import BOX, QUIET, Bundle, json_bundle, line_bundle, moment
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.server_client import ServerClient
 
-HELP = "WORDS: where any of them was said; --here: in this notebook's session; --all: in all, once you agreed; --json"
+HELP = (
+    "WORDS: find conversations with any of these words; --here: in this session; --all: in all, after you agree; --json"
+)
 FLAGS = frozenset({"--here", "--all", "--json"})
-ASKED = ("A notebook searches its own conversations by itself.", "Let this notebook search all of yours")
-OWN = "Only conversations that this notebook may read were searched; %agent search --all WORDS asks you for the others."
+ASKED = ("A notebook may search its own conversations only.", "Let this notebook search all of yours")
+OWN = "Only conversations of this notebook were searched; %agent search --all WORDS searches all, after you agree."
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """A line behind ``%agent search``; but for our flags every word is looked for as it stands."""
+class SearchQuery:
+    """A parsed ``%agent search`` line. Except for the known flags, every word is searched for literally."""
 
     words: tuple[str, ...]
     flags: frozenset[str]
 
     @classmethod
-    def of(cls, line: str) -> Search:
-        """Raises AgentError when there is nothing to look for."""
+    def of(cls, line: str) -> SearchQuery:
+        """Parse ``line``. Raises AgentError when it has no words to search for."""
         words = line.split()
         flags = FLAGS.intersection(words)
         wanted = tuple(word for word in words if word not in FLAGS)
         if not wanted:
-            raise AgentError("what shall be looked for? %agent search WORDS")
+            raise AgentError("the words to search for are missing: %agent search WORDS")
         return cls(wanted, flags)
 
-    def run(self, server: Server) -> Json:
+    def run(self, server: ServerClient) -> Json:
         where = {"here": "1"} if "--here" in self.flags else {}
         query = urllib.parse.urlencode({"q": " ".join(self.words), **where})
         return server.call("GET", f"search?{query}")
@@ -60,7 +62,7 @@ class Search:
 
 def _plain(hit: Json) -> list[str]:
     lines = [f"    {piece['role']}: {piece['text']}" for piece in hit["snippets"]]
-    return [_heading(hit), *lines, f"    to go on with it: {_use(hit)}"]
+    return [_heading(hit), *lines, f"    to continue it: {_use(hit)}"]
 
 
 def _rich(hit: Json, words: Sequence[str]) -> str:
@@ -68,7 +70,7 @@ def _rich(hit: Json, words: Sequence[str]) -> str:
         f"<div><span style='{QUIET}'>{html.escape(piece['role'])}</span> {_marked(piece['text'], words)}</div>"
         for piece in hit["snippets"]
     )
-    use = f"<div style='{QUIET}'>to go on with it: <code>{html.escape(_use(hit))}</code></div>"
+    use = f"<div style='{QUIET}'>to continue it: <code>{html.escape(_use(hit))}</code></div>"
     return f"<div style='{BOX}'><b>{html.escape(_heading(hit))}</b>{lines}{use}</div>"
 
 
@@ -84,10 +86,10 @@ def _use(hit: Json) -> str:
 
 
 def _marked(text: str, words: Sequence[str]) -> str:
-    """What is found by folding alone (ß by ss) stays unmarked."""
-    found = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
-    shown, end = "", 0
-    for match in found.finditer(text):
-        shown += f"{html.escape(text[end : match.start()])}<mark>{html.escape(match[0])}</mark>"
+    """Mark the words in ``text``. Matches that only case folding finds (ß for ss) stay unmarked."""
+    pattern = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    marked, end = "", 0
+    for match in pattern.finditer(text):
+        marked += f"{html.escape(text[end : match.start()])}<mark>{html.escape(match[0])}</mark>"
         end = match.end()
-    return shown + html.escape(text[end:])
+    return marked + html.escape(text[end:])

@@ -1,4 +1,4 @@
-"""``%agent tools``: what the model can call in this notebook, where each call runs, and whether it asks."""
+"""``%agent tools``: lists the tools the model can call in this notebook, where each runs, and whether it asks first."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_kernel.notebook.display.render import PLACES, json_bundle, line_bundle, table_bundle
-from agent_kernel.notebook.magic.conversation_commands import Say, Words
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
+from agent_kernel.notebook.server_client import ServerClient
 
-HELP = "[--json]: what the model can call here, where each call runs, and whether it asks"
+HELP = "[--json]: list the tools the model can call here, where each runs, and whether it asks first"
 ASKS = {"auto": "no", "ask": "yes", "deny": "is denied"}
 SOURCES = {"user": "your function", "mcp": "an MCP server", "external": "another program"}
 TIMEOUT_S = 60.0
-"""MCP servers are asked what they have."""
+"""MCP servers are connected to list their tools, which may take a while."""
 
 
-def tell(rest: str, server: Server, declared: Callable[[], Mapping[str, Any]], say: Say) -> None:
-    """``declared`` is what a turn of this notebook would say of itself."""
+def show_tools(rest: str, server: ServerClient, declared: Callable[[], Mapping[str, Any]], say: Say) -> None:
+    """Show the tools of the next turn. ``declared`` returns the abilities that a turn of this notebook declares."""
     answer = server.call("POST", "tools", declared(), timeout=TIMEOUT_S)
-    if "--json" in Words(rest).flags:
+    if "--json" in CommandArguments(rest).flags:
         say(json_bundle(answer))
         return
     rows = [

@@ -1,4 +1,4 @@
-"""``%agent`` commands that are turns, or show one: ask, fix, show, replay, and the answers that turns wait for."""
+"""``%agent`` commands that run or show a turn: ask, fix, show, replay and approve."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import Conflict, NotFound
 from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.kernel.cell_identity import Cells
+from agent_kernel.notebook.kernel.cell_identity import CellIdentity
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic import fix_command, replay_command
 from agent_kernel.notebook.magic.conversation_commands import Show
-from agent_kernel.notebook.server_client import Server, quoted
-from agent_kernel.notebook.turn.approval_prompt import Asking
-from agent_kernel.notebook.turn.background_turns import Background
-from agent_kernel.notebook.turn.cell_options import Request, parsed, usage
-from agent_kernel.notebook.turn.execution_history import Executions
-from agent_kernel.notebook.turn.pending_approvals import Question
+from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
+from agent_kernel.notebook.turn.background_turns import BackgroundTurns
+from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
+from agent_kernel.notebook.turn.pending_approvals import PendingApproval
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 HELP = {
-    "ask": "[options] WORDS: a turn of one line; the options are those of %%agent",
-    "fix": "[options] [WORDS]: what is wrong with the cell that failed last; proposes it corrected, as a cell below",
-    "show": "[N|TURN]: the last answer once more, or turn N of this conversation, from what was stored",
-    "replay": "FILE [--verify] [--live] [--turn N]: which answers of NAME.agent.json still hold; N or TURN: as show",
-    "approve": "answer what turns in the background ask",
+    "ask": "[options] WORDS: run a turn in one line; it takes the options of %%agent",
+    "fix": "[options] [WORDS]: explain the cell that failed last and propose a corrected cell below",
+    "show": "[N|TURN]: show the last answer again, or turn N of this conversation",
+    "replay": "FILE [--verify] [--live] [--turn N]: check the answers of NAME.agent.json; N or TURN: same as show",
+    "approve": "answer the approval requests of background turns",
 }
 QUOTES = "\"'"
 
-Turn: TypeAlias = Callable[[Request, str, str, Sequence[dict[str, str]], str], None]
-"""(request, prompt, cell, notes, failed): one turn, lived through in the cell that runs. Code equal to ``failed``
-is not proposed."""
+RunTurn: TypeAlias = Callable[[CellOptions, str, str, Sequence[dict[str, str]], str], None]
+"""Called with (request, prompt, cell, notes, failed): runs one turn in the current cell. Code equal to ``failed`` is
+not proposed as a cell."""
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
-    """What these commands have of their kernel."""
+class KernelContext:
+    """The parts of the kernel that these commands use."""
 
     shell: Any
-    server: Callable[[], Server]
+    server: Callable[[], ServerClient]
     bound: Callable[[], Mapping[str, Any]]
     person: Person
     consent: Consent
-    executions: Executions
-    cells: Cells
-    background: Background
-    turn: Turn
+    executions: ExecutionHistory
+    cells: CellIdentity
+    background: BackgroundTurns
+    turn: RunTurn
     show: Show
     last_turn: Callable[[], str]
 
 
 class TurnCommands:
-    """One method for each command, by its name; ``table`` has them."""
+    """One method for each command; ``table`` maps names to methods."""
 
-    def __init__(self, here: Here) -> None:
+    def __init__(self, here: KernelContext) -> None:
         self._here = here
         self.table: dict[str, Callable[[str], None]] = {
             "ask": self.ask,
@@ -66,33 +66,33 @@ class TurnCommands:
         }
 
     def ask(self, rest: str) -> None:
-        request = parsed(rest)
+        request = parse_options(rest)
         if request.help:
             self._usage("ask")
             return
         words = _unquoted(request.words)
         if not words:
-            raise AgentError('%agent ask "what shall I do?": the words are missing.')
+            raise AgentError('the question is missing: %agent ask "QUESTION"')
         self._here.turn(request, words, self._here.cells.id_of_line(rest), (), "")
 
     def fix(self, rest: str) -> None:
-        request = parsed(rest)
+        request = parse_options(rest)
         if request.help:
             self._usage("fix")
             return
-        asked = fix_command.question(self._here.shell, self._here.executions, _unquoted(request.words))
-        cell = self._here.cells.id_of_line(f"fix {asked.prompt}")
+        fix = fix_command.build_fix_request(self._here.shell, self._here.executions, _unquoted(request.words))
+        cell = self._here.cells.id_of_line(f"fix {fix.prompt}")
         request = replace(request, form="code" if request.form == "md" else request.form)
-        self._here.turn(request, asked.prompt, cell, asked.notes, asked.source)
+        self._here.turn(request, fix.prompt, cell, fix.notes, fix.source)
 
     def show(self, rest: str) -> None:
-        turn = self._named(rest.strip())
+        turn = self._find_turn(rest.strip())
         answer = self._here.server().call("GET", f"turns/{quoted(turn)}/versions")
-        found = answer["versions"]
-        told = next(version for version in found if version["turn"] == turn)
-        several = {"number": told["version"], "count": len(found), "replaces": ""}
-        answered = told["closed"] or told["opened"]
-        self._here.show({**told, **several, "session": answer["session"], "answered": answered})
+        versions = answer["versions"]
+        version = next(each for each in versions if each["turn"] == turn)
+        position = {"number": version["version"], "count": len(versions), "replaces": ""}
+        answered = version["closed"] or version["opened"]
+        self._here.show({**version, **position, "session": answer["session"], "answered": answered})
 
     def replay(self, rest: str) -> None:
         if replay_command.names_a_file(rest):
@@ -102,17 +102,17 @@ class TurnCommands:
 
     def approve(self, rest: str) -> None:
         if rest:
-            raise AgentError("%agent approve asks for each call that waits; it takes no words.")
+            raise AgentError("%agent approve takes no arguments; it asks about each waiting call in turn.")
         questions = self._here.background.waiting.questions
         if not questions:
             self._tell("Nothing waits for your answer.")
         for question in questions:
             self._answer(question)
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, question: PendingApproval) -> None:
         here, asked = self._here, question.asked
         here.shell.display_pub.publish(question.card.bundle())
-        asking = Asking(here.person, here.consent, question.session, remembered=False)
+        asking = ApprovalPrompt(here.person, here.consent, question.session, remembered=False)
         decision, reason = asking.decision(asked, lambda state: None)
         body = {"decision": decision, "message": reason, "shown": asked.shown}
         try:
@@ -121,8 +121,8 @@ class TurnCommands:
             self._tell(elsewhere.message)
         here.background.waiting.resolved(asked.approval)
 
-    def _named(self, name: str) -> str:
-        """The id of a turn: as it is, the N-th of this conversation, or the last."""
+    def _find_turn(self, name: str) -> str:
+        """Return a turn's id: ``name`` itself, the N-th turn of this conversation, or the last turn."""
         if name and not name.isdecimal():
             return name
         if not name and (last := self._here.last_turn()):
@@ -144,7 +144,7 @@ class TurnCommands:
 
 
 def _unquoted(words: str) -> str:
-    """As people write it: ``%agent ask "..."``."""
+    """Remove the quotes around the whole prompt: users write ``%agent ask "..."``."""
     stripped = words.strip()
     wrapped = len(stripped) > 1 and stripped[0] in QUOTES and stripped[-1] == stripped[0]
     return stripped[1:-1].strip() if wrapped and stripped[0] not in stripped[1:-1] else stripped

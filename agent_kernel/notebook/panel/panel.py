@@ -15,7 +15,7 @@ import traitlets
 from IPython.core.getipython import get_ipython
 
 from agent_kernel.notebook.panel.relay import Relay
-from agent_kernel.notebook.server_client import Server, server_of_this_kernel
+from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
 
 STATIC = Path(__file__).parent / "static"
 """Built from ``ui/``."""
@@ -34,7 +34,7 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
     way = traitlets.Enum(WAYS, "auto").tag(sync=True)
     height = traitlets.Int(520, min=240, max=4000).tag(sync=True)
 
-    def __init__(self, *, server: Server | None = None, **traits: Any) -> None:
+    def __init__(self, *, server: ServerClient | None = None, **traits: Any) -> None:
         known = known_server if server is None else lambda: server
         self._relay = Relay(known, self._say)
         found = known()
@@ -52,9 +52,9 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
         self.send(dict(content), list(buffers) or None)
 
 
-def known_server() -> Server | None:
+def known_server() -> ServerClient | None:
     """The one that started this kernel, or that ``%agent start`` began for it."""
     shell = get_ipython()
     magics = shell and shell.magics_manager.registry.get("AgentMagics")
-    found: Server | None = magics.server if magics else server_of_this_kernel()
+    found: ServerClient | None = magics.server if magics else server_of_this_kernel()
     return found

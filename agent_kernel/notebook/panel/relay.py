@@ -18,7 +18,7 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, QuotaExceeded
 from agent_kernel.core.events import TurnFinished
 from agent_kernel.notebook.panel.session_poll import Say, Watch
-from agent_kernel.notebook.server_client import NO_SERVER, Server
+from agent_kernel.notebook.server_client import NO_SERVER, ServerClient
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{1,4000}")
@@ -31,7 +31,7 @@ class Relay:
     """``known`` is the server as far as it is known by now. ``say`` sends to the page, from any thread. Every message
     names the view (``to``) that asked."""
 
-    def __init__(self, known: Callable[[], Server | None], say: Say) -> None:
+    def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
         self._known = known
         self._say = say
         self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
@@ -40,7 +40,7 @@ class Relay:
         self._closed = False
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerClient:
         """Raises ServerUnreachable."""
         if (server := self._known()) is None:
             raise NO_SERVER
@@ -137,7 +137,7 @@ class Followed:
         self._after = after
         self._connection: http.client.HTTPConnection | None = None
 
-    def events(self, server: Server) -> Any:
+    def events(self, server: ServerClient) -> Any:
         for event in server.events(self._turn, self._after, opened=self._opened):
             if self.left:
                 return

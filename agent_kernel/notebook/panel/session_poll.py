@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.server_client import ServerClient, quoted
 
 EVERY_S = 2.0
 LOOKED_AT = 20
@@ -37,7 +37,7 @@ class Watch:
     """One thread, as long as somebody watches. A target is ``session:ID``, or ``kernel`` for the session of this
     kernel's notebook, whichever that is."""
 
-    def __init__(self, server: Callable[[], Server], say: Say) -> None:
+    def __init__(self, server: Callable[[], ServerClient], say: Say) -> None:
         self._server = server
         self._say = say
         self._until: dict[tuple[str, str], float] = {}

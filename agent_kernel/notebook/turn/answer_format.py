@@ -24,7 +24,7 @@ PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class AnswerFormat:
     """``output`` binds what the engine writes, ``rounds`` is how many rounds of calls there are if nobody says; None:
     as ever. ``words`` makes a bundle of the text so far."""
 
@@ -44,12 +44,12 @@ def json_text_bundle(text: str) -> Bundle:
     return {"text/markdown": f"{ticks}json\n{text}\n{ticks}", "text/plain": text}
 
 
-FORMS: Mapping[str, Form] = MappingProxyType(
+FORMS: Mapping[str, AnswerFormat] = MappingProxyType(
     {
-        "md": Form(),
-        "code": Form(notes=(CODE,), rounds=0),
-        "json": Form(json_text_bundle, output={"kind": "json_object"}),
-        "text": Form(plain_bundle),
+        "md": AnswerFormat(),
+        "code": AnswerFormat(notes=(CODE,), rounds=0),
+        "json": AnswerFormat(json_text_bundle, output={"kind": "json_object"}),
+        "text": AnswerFormat(plain_bundle),
     }
 )
 

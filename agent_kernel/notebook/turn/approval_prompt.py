@@ -22,7 +22,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ApprovalPrompt:
     """``allowed``: kinds that need no question in this turn alone; ``remembered``: what was allowed for the session
     counts in it."""
 

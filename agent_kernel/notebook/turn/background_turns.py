@@ -1,6 +1,6 @@
 """Turns that go on when their cell is over: followed by a thread, shown in that cell's output.
 
-They run nothing in the kernel. What they ask waits (``Waiting``); the kernel's end ends them on the server.
+They run nothing in the kernel. What they ask waits (``PendingApprovals``); the kernel's end ends them on the server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.kernel.cell_identity import parent
 from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, line_of
 from agent_kernel.notebook.turn.cell_turn import CellTurn
-from agent_kernel.notebook.turn.pending_approvals import Waiting
+from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 
 NO_KERNEL = "--background needs a notebook: a terminal has one place for words, and you are typing there."
 BEGUN = "Asked in the background: this output grows while your kernel is free. %agent stop ends it."
@@ -46,11 +46,11 @@ class CellPublisher:
         self._kernel.session.send(self._kernel.iopub_socket, kind, content, parent=self._parent, ident=self._topic)
 
 
-class Background:
+class BackgroundTurns:
     """The turns of this kernel that go on; ``waiting`` is what they ask."""
 
     def __init__(self) -> None:
-        self.waiting = Waiting()
+        self.waiting = PendingApprovals()
         self._turns: dict[str, threading.Thread] = {}
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, NotFound, ServerUnreachable
-from agent_kernel.notebook.server_client import Server, quoted
+from agent_kernel.notebook.server_client import ServerClient, quoted
 
 COALESCE_S = 0.25
 MAX_OUTPUT_CHARS = 100_000
@@ -24,7 +24,7 @@ class Claim:
     """``with`` it while the code runs. Its thread does HTTP, and calls ``tick`` each COALESCE_S seconds.
     ``record`` is where the call runs and its state, as the cell shows them: the server is told when they change."""
 
-    def __init__(self, server: Server, turn: str, call: str, grant: Mapping[str, Any]) -> None:
+    def __init__(self, server: ServerClient, turn: str, call: str, grant: Mapping[str, Any]) -> None:
         self._server = server
         self._path = f"turns/{turn}/claims/{quoted(call)}"
         self._token = str(grant["token"])
@@ -38,7 +38,7 @@ class Claim:
         self._thread = threading.Thread(target=self._keep, name=f"agent-claim-{call}", daemon=True)
 
     @classmethod
-    def take(cls, server: Server, turn: str, call: str) -> Claim | None:
+    def take(cls, server: ServerClient, turn: str, call: str) -> Claim | None:
         """None when somebody else has it, or it is not on offer any more."""
         try:
             grant = server.call("POST", f"turns/{turn}/claims", {"call": call, "client": f"magic:{server.kernel}"})
@@ -47,7 +47,7 @@ class Claim:
         return cls(server, turn, call, grant)
 
     @staticmethod
-    def decline(server: Server, turn: str, call: str, reason: str) -> None:
+    def decline(server: ServerClient, turn: str, call: str, reason: str) -> None:
         """This kernel can not run the call; another client may, at once. Whether anybody hears it is no matter."""
         body = {"call": call, "client": f"magic:{server.kernel}", "declined": reason}
         with contextlib.suppress(AgentKernelError):

@@ -31,7 +31,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CellOptions:
     """What the line of an agent cell asks for; ``words`` is the prompt's first line. ``allows`` are kinds of calls that
     need no question in this turn; ``page`` is what of the notebook the model sees in place of the conversation."""
 
@@ -120,7 +120,7 @@ SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
 BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 
 
-def parsed(line: str) -> Request:
+def parse_options(line: str) -> CellOptions:
     """Raises AgentError, in one line, for an option that does not exist or a value that does not fit."""
     values: dict[str, Any] = {}
     position = 0
@@ -139,7 +139,7 @@ def parsed(line: str) -> Request:
         read = _read(option, flag, value.strip("\"'"))
         values[option.sets] = (*values.get(option.sets, ()), read) if option.many else read
     sampling = {name: values.pop(name) for name in SAMPLING & set(values)}
-    return Request(words=line[position:].strip(), sampling=sampling, **values)
+    return CellOptions(words=line[position:].strip(), sampling=sampling, **values)
 
 
 def _read(option: Option, flag: str, value: str) -> Any:

@@ -29,18 +29,18 @@ from agent_kernel.core.events import (
     TurnVersion,
 )
 from agent_kernel.notebook.display.file_bundle import files_bundle
-from agent_kernel.notebook.display.render import Card, Summary, Version, moment
+from agent_kernel.notebook.display.render import AnswerVersion, Card, TurnSummary, moment
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.draft.apply_draft import Keep
+from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentInterrupted
-from agent_kernel.notebook.kernel.variable_fingerprints import Touched
-from agent_kernel.notebook.server_client import Server, quoted
-from agent_kernel.notebook.turn.approval_prompt import Asking
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
+from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
 from agent_kernel.notebook.turn.client_calls import Running
 from agent_kernel.notebook.turn.client_tools import Abilities
-from agent_kernel.notebook.turn.event_stream import Following
-from agent_kernel.notebook.turn.pending_approvals import Waiting
+from agent_kernel.notebook.turn.event_stream import FollowedStream
+from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 STOP_S = 0.4
@@ -56,26 +56,26 @@ STORED = "Stored answer of {when}: nothing changed up to this cell, so no model 
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CellTurnContext:
     """What a cell brings to its turn. ``allowed``: kinds that need no question in this turn alone; ``ask``: remembered
     permissions do not count in this turn. ``waiting`` keeps what is asked where no cell can ask: in the background."""
 
-    server: Server
+    server: ServerClient
     screen: Screen
     person: Person
     consent: Consent
     abilities: Abilities
-    touched: Touched
-    keep: Keep
+    touched: VariableTracker
+    keep: DraftApplier
     allowed: frozenset[str] = frozenset()
     ask: bool = False
-    waiting: Waiting | None = None
+    waiting: PendingApprovals | None = None
 
 
 class CellTurn:
     """Follows ``summary.turn`` to its end."""
 
-    def __init__(self, around: Surroundings, summary: Summary) -> None:
+    def __init__(self, around: CellTurnContext, summary: TurnSummary) -> None:
         self._around = around
         self._screen = around.screen
         self._summary = summary
@@ -101,7 +101,9 @@ class CellTurn:
         summary = self._summary
         if summary.stored:
             self._screen.line(STORED.format(when=moment(summary.stored)))
-        with Following(self._around.server, summary.turn, stored=summary.session if summary.stored else "") as events:
+        with FollowedStream(
+            self._around.server, summary.turn, stored=summary.session if summary.stored else ""
+        ) as events:
             try:
                 for event in events:
                     if event is None:
@@ -158,7 +160,7 @@ class CellTurn:
                     return
                 self._screen.status(f"Waiting for {model}{'' if local else f' at {host}'} ...")
             case TurnVersion(branch, number, count, replaces, kept_on, later):
-                self._summary.version = Version(branch, number, count, replaces, kept_on, later)
+                self._summary.version = AnswerVersion(branch, number, count, replaces, kept_on, later)
                 if told := self._summary.version.left_behind:
                     self._screen.line(told)
             case Queued(position, reason):
@@ -205,7 +207,7 @@ class CellTurn:
             elif "diff" in asked.arguments:
                 card.code = asked.code
         around = self._around
-        asking = Asking(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
+        asking = ApprovalPrompt(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
         if around.waiting is None:
             decision, reason = asking.decision(asked, lambda state: self._state(asked.call, state))
         elif decided := asking.decided(asked):
@@ -263,7 +265,7 @@ class CellTurn:
             card.state = state
             self._screen.card(card)
 
-    def _stop(self, events: Following) -> None:
+    def _stop(self, events: FollowedStream) -> None:
         """Cancels the turn on the server and shows what still comes; the answer so far stays."""
         self._screen.flush(force=True)
         try:

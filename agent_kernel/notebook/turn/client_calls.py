@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.notebook.display.render import WAITING, Card
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.draft.apply_draft import Keep
+from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel.capture import Listener, Show
 from agent_kernel.notebook.kernel.live_execution import Outcome
-from agent_kernel.notebook.kernel.variable_fingerprints import Touched
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
+from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn.call_claim import Claim
 from agent_kernel.notebook.turn.client_tools import Abilities, Ability
 
@@ -26,11 +26,11 @@ Bundle: TypeAlias = Mapping[str, Any]
 class Running:
     """``touched`` learns which code of which turn has run in the person's namespace, or in a draft of it."""
 
-    server: Server
+    server: ServerClient
     screen: Screen
     abilities: Abilities
-    touched: Touched
-    keep: Keep
+    touched: VariableTracker
+    keep: DraftApplier
 
     def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
         """In this thread, which is the kernel's main thread: an interrupt reaches what runs. None when somebody else

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.capture import Listener, Show
 from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
-from agent_kernel.notebook.turn.execution_history import Executions
-from agent_kernel.notebook.turn.user_functions import Functions
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
+from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], Outcome]
 
@@ -28,7 +28,7 @@ class Abilities:
     """All of it runs in the kernel's main thread, as part of the agent's own cell: nothing of it can outlive the cell,
     and an interrupt reaches it."""
 
-    def __init__(self, shell: Any, code: LiveCode, executions: Executions, functions: Functions) -> None:
+    def __init__(self, shell: Any, code: LiveCode, executions: ExecutionHistory, functions: UserFunctions) -> None:
         self._shell = shell
         self._live = code
         self._executions = executions

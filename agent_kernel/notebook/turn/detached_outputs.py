@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from agent_kernel.core.events import Event
-from agent_kernel.notebook.display.render import Summary
+from agent_kernel.notebook.display.render import TurnSummary
 from agent_kernel.notebook.display.screen import CellScreen
-from agent_kernel.notebook.turn.cell_turn import CellTurn, Surroundings
+from agent_kernel.notebook.turn.cell_turn import CellTurn, CellTurnContext
 
 Output = dict[str, Any]
 
@@ -42,7 +42,7 @@ class _NoAbilities:
         """Nothing runs here."""
 
 
-def outputs_of(events: Iterable[Event], summary: Summary, server: str) -> list[Output]:
+def outputs_of(events: Iterable[Event], summary: TurnSummary, server: str) -> list[Output]:
     """nbformat's outputs of a turn from all its events, media with data. ``server`` is the URL that links to files are
     relative to."""
     cell = _Cell()
@@ -55,5 +55,5 @@ def outputs_of(events: Iterable[Event], summary: Summary, server: str) -> list[O
         keep=SimpleNamespace(drafts=drafts),
         waiting=None,
     )
-    CellTurn(cast(Surroundings, around), summary).show(events)
+    CellTurn(cast(CellTurnContext, around), summary).show(events)
     return cell.outputs

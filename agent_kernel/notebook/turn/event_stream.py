@@ -17,16 +17,16 @@ from types import TracebackType
 
 from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
 from agent_kernel.core.events import Event, TurnFinished
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.server_client import ServerClient
 
 TICK_S = 0.1
 
 
-class Following:
+class FollowedStream:
     """``with Following(server, turn) as events:``; leaving closes the stream, not the turn. ``stored``: the session of
     a turn that is shown as it was kept."""
 
-    def __init__(self, server: Server, turn: str, stored: str = "") -> None:
+    def __init__(self, server: ServerClient, turn: str, stored: str = "") -> None:
         self._server = server
         self._turn = turn
         self._stored = stored
@@ -35,7 +35,7 @@ class Following:
         self._left = False
         self._thread = threading.Thread(target=self._read, name=f"agent-events-{turn}", daemon=True)
 
-    def __enter__(self) -> Following:
+    def __enter__(self) -> FollowedStream:
         self._thread.start()
         return self
 

@@ -12,7 +12,7 @@ from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupt
 KEPT = 500
 
 
-class Executions:
+class ExecutionHistory:
     """``failure`` is (number, cell, source, traceback) of the last cell that failed by itself. No exception and no
     value is kept alive."""
 

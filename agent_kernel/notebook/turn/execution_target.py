@@ -32,7 +32,7 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
     shell.display_pub.publish({OUTCOME: told})
 
 
-class Place:
+class ExecutionTarget:
     """``default`` is what cells do that do not say; empty: a draft, where one can be made, else live."""
 
     def __init__(self, shell: Any, drafts: Drafts) -> None:

@@ -11,7 +11,7 @@ from agent_kernel.notebook.display.render import Card
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PendingApproval:
     """``card`` is the call as it was when it was asked about."""
 
     asked: ApprovalRequired
@@ -20,17 +20,17 @@ class Question:
 
 
 @dataclass(slots=True)
-class Waiting:
+class PendingApprovals:
     """Filled by the threads that follow turns, emptied in the main thread."""
 
-    _questions: dict[str, Question] = field(default_factory=dict)
+    _questions: dict[str, PendingApproval] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, asked: ApprovalRequired, session: str, card: Card | None) -> None:
         code = card.code if card else _told(asked.arguments)
         with self._lock:
             shown = Card(asked.call, asked.name, asked.target, code, "waiting for your answer")
-            self._questions[asked.approval] = Question(asked, session, shown)
+            self._questions[asked.approval] = PendingApproval(asked, session, shown)
 
     def resolved(self, approval: str) -> None:
         """By whomever."""
@@ -43,7 +43,7 @@ class Waiting:
             self._questions = {name: one for name, one in self._questions.items() if one.asked.call not in calls}
 
     @property
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[PendingApproval]:
         with self._lock:
             return list(self._questions.values())
 

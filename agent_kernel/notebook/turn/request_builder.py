@@ -9,7 +9,7 @@ from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.draft.draft import Drafts
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.kernel.variable_transfer import Given, given
 from agent_kernel.notebook.kernel.variables import (
     EARLIER,
@@ -20,15 +20,15 @@ from agent_kernel.notebook.kernel.variables import (
     without_braces,
 )
 from agent_kernel.notebook.turn.answer_format import FORMS
-from agent_kernel.notebook.turn.cell_options import Request
+from agent_kernel.notebook.turn.cell_options import CellOptions
 from agent_kernel.notebook.turn.client_tools import Abilities
-from agent_kernel.notebook.turn.execution_history import Executions
-from agent_kernel.notebook.turn.execution_target import Place
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
+from agent_kernel.notebook.turn.execution_target import ExecutionTarget
 from agent_kernel.notebook.turn.image_arguments import attached
 from agent_kernel.notebook.turn.named_files import heads
 from agent_kernel.notebook.turn.run_all_detector import Arrivals
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answers
-from agent_kernel.notebook.turn.user_functions import Functions
+from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 Note = dict[str, str]
 MAX_EARLIER = 2_000
@@ -39,7 +39,7 @@ NOT_IN_BACKGROUND = (
 )
 
 
-class Orders:
+class RequestBuilder:
     """``bound`` tells the id of this notebook's session, empty: it has none yet."""
 
     def __init__(
@@ -49,10 +49,10 @@ class Orders:
         person: Person,
         consent: Consent,
         abilities: Abilities,
-        functions: Functions,
-        executions: Executions,
+        functions: UserFunctions,
+        executions: ExecutionHistory,
         drafts: Drafts,
-        touched: Touched,
+        touched: VariableTracker,
         bound: Callable[[], str],
     ) -> None:
         self._shell = shell
@@ -66,9 +66,9 @@ class Orders:
         self._bound = bound
         self._earlier = ("", "")
         self.arrivals = Arrivals(shell)
-        self.place = Place(shell, drafts)
+        self.place = ExecutionTarget(shell, drafts)
 
-    def body(self, request: Request, prompt: str, cell: str, session: str, notes: Sequence[Note]) -> dict[str, Any]:
+    def body(self, request: CellOptions, prompt: str, cell: str, session: str, notes: Sequence[Note]) -> dict[str, Any]:
         """Raises AgentError for what can not be: a variable that there is not, a picture that can not be read."""
         named = named_in_braces(prompt, self._shell.user_ns)
         place = self._where(request, session)
@@ -108,7 +108,7 @@ class Orders:
     def declared(self) -> dict[str, Any]:
         """The part of a turn's body that decides what may be called in it."""
         place = self.place.of("", live_is_allowed=self._is_allowed(""))
-        return {**self._runs(Request()), **({"where": place} if place else {})}
+        return {**self._runs(CellOptions()), **({"where": place} if place else {})}
 
     def why_again(self, reason: str, turn: str) -> str:
         """For the person: why the stored answer ``turn`` does not stand. The server knows all but the variables."""
@@ -122,13 +122,13 @@ class Orders:
             f"Asked again: {names} {'is' if len(changed) == 1 else 'are'} not what the code of its answer worked with."
         )
 
-    def allowed(self, request: Request) -> frozenset[str]:
+    def allowed(self, request: CellOptions) -> frozenset[str]:
         """Kinds that need no question in this turn alone."""
         if request.permission == "ask":
             return frozenset()
         return frozenset(request.allows) | (frozenset({LIVE}) if request.where == "live" else frozenset())
 
-    def _where(self, request: Request, session: str) -> str:
+    def _where(self, request: CellOptions, session: str) -> str:
         if request.background:
             if request.where in ("live", "draft") or LIVE in request.allows:
                 raise AgentError(NOT_IN_BACKGROUND.format(where=request.where or "live (--auto)"))
@@ -137,13 +137,13 @@ class Orders:
         asked = request.where or ("live" if LIVE in request.allows else "")
         return self.place.of(asked, live_is_allowed=self._is_allowed(session))
 
-    def _runs(self, request: Request) -> dict[str, Any]:
+    def _runs(self, request: CellOptions) -> dict[str, Any]:
         """What this kernel can run of a turn's calls; nothing of one that goes on when its cell is over."""
         if request.background:
             return {"client_tools": [], "functions": []}
         return {"client_tools": self._abilities.declare(), "functions": self._functions.to_json()}
 
-    def _given(self, request: Request, prompt: str, named: list[str], place: str) -> Given:
+    def _given(self, request: CellOptions, prompt: str, named: list[str], place: str) -> Given:
         """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""
         namespace = self._shell.user_ns
         for name in request.variables:
@@ -158,7 +158,7 @@ class Orders:
             self._shell.display_pub.publish(line_bundle(text))
         return copies
 
-    def _facts(self, request: Request, prompt: str, named: list[str], copies: Given) -> list[Note]:
+    def _facts(self, request: CellOptions, prompt: str, named: list[str], copies: Given) -> list[Note]:
         namespace = self._shell.user_ns
         names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
         lines = [summary(name, namespace[name]) for name in names]
@@ -182,7 +182,7 @@ class Orders:
         """Whether the person lets code of this session run in their kernel unasked."""
         return bool(self._consent) and self._consent.allows(session or self._bound())
 
-    def _answers(self, request: Request, session: str) -> list[str]:
+    def _answers(self, request: CellOptions, session: str) -> list[str]:
         """Without a person only what was allowed beforehand can be answered."""
         if self._person.is_there or request.permission == "ask":
             return answers(self._person.is_there, ())

@@ -17,7 +17,7 @@ from typing import Any
 from agent_kernel.core.events import AnswerChecked
 from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES
 from agent_kernel.notebook.display.media_bundle import BUNDLE, TABLE
-from agent_kernel.notebook.display.render import Card, Summary, line_bundle, moment
+from agent_kernel.notebook.display.render import Card, TurnSummary, line_bundle, moment
 from agent_kernel.notebook.display.screen import Screen, screen_for
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.sidecar_document import SUFFIX, Document, Said, asked, read
@@ -116,7 +116,7 @@ class StoredAnswers:
         screen.flush(force=True)
         if told := AnswerChecked(said.numbers).told:
             screen.line(told)
-        summary = Summary(said.turn, document.session, "committed", said.model, cell=cell, stored=said.closed)
+        summary = TurnSummary(said.turn, document.session, "committed", said.model, cell=cell, stored=said.closed)
         screen.summary(summary)
 
     def _result(self, document: Document, message: Any, said: Said, screen: Screen) -> None:

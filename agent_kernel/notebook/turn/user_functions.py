@@ -12,7 +12,7 @@ MARK = "__agent_tool__"
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class UserFunction:
     """``parameters`` is a JSON schema of its arguments. ``effects``: it changes something, so a person is asked before
     it runs."""
 
@@ -32,18 +32,18 @@ class Registered:
 
 
 @dataclass(slots=True)
-class Functions:
+class UserFunctions:
     """By name; the same name again takes the place of the earlier one, as running its cell again means. Beside those
     that were added: the functions of ``namespace`` that ``@agent_kernel.tool`` marks, as they are there now."""
 
     namespace: Mapping[str, Any] = field(default_factory=dict)
-    added: dict[str, Registered] = field(default_factory=dict)
+    added: dict[str, UserFunction] = field(default_factory=dict)
 
     @property
-    def registered(self) -> dict[str, Registered]:
+    def registered(self) -> dict[str, UserFunction]:
         return {**{function.name: function for function in marked(self.namespace)}, **self.added}
 
-    def add(self, function: Registered) -> None:
+    def add(self, function: UserFunction) -> None:
         self.added[function.name] = function
 
     def remove(self, name: str) -> bool:
@@ -54,7 +54,7 @@ class Functions:
         return [function.to_json() for function in self.registered.values()]
 
 
-def marked(namespace: Mapping[str, Any]) -> list[Registered]:
+def marked(namespace: Mapping[str, Any]) -> list[UserFunction]:
     """What ``@agent_kernel.tool`` marks. Nothing but functions is looked at: a look at other values may run code."""
     found = []
     for value in list(namespace.values()):
@@ -62,5 +62,5 @@ def marked(namespace: Mapping[str, Any]) -> list[Registered]:
         if made is not None:
             spec = made.spec
             effects = spec.kind != "function"
-            found.append(Registered(spec.name, made.invoke, spec.description, spec.parameters, effects))
+            found.append(UserFunction(spec.name, made.invoke, spec.description, spec.parameters, effects))
     return found

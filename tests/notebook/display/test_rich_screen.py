@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from agent_kernel.notebook.display.render import Card, Summary
+from agent_kernel.notebook.display.render import Card, TurnSummary
 from agent_kernel.notebook.display.rich_screen import RichScreen, finished, rich_screen
 from agent_kernel.notebook.display.screen import TerminalScreen, screen_for
 from agent_kernel.notebook.display.terminal_escape import Growing, printable
@@ -72,7 +72,7 @@ def test_a_turn_fits_a_narrow_terminal_and_is_without_colour_where_that_is_asked
     card.close("done", 0.1)
     screen.card(card)
     screen.text("Over.")
-    screen.summary(Summary("t", "s", "committed", "m"))
+    screen.summary(TurnSummary("t", "s", "committed", "m"))
     text = out.getvalue()
     assert "\x1b[2J" not in text
     assert "\x1b[3" not in text, "no colour"
@@ -133,7 +133,7 @@ def test_a_pipe_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     screen.card(card)
     card.close("done")
     screen.card(card)
-    screen.summary(Summary("t", "s", "committed", "m"))
+    screen.summary(TurnSummary("t", "s", "committed", "m"))
     assert capsys.readouterr().out.splitlines() == [
         "**words**",
         "[python in your kernel · running]",

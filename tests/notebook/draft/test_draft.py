@@ -296,13 +296,13 @@ async def test_a_result_of_the_sandbox_is_taken_as_a_copy_and_never_as_a_pickle(
     await notebook.run(DF)
     await notebook.run("%%agent --in sandbox\n{df} in the box", [])
     ran = await notebook.run("%agent take boxed")
-    assert ran.plain == "In your kernel now: boxed: list of 3: 1, 2, 3."
+    assert ran.plain == "Now in your kernel: boxed: list of 3: 1, 2, 3."
     assert await value(notebook, "boxed") == "[1, 2, 3]"
     assert "numpy.ndarray, shape (2, 3)" in (await notebook.run("%agent take grid as mine")).plain
     assert (await notebook.run("mine.sum()")).plain == "np.int64(15)"
-    assert "It replaces what had this name." in (await notebook.run("%agent take grid as mine")).plain
+    assert "It replaces the variable of that name." in (await notebook.run("%agent take grid as mine")).plain
     assert "can not be copied" in (await notebook.run("%agent take odd")).error
-    assert "no name of a variable" in (await notebook.run("%agent take boxed as 1x")).error
+    assert "not a valid variable name" in (await notebook.run("%agent take boxed as 1x")).error
     assert "Agent:" in (await notebook.run("%agent take missing")).error
 
 

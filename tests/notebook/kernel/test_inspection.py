@@ -12,7 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.inspection import executions, last_error, traced, variables
-from agent_kernel.notebook.turn.execution_history import Executions
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 
 
 def shell_with(**namespace: Any) -> Any:
@@ -119,7 +119,7 @@ def shell() -> Any:
 
 
 def test_what_ran_and_what_failed_last_is_told_with_its_source_and_without_ipythons_frames(shell: Any) -> None:
-    ran = Executions(shell)
+    ran = ExecutionHistory(shell)
     shell.run_cell("x = 41 + 1\nx", store_history=True)
     shell.run_cell("def f():\n    return {}['gone']\nf()", store_history=True)
     shell.run_cell("1/0", store_history=False)
@@ -138,14 +138,14 @@ def test_what_ran_and_what_failed_last_is_told_with_its_source_and_without_ipyth
 
 
 def test_a_cell_that_does_not_parse_is_the_last_error_too(shell: Any) -> None:
-    ran = Executions(shell)
+    ran = ExecutionHistory(shell)
     shell.run_cell("def (:", store_history=True)
     assert "SyntaxError" in last_error(shell, ran)
     ran.close()
 
 
 def test_a_kernel_that_does_not_count_its_executions_tells_what_python_remembers(shell: Any) -> None:
-    assert "No cell has failed" in last_error(shell_with(), Executions(shell))
+    assert "No cell has failed" in last_error(shell_with(), ExecutionHistory(shell))
     shell.run_cell("{}['gone']", store_history=True)
     told = last_error(shell, None)
     assert "In[1] failed. Its source:\n{}['gone']" in told

@@ -14,7 +14,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from agent_kernel.notebook.kernel import content_digest as content_digest_module
 from agent_kernel.notebook.kernel import variable_fingerprints
 from agent_kernel.notebook.kernel.content_digest import content_digest
-from agent_kernel.notebook.kernel.variable_fingerprints import Touched
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 
 
 class Frame:
@@ -46,7 +46,7 @@ def test_a_turn_is_intact_while_the_names_in_its_code_mean_the_same_objects(
 ) -> None:
     old = {"df": Frame(), "count": 3, "rows": [1, 2]}
     shell.user_ns.update(old)
-    remembered = Touched(shell)
+    remembered = VariableTracker(shell)
     remembered.ran("t", "print(df, count, rows)\nif False:\n    made_later = 0\n%time 1")
     change(shell.user_ns)
     assert remembered.intact() == (["t"] if intact else [])
@@ -54,7 +54,7 @@ def test_a_turn_is_intact_while_the_names_in_its_code_mean_the_same_objects(
 
 def test_a_value_that_does_not_equal_itself_is_the_same_while_it_is_that_object(shell: Any) -> None:
     shell.user_ns["missing"] = float("nan")
-    remembered = Touched(shell)
+    remembered = VariableTracker(shell)
     remembered.ran("t", "missing")
     assert remembered.intact() == ["t"]
     shell.user_ns["missing"] = float("nan")
@@ -62,7 +62,7 @@ def test_a_value_that_does_not_equal_itself_is_the_same_while_it_is_that_object(
 
 
 def test_code_that_is_no_python_counts_as_changed(shell: Any) -> None:
-    remembered = Touched(shell)
+    remembered = VariableTracker(shell)
     remembered.ran("t", "1 +")
     remembered.ran("t", "1")
     assert remembered.intact() == []
@@ -71,7 +71,7 @@ def test_code_that_is_no_python_counts_as_changed(shell: Any) -> None:
 def test_objects_are_not_kept_alive_and_old_turns_are_forgotten(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variable_fingerprints, "KEPT", 2)
     shell.user_ns["df"] = Frame()
-    remembered = Touched(shell)
+    remembered = VariableTracker(shell)
     for turn in "abc":
         remembered.ran(turn, "df")
     assert remembered.intact() == ["b", "c"]
@@ -103,7 +103,7 @@ OTHER: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize("make", EQUAL)
 def test_what_is_made_anew_with_equal_content_is_what_it_was(shell: Any, make: Callable[[], Any]) -> None:
     shell.user_ns["value"] = make()
-    remembered = Touched(shell)
+    remembered = VariableTracker(shell)
     remembered.ran("t", "value")
     shell.user_ns["value"] = make()
     gc.collect()
@@ -113,7 +113,7 @@ def test_what_is_made_anew_with_equal_content_is_what_it_was(shell: Any, make: C
 @pytest.mark.parametrize(("before", "after"), OTHER)
 def test_other_content_is_not_what_it_was(shell: Any, before: Any, after: Any) -> None:
     shell.user_ns["value"] = before
-    remembered = Touched(shell)
+    remembered = VariableTracker(shell)
     remembered.ran("t", "value")
     shell.user_ns["value"] = after
     assert remembered.changed("t") == ["value"]
@@ -142,7 +142,7 @@ def test_unknown_and_large_values_are_known_by_identity_only(monkeypatch: pytest
 
 def test_a_name_that_a_draft_binds_before_it_reads_it_says_nothing_about_the_kernel(shell: Any) -> None:
     shell.user_ns["df"] = Frame()
-    remembered = Touched(shell)
+    remembered = VariableTracker(shell)
     code = "import math\nmeans = df\nmeans = means\ntotal += 1\nfor row in means: row"
     remembered.ran("drafted", code, drafted=True)
     remembered.ran("live", code)

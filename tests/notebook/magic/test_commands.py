@@ -15,7 +15,7 @@ SCRIPT = [
 ]
 
 
-PATIENT = "from agent_kernel.notebook import completion\ncompletion.ASK_S = 10.0"
+PATIENT = "from agent_kernel.notebook.magic import completion\ncompletion.ASK_S = 10.0"
 """On a busy machine the list of models takes longer than a person would wait for a completion."""
 TRAITS = {"engines": {"far": {"url": "https://models.example.com/v1", "model": "big"}}}
 
@@ -67,7 +67,7 @@ async def test_leaving_the_wait_for_confirmation_changes_nothing(notebook: Noteb
     running = asyncio.create_task(notebook.run(f"%agent use {other}"))
     await notebook.until_shown("belongs to another notebook")
     await notebook.interrupt()
-    assert (await running).error == "Agent: stopped; nothing was changed."
+    assert (await running).error == "Agent: stopped; nothing changed."
     assert (await notebook.run("%%agent\nhello")).turn["session"] != other
 
 
@@ -101,7 +101,7 @@ async def test_a_url_that_nobody_configured_waits_for_the_person_in_the_browser(
     running = asyncio.create_task(notebook.run("%agent model https://other.example/v1#big"))
     await notebook.until_shown("other.example is in no configuration")
     await notebook.interrupt()
-    assert (await running).error == "Agent: stopped; nothing was changed."
+    assert (await running).error == "Agent: stopped; nothing changed."
     assert "talks to scripted" in (await notebook.run("%agent model")).plain
 
 
@@ -133,11 +133,11 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
 @pytest.mark.parametrize(
     ("code", "line"),
     [
-        ("%agent stauts", "Agent: %agent has no 'stauts'. Did you mean %agent status?"),
+        ("%agent stauts", "Agent: %agent has no command 'stauts'. Did you mean %agent status?"),
         ("%agent use", "Agent: %agent use needs the id of a session; %agent sessions lists them."),
         ("%agent use nothing", "Agent: There is no session nothing."),
-        ("%agent model pull nothing", "Agent: There is no model 'nothing'; there are: default, coder-1.5b, tiny"),
-        ("%agent where there", "Agent: %agent in is live, draft, sandbox or default."),
+        ("%agent model pull nothing", "Agent: There is no model 'nothing'. Models: default, coder-1.5b, tiny"),
+        ("%agent where there", "Agent: %agent in takes live, draft, sandbox or default."),
         ("%%agent\n  \n", "Agent: what shall I do? Write the prompt below %%agent."),
         ("%%agent -v missing\nhello", "Agent: there is no variable 'missing' in this kernel."),
         ("%%agent --seed x\nhello", "Agent: --seed needs a number, not 'x'."),

@@ -14,12 +14,12 @@ async def test_a_summary_is_made_and_taken_back_and_what_all_of_it_cost_is_told(
     for _ in range(3):
         await fresh_notebook.run("%%agent\nhello")
     shown = (await fresh_notebook.run("%agent compact")).plain
-    assert "The model goes on from this summary; every turn is kept." in shown
+    assert "The model continues from this summary; every turn is kept." in shown
     assert shown.rstrip().endswith("Hello.")
     usage = (await fresh_notebook.run("%agent usage")).plain
     rows = {line.split("  ")[0]: line for line in usage.splitlines() if line}
     assert {"all", "model scripted", "branch main"} <= set(rows)
     assert "4 + 1 summaries" in rows["all"]
-    assert "The newest summary is gone" in (await fresh_notebook.run("%agent compact undo")).plain
+    assert "The newest summary is removed" in (await fresh_notebook.run("%agent compact undo")).plain
     assert "There was no summary." in (await fresh_notebook.run("%agent compact undo")).plain
     assert "%agent compact summarises" in (await fresh_notebook.run("%agent compact now")).error

@@ -32,7 +32,7 @@ async def test_versions_of_the_last_cell_are_listed_shown_and_gone_back_to(noteb
     assert earlier.plain.startswith("Stored answer of 20")
     assert "version 1 of 2 · branch main" in earlier.plain
     assert "there is no version 3; there are 1 to 2" in (await notebook.run("%agent versions 3")).error
-    assert "goes on with the branch main, which has 1 turn." in (await notebook.run("%agent switch main")).plain
+    assert "continues the branch main, which has 1 turn." in (await notebook.run("%agent switch main")).plain
     listed = json.loads((await notebook.run("%agent branches --json")).plain)
     assert [(branch["name"], branch["current"]) for branch in listed] == [("main", True), ("tell-me-one", False)]
     assert "There is no branch 'nowhere'" in (await notebook.run("%agent switch nowhere")).error
@@ -44,7 +44,7 @@ async def test_a_branch_is_deleted_only_when_that_is_confirmed(notebook: Noteboo
     assert "not confirmed" in (await notebook.run("%agent drop main")).error
     assert "not confirmed" in (await notebook.run("%agent drop main", ["n"])).error
     ran = await notebook.run("%agent drop main", ["y"])
-    assert ran.asked == ["Delete the branch main for good? [y]es / [n]o: "]
+    assert ran.asked == ["Delete the branch main permanently? [y]es / [n]o: "]
     assert len(json.loads((await notebook.run("%agent branches --json")).plain)) == 1
 
 
@@ -52,8 +52,8 @@ async def test_undo_takes_the_last_turn_back_and_says_what_it_can_not(notebook: 
     await notebook.run("%%agent\nhello")
     await notebook.run("%%agent --in live\nrun a line")
     ran = await notebook.run("%agent undo")
-    assert "Taken back: “run a line” and its answer" in ran.plain
-    assert "Not taken back is what it ran (python)" in ran.plain
+    assert "Removed: “run a line” and its answer" in ran.plain
+    assert "Effects of its calls (python) remain" in ran.plain
     assert (await notebook.run("kept_after_undo")).plain == "1"
     assert await said(notebook) == ["hello"]
 
@@ -103,7 +103,7 @@ async def test_a_private_conversation_is_marked_and_leaves_nothing_behind(notebo
     async with notebook.server.client() as http:  # a save writes a sidecar, if there is something to write
         model = (await http.get("api/contents/shared.ipynb")).json()
         await http.put("api/contents/shared.ipynb", json=model)
-    assert "forgotten" in (await notebook.run("%agent private off")).plain
+    assert "is deleted" in (await notebook.run("%agent private off")).plain
     assert (await notebook.run("%%agent\nhello")).turn["session"] == before
     assert "not private" in (await notebook.run("%agent private off")).error
     kept = [file for file in notebook.server.directory.rglob("*") if file.is_file() and "ipython" not in file.parts]
@@ -128,7 +128,7 @@ async def test_a_private_conversation_ends_with_its_kernel(fresh_notebook: Noteb
 
 async def test_letting_go_of_a_session_leaves_it_where_it_is(notebook: Notebook) -> None:
     before = (await notebook.run("%%agent\nhello")).turn["session"]
-    assert f"has let go of {before} and begins a new one" in (await notebook.run("%agent unbind")).plain
+    assert f"is detached from {before} and starts a new one" in (await notebook.run("%agent unbind")).plain
     assert "has no session yet" in (await notebook.run("%agent branches")).error
     assert (await notebook.run("%%agent\nhello")).turn["session"] != before
     await notebook.run(f"%agent use {before}")
@@ -141,12 +141,14 @@ async def test_clear_and_delete_ask_first(notebook: Notebook) -> None:
     assert "is empty" in (await notebook.run("%agent clear --yes")).plain
     assert await said(notebook) == []
     [asked] = (await notebook.run(f"%agent delete {session}", ["y"])).asked
-    assert asked.endswith(" with 0 turns for good? [y]es / [n]o: ")
+    assert asked.endswith(" with 0 turns permanently? [y]es / [n]o: ")
     assert "has no session yet" in (await notebook.run("%agent undo")).error
 
 
 async def test_names_of_branches_are_completed(notebook: Notebook) -> None:
-    await notebook.run("from agent_kernel.notebook import completion\ncompletion.ASK_S = 10.0\ncompletion.KEEP_S = 0.0")
+    await notebook.run(
+        "from agent_kernel.notebook.magic import completion\ncompletion.ASK_S = 10.0\ncompletion.KEEP_S = 0.0"
+    )
     await notebook.run("%%agent\nhello", cell="a")
     await notebook.run("%%agent\nhello", cell="a")
     assert await notebook.complete("%agent switch ") == ["hello", "main"]

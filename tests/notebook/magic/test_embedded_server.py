@@ -75,7 +75,7 @@ def test_start_says_what_it_does_and_what_it_costs_and_twice_is_harmless(told: l
     assert "Started a server for this kernel: process " in told[2]
     assert "listens on this machine only (http://127.0.0.1:" in told[2]
     assert "and ends with it." in told[2]
-    assert "The server of this kernel runs already, at http://127.0.0.1:" in told[3]
+    assert "The server of this kernel is already running at http://127.0.0.1:" in told[3]
     assert "Starting" not in told[3]
 
 
@@ -93,7 +93,7 @@ def test_no_program_of_the_person_inherits_a_token(told: list[str]) -> None:
 
 def test_stop_server_ends_it_and_a_turn_says_how_to_go_on(told: list[str]) -> None:
     assert "is stopped; its conversations are kept." in told[8]
-    assert "There is none." in told[9]
+    assert "This kernel has no server." in told[9]
     assert "%agent start begins one" in told[10]
 
 
@@ -119,7 +119,7 @@ def test_the_server_ends_with_a_kernel_that_is_killed(tmp_path: Path) -> None:
 
 async def test_a_kernel_that_has_a_server_starts_none(notebook: Notebook) -> None:
     ran = await notebook.run("%agent start")
-    assert ran.plain == f"This kernel has a server already: {notebook.server.url}"
+    assert ran.plain == f"This kernel already has a server: {notebook.server.url}"
 
 
 def _runs(pid: int) -> bool:

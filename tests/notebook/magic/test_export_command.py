@@ -24,13 +24,13 @@ async def test_a_conversation_goes_into_files_and_comes_back(notebook: Notebook)
     folder = notebook.server.root
     assert "> my spectrolite" in (folder / "talk.md").read_text()
     assert json.loads((folder / "plain.json").read_text())["messages"][0]["content"] == "my spectrolite"
-    assert "is there already" in told(await notebook.run("%agent export talk.json"))
+    assert "exists already" in told(await notebook.run("%agent export talk.json"))
     shown = (await notebook.run("%agent import talk.json --yes")).plain
     assert "my spectrolite" in shown
     assert "%agent use session-" in shown
     assert (await notebook.run("%agent status")).plain.count(session) == 1, "it goes on with its own"
     came = (await notebook.run("%agent import plain.json --yes --use")).plain
-    assert "this notebook goes on with it" in came
+    assert "this notebook continues it" in came
     assert session not in (await notebook.run("%agent status")).plain
 
 
@@ -38,7 +38,7 @@ async def test_what_can_not_come_in_is_said_in_one_line_and_nothing_is_written(n
     (notebook.server.root / "bad.json").write_text('{"messages": [{"role": "root", "content": "x"}]}')
     before = (await notebook.run("%agent sessions --json")).plain
     assert "messages[0].role" in told(await notebook.run("%agent import bad.json --yes"))
-    assert "can not be read" in told(await notebook.run("%agent import nowhere.json --yes"))
+    assert "cannot be read" in told(await notebook.run("%agent import nowhere.json --yes"))
     assert (await notebook.run("%agent sessions --json")).plain == before
 
 

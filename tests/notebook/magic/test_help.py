@@ -12,8 +12,8 @@ def test_every_command_stands_under_one_thing_that_a_person_wants() -> None:
     assert set(grouped.values()) == {1}
 
 
-def test_lines_fit_and_a_command_that_no_group_knows_is_told_as_well() -> None:
-    text = help.told({**HELP, "novel": "words " * 60})
+def test_lines_fit_and_a_command_without_a_group_is_listed_last() -> None:
+    text = help.format_help({**HELP, "novel": "words " * 60})
     assert max(map(len, text.splitlines())) <= help.WIDTH
     assert all(f"%agent {name} " in text for name in [*HELP, "novel"])
     assert text.index("More") > text.index("%agent delete")

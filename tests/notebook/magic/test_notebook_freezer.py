@@ -11,8 +11,8 @@ from typing import Any
 
 import nbformat
 
-from agent_kernel.notebook.display.render import Card, Summary, line_bundle, text_bundle
-from agent_kernel.notebook.magic.notebook_freezer import Turn, frozen
+from agent_kernel.notebook.display.render import Card, TurnSummary, line_bundle, text_bundle
+from agent_kernel.notebook.magic.notebook_freezer import FrozenTurn, freeze_notebook
 from tests.notebook.notebook import Notebook
 from tests.server import Json
 
@@ -55,8 +55,8 @@ def sources(made: Json) -> list[tuple[str, str]]:
 
 def test_an_agent_cell_becomes_its_question_its_code_and_its_answer() -> None:
     given = document(cell("t", "# Title", "markdown"), cell("a", "%%agent\ndraw", outputs=[PNG]), cell("b", "y = x"))
-    turn = Turn("a", "draw", "Done.", (("x = np.ones(2)", "live"), ("x.sum()", "sandbox")))
-    made = frozen(given, [turn], as_it_is)
+    turn = FrozenTurn("a", "draw", "Done.", (("x = np.ones(2)", "live"), ("x.sum()", "sandbox")))
+    made = freeze_notebook(given, [turn], as_it_is)
     assert sources(made.document) == [
         ("markdown", "# Title"),
         ("markdown", "> draw"),
@@ -73,7 +73,7 @@ def test_an_agent_cell_becomes_its_question_its_code_and_its_answer() -> None:
 
 def test_lines_that_need_the_package_are_comments_and_blocks_stay_blocks() -> None:
     source = "%load_ext agent_kernel\nif 1:\n    %agent status\nprint('%agent')"
-    made = frozen(document(cell("a", source)), [], as_it_is)
+    made = freeze_notebook(document(cell("a", source)), [], as_it_is)
     [(_, plain)] = sources(made.document)
     assert plain == "# %load_ext agent_kernel\nif 1:\n    pass  # %agent status\nprint('%agent')"
     compile(plain, "cell", "exec")
@@ -81,14 +81,14 @@ def test_lines_that_need_the_package_are_comments_and_blocks_stay_blocks() -> No
 
 def test_what_can_not_be_frozen_is_counted() -> None:
     given = document(cell("a", "%%agent\nnever ran"), cell("b", "from agent_kernel import tool"))
-    made = frozen(given, [], as_it_is)
+    made = freeze_notebook(given, [], as_it_is)
     assert sources(made.document)[0] == ("markdown", "> %%agent\n> never ran")
     assert (made.unknown, made.bound) == (1, 1)
 
 
 def test_an_agent_cell_without_an_answer_hides_no_code_of_the_panel() -> None:
     given = document(cell("a", "%%agent\nnever ran"))
-    made = frozen(given, [Turn("", "in the panel", "", (("z = 1", "live"),))], as_it_is)
+    made = freeze_notebook(given, [FrozenTurn("", "in the panel", "", (("z = 1", "live"),))], as_it_is)
     assert ("code", "z = 1") in sources(made.document)
     assert (made.turns, made.unknown) == (1, 1)
 
@@ -96,9 +96,9 @@ def test_an_agent_cell_without_an_answer_hides_no_code_of_the_panel() -> None:
 def test_an_agent_cell_without_an_answer_keeps_its_words() -> None:
     answer = text_bundle("Of **long ago** <script>alert(1)</script>.")
     card = Card("c", "python", "live", "x = 1").bundle()
-    around = [card, line_bundle("a line"), Summary("t", "s").bundle()]
+    around = [card, line_bundle("a line"), TurnSummary("t", "s").bundle()]
     outputs = [*map(shown, around), shown(answer), printed("1\n``` 2\n\x1b[31m"), PNG]
-    made = frozen(document(cell("a", "%%agent\nlong ago", outputs=outputs)), [], as_it_is)
+    made = freeze_notebook(document(cell("a", "%%agent\nlong ago", outputs=outputs)), [], as_it_is)
     assert sources(made.document) == [
         ("markdown", "> %%agent\n> long ago"),
         ("markdown", f"{answer['text/markdown']}\n\n````\n1\n``` 2\n````"),
@@ -110,9 +110,12 @@ def test_what_a_cell_asked_in_lines_stands_below_it_once() -> None:
     card = Card("c", "python", "live", "x = 1").bundle()
     of_its_own = [printed("Two.\n"), PNG, shown({"text/html": "<details>mine</details>", "text/plain": "mine"})]
     outputs = [shown(card), shown(text_bundle("One.")), shown(text_bundle("Two.")), *of_its_own]
-    turns = [Turn("a", "one", "One.", (("x = 1", "live"),)), Turn("a#2", "two", "Two.", (("y = 2", "live"),))]
+    turns = [
+        FrozenTurn("a", "one", "One.", (("x = 1", "live"),)),
+        FrozenTurn("a#2", "two", "Two.", (("y = 2", "live"),)),
+    ]
     given = document(cell("a", "%agent ask one\n%agent ask two", outputs=outputs), cell("b", "x + y"))
-    made = frozen(given, turns, as_it_is)
+    made = freeze_notebook(given, turns, as_it_is)
     assert [source for _, source in sources(made.document)] == [
         "# %agent ask one\n# %agent ask two",
         *("> one", "x = 1", "One."),
@@ -120,18 +123,18 @@ def test_what_a_cell_asked_in_lines_stands_below_it_once() -> None:
         "x + y",
     ]
     assert made.document["cells"][0]["outputs"] == of_its_own
-    later = frozen(document(cell("a", "x = 2", outputs=outputs)), turns, as_it_is).document
+    later = freeze_notebook(document(cell("a", "x = 2", outputs=outputs)), turns, as_it_is).document
     assert later["cells"][0]["outputs"] == outputs, "a cell that asks no more is a cell of the person"
     assert later["cells"][1]["source"].startswith("Asked in the panel, or in cells that are not")
 
 
 def test_the_newest_answer_of_a_cell_counts_and_code_of_the_panel_comes_last() -> None:
     turns = [
-        Turn("a", "old", "Old.", ()),
-        Turn("", "in the panel", "", (("z = 1", "live"),)),
-        Turn("a", "new", "New.", ()),
+        FrozenTurn("a", "old", "Old.", ()),
+        FrozenTurn("", "in the panel", "", (("z = 1", "live"),)),
+        FrozenTurn("a", "new", "New.", ()),
     ]
-    made = frozen(document(cell("a", "%%agent\nnew")), turns, as_it_is)
+    made = freeze_notebook(document(cell("a", "%%agent\nnew")), turns, as_it_is)
     assert [source for _, source in sources(made.document)] == [
         "> new",
         "New.",
@@ -144,7 +147,7 @@ def test_the_newest_answer_of_a_cell_counts_and_code_of_the_panel_comes_last() -
 def test_a_document_of_an_older_format_gets_no_ids() -> None:
     old = {**document(cell("a", "x = 1")), "nbformat_minor": 4}
     old["cells"][0].pop("id")
-    made = frozen(old, [Turn("", "p", "", (("z = 1", "live"),))], as_it_is)
+    made = freeze_notebook(old, [FrozenTurn("", "p", "", (("z = 1", "live"),))], as_it_is)
     assert all("id" not in cell for cell in made.document["cells"])
     nbformat.validate(nbformat.from_dict(made.document))
 
@@ -162,14 +165,14 @@ async def test_a_frozen_notebook_runs_in_plain_python_and_shows_the_same(fresh_n
     assert "<script" not in json.dumps(made)
     code = "\n".join(cell["source"] for cell in made["cells"] if cell["cell_type"] == "code")
     assert _printed(code) == "[2, 4]\n"
-    assert "is there already; --yes replaces it." in (await fresh_notebook.run("%agent freeze")).error
+    assert "exists already; --yes replaces it." in (await fresh_notebook.run("%agent freeze")).error
     assert (await fresh_notebook.run("%agent freeze --yes")).status == "ok"
     before = path.read_bytes()
     in_place = await fresh_notebook.run("%agent freeze --in-place")
-    assert "As it was, it is in" in in_place.plain
+    assert "The original is in" in in_place.plain
     assert path.with_suffix(".before-freeze.ipynb").read_bytes() == before
     assert "%%agent" not in path.read_text()
-    assert "is not there" in (await fresh_notebook.run("%agent freeze other.ipynb")).error
+    assert "does not exist" in (await fresh_notebook.run("%agent freeze other.ipynb")).error
 
 
 async def test_only_the_notebook_of_the_kernel_is_written_over_and_who_may_read_it_stays(
@@ -192,7 +195,7 @@ async def test_only_the_notebook_of_the_kernel_is_written_over_and_who_may_read_
         assert "is not the notebook of this kernel" in refused
         assert named.read_text() == page
     beside = await fresh_notebook.run("%agent freeze other.ipynb")
-    assert "It is not the notebook of this kernel: only cells that were asked" in beside.plain
+    assert "It is not the notebook of this kernel: only cells that ran" in beside.plain
     assert _mode(other.with_suffix(".frozen.ipynb")) == 0o600
     await fresh_notebook.run(f"%cd {folder}")
     written = await fresh_notebook.run("%agent freeze --in-place")

@@ -44,9 +44,9 @@ async def test_permissions_tell_what_holds_and_why(notebook: Notebook) -> None:
     plain = await permissions(notebook)
     assert re.search(r"python\.live +asks +the defaults", plain)
     assert re.search(r"mcp +does not run +the setting policy for mcp", plain)
-    assert re.search(r"shell +runs +you, until this kernel is restarted", plain)
-    assert re.search(r"web +does not run +you, until this kernel is restarted", plain)
-    assert "is one of live, draft" in (await notebook.run("%agent allow everything")).error
+    assert re.search(r"shell +runs +you, until this kernel restarts", plain)
+    assert re.search(r"web +does not run +you, until this kernel restarts", plain)
+    assert "takes one of live, draft" in (await notebook.run("%agent allow everything")).error
 
 
 async def test_deny_alone_forgets_what_was_allowed_here_and_in_the_browser(notebook: Notebook) -> None:

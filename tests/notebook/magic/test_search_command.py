@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic.search_command import OWN, Search
+from agent_kernel.notebook.magic.search_command import OWN, SearchQuery
 from tests.notebook.notebook import Notebook
 
 SCRIPT: list[dict[str, Any]] = [{"text": "Hello.", "loop": True}]
@@ -52,7 +52,7 @@ async def test_a_notebook_searches_the_others_when_the_person_agrees(
 
 
 async def test_without_words_it_says_how(notebook: Notebook) -> None:
-    assert "what shall be looked for" in (await notebook.run("%agent search --all")).error
+    assert "the words to search for are missing" in (await notebook.run("%agent search --all")).error
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ async def test_without_words_it_says_how(notebook: Notebook) -> None:
     ],
 )
 def test_every_word_that_is_no_flag_is_looked_for(line: str, words: tuple[str, ...], flags: set[str]) -> None:
-    search = Search.of(line)
+    search = SearchQuery.of(line)
     assert (search.words, set(search.flags)) == (words, flags)
 
 
 def test_nothing_to_look_for_is_a_mistake() -> None:
-    with pytest.raises(AgentError, match="looked for"):
-        Search.of("  --here ")
+    with pytest.raises(AgentError, match="search for are missing"):
+        SearchQuery.of("  --here ")
 
 
 def test_what_is_found_can_not_become_part_of_the_page() -> None:
     attack = "<script>alert(1)</script> x' onmouseover='y (z)*"
     answer = {"hits": [hit(attack, title=attack, id=attack)], "searched": "all"}
-    shown = Search.of("<script> (z)* '").bundle(answer)["text/html"]
+    shown = SearchQuery.of("<script> (z)* '").bundle(answer)["text/html"]
     assert "<script" not in shown
     assert "<mark>&lt;script&gt;</mark>alert" in shown
     assert "<mark>(z)*</mark>" in shown
@@ -83,7 +83,7 @@ def test_what_is_found_can_not_become_part_of_the_page() -> None:
 
 
 def test_a_hit_in_plain_text_has_a_line_for_each_snippet() -> None:
-    bundle = Search.of("stone").bundle({"hits": [hit("a stone", title="About\nstones")], "searched": "all"})
+    bundle = SearchQuery.of("stone").bundle({"hits": [hit("a stone", title="About\nstones")], "searched": "all"})
     first, second, third = bundle["text/plain"].splitlines()
     assert re.fullmatch(r"About stones · 2023-11-1\d \d\d:\d\d · 2 turns · a\.ipynb", first)
-    assert (second, third) == ("    user: a stone", "    to go on with it: %agent use session-1")
+    assert (second, third) == ("    user: a stone", "    to continue it: %agent use session-1")

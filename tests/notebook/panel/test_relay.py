@@ -14,7 +14,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.notebook.panel.relay import MAX_AT_ONCE, Relay, below, prepared
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.server_client import ServerClient
 from tests.notebook.panel.page import WAIT_S, Page
 from tests.server import AgentServer, Json, start_turn
 
@@ -187,9 +187,9 @@ def test_of_a_turn_that_was_left_nothing_is_said() -> None:
     said: list[Mapping[str, Any]] = []
     left, threads = threading.Event(), set(threading.enumerate())
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = Server(f"http://127.0.0.1:{listening.getsockname()[1]}/", "k", "token")
+        server = ServerClient(f"http://127.0.0.1:{listening.getsockname()[1]}/", "k", "token")
 
-        def known() -> Server:
+        def known() -> ServerClient:
             left.wait(WAIT_S)
             return server
 

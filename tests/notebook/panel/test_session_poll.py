@@ -11,7 +11,7 @@ import pytest
 
 from agent_kernel.notebook.panel import session_poll
 from agent_kernel.notebook.panel.session_poll import Watch
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.server_client import ServerClient
 
 WAIT_S = 30.0
 REST_S = 0.6
@@ -69,7 +69,7 @@ Begun = tuple[Sessions, Told, Callable[[], None]]
 def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
     monkeypatch.setattr(session_poll, "EVERY_S", 0.01)
     sessions, told = Sessions(), Told()
-    watched = Watch(lambda: cast(Server, sessions), told)
+    watched = Watch(lambda: cast(ServerClient, sessions), told)
     yield sessions, told, lambda: watched.renew("v", "session:s")
     watched.close()
 

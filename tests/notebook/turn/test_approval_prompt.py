@@ -8,7 +8,7 @@ import pytest
 
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.turn.approval_prompt import Asking
+from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 LIVE = ApprovalRequired("a", "c", "python", "python.live", "live", "1", {"code": "1"}, remember=("session", "never"))
@@ -48,7 +48,7 @@ class Asked:
 
     def __call__(self, asked: ApprovalRequired, *answers: str, there: bool = True, session: str = "s") -> str:
         self.person = Typist(self._monkeypatch, answers, there=there)
-        return Asking(self.person, self.consent, session).decision(asked, self.shown.append)[0]
+        return ApprovalPrompt(self.person, self.consent, session).decision(asked, self.shown.append)[0]
 
 
 @pytest.fixture
@@ -107,14 +107,14 @@ def test_in_a_turn_that_asks_for_everything_no_yes_of_before_counts_and_every_no
     asked.consent.allow("s")
     asked.consent.refuse("s", "web")
     person = Typist(monkeypatch, ["n"])
-    asking = Asking(person, asked.consent, "s", remembered=False)
+    asking = ApprovalPrompt(person, asked.consent, "s", remembered=False)
     assert [asking.decision(question, asked.shown.append)[0] for question in (LIVE, SEARCH)] == ["deny", "deny"]
     assert len(person.asked) == 1
 
 
 def test_what_is_decided_already_needs_nobody(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     person = Typist(monkeypatch, [], there=False)
-    asking = Asking(person, asked.consent, "s", frozenset({"notebook.edit"}))
+    asking = ApprovalPrompt(person, asked.consent, "s", frozenset({"notebook.edit"}))
     edit = replace(SEARCH, name="edit_cell", kind="notebook.edit")
     assert asking.decided(edit) == ("approve", "the person asked for it in this cell")
     assert asking.decided(replace(edit, again="words of strangers")) is None

@@ -103,7 +103,7 @@ async def test_code_of_it_stays_in_the_answer_and_it_is_the_last_turn(notebook: 
     async with notebook.window() as window:
         ran = await notebook.run("%%agent --background -f code\nwrite it aside", [])
         await window.until((ran, "tokens read"))
-        assert "the code will stand in the answer" in window.of(ran).plain
+        assert "the code is in the answer" in window.of(ran).plain
         assert (await notebook.run("%agent show")).turn["turn"] == window.of(ran).turn["turn"]
 
 

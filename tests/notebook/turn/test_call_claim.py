@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import AgentKernelError, NotFound, ServerUnreachable
-from agent_kernel.notebook.server_client import Server
+from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn import call_claim as claims
 from agent_kernel.notebook.turn.call_claim import Claim
 
 
-class Posts(Server):
+class Posts(ServerClient):
     """Remembers what is posted; ``trouble`` says what a post meets."""
 
     def __new__(cls, *_: object) -> Posts:
@@ -39,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "COALESCE_S", 0.01)
 
 
-def claimed(server: Server) -> Claim:
+def claimed(server: ServerClient) -> Claim:
     return Claim(server, "turn", "call", {"token": "t", "renew_s": 0.02})
 
 

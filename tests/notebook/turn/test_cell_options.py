@@ -3,29 +3,29 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.turn.cell_options import OPTIONS, Request, parsed, usage
+from agent_kernel.notebook.turn.cell_options import OPTIONS, CellOptions, parse_options, usage
 
 
 @pytest.mark.parametrize(
     ("line", "request_"),
     [
-        ("", Request()),
-        ("plot it, don't -x --in y", Request("plot it, don't -x --in y")),
-        ("--in live plot", Request("plot", where="live")),
-        ("--in=sandbox", Request(where="sandbox")),
-        ("-s 'my id' --new go", Request("go", session="my id", new=True)),
-        ("-v df,cfg -m tiny", Request(variables=("df", "cfg"), model="tiny")),
-        ("--ask --rounds 0", Request(permission="ask", rounds=0)),
+        ("", CellOptions()),
+        ("plot it, don't -x --in y", CellOptions("plot it, don't -x --in y")),
+        ("--in live plot", CellOptions("plot", where="live")),
+        ("--in=sandbox", CellOptions(where="sandbox")),
+        ("-s 'my id' --new go", CellOptions("go", session="my id", new=True)),
+        ("-v df,cfg -m tiny", CellOptions(variables=("df", "cfg"), model="tiny")),
+        ("--ask --rounds 0", CellOptions(permission="ask", rounds=0)),
         (
             "--seed 1 --temperature 0 --max-tokens 9 x",
-            Request("x", sampling={"seed": 1, "temperature": 0.0, "max_tokens": 9}),
+            CellOptions("x", sampling={"seed": 1, "temperature": 0.0, "max_tokens": 9}),
         ),
-        ("--image a.png --image 'my plot.png' look", Request("look", images=("a.png", "my plot.png"))),
-        ("- a list", Request("- a list")),
+        ("--image a.png --image 'my plot.png' look", CellOptions("look", images=("a.png", "my plot.png"))),
+        ("- a list", CellOptions("- a list")),
     ],
 )
-def test_options_come_first_and_the_rest_is_the_prompt_as_it_stands(line: str, request_: Request) -> None:
-    assert parsed(line) == request_
+def test_options_come_first_and_the_rest_is_the_prompt_as_it_stands(line: str, request_: CellOptions) -> None:
+    assert parse_options(line) == request_
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_options_come_first_and_the_rest_is_the_prompt_as_it_stands(line: str, r
 )
 def test_a_mistake_is_named(line: str, message: str) -> None:
     with pytest.raises(AgentError) as caught:
-        parsed(line)
+        parse_options(line)
     assert str(caught.value).startswith(message)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import agent_kernel
-from agent_kernel.notebook.turn.user_functions import Functions, Registered
+from agent_kernel.notebook.turn.user_functions import UserFunction, UserFunctions
 
 
 @agent_kernel.tool
@@ -27,7 +27,7 @@ class Touchy:
 
 async def test_marked_functions_of_the_notebook_are_declared_as_they_are_now() -> None:
     namespace: dict[str, Any] = {"area": area, "again": area, "pay_it": pay_it, "touchy": Touchy(), "plain": len}
-    functions = Functions(namespace)
+    functions = UserFunctions(namespace)
     assert [(each["name"], each["effects"]) for each in functions.to_json()] == [("area", False), ("pay", True)]
     assert functions.to_json()[0]["parameters"]["required"] == ["width"]
     assert functions.registered["area"].function(width=2, height="3") == 6.0
@@ -37,8 +37,8 @@ async def test_marked_functions_of_the_notebook_are_declared_as_they_are_now() -
 
 
 def test_what_was_added_by_hand_comes_before_what_is_marked() -> None:
-    functions = Functions({"area": area})
-    functions.add(Registered("area", len, "Mine.", {"type": "object"}))
+    functions = UserFunctions({"area": area})
+    functions.add(UserFunction("area", len, "Mine.", {"type": "object"}))
     assert functions.registered["area"].description == "Mine."
     assert functions.remove("area")
     assert functions.registered["area"].description == "The area of a rectangle."
