@@ -12,7 +12,7 @@ from typing import Any
 from agent_kernel.cli.command import Command, group
 from agent_kernel.core.settings import Settings
 from agent_kernel.permissions import AdminPolicy, Policy
-from agent_kernel.permissions.admin_policy import places
+from agent_kernel.permissions.admin_policy import policy_paths
 from agent_kernel.permissions.policy import to_json
 
 NOTE = "Traits of the Jupyter server (c.AgentKernel.NAME) come before variables and are not seen here."
@@ -27,7 +27,7 @@ def policy_of(settings: Settings) -> Policy:
 def admin_lines(policy: Policy) -> list[str]:
     """What the administrator says, or where they could say something."""
     if not policy.admin.files:
-        return [f"administrator: nothing (there is no {', '.join(map(str, places()))})"]
+        return [f"administrator: nothing (there is no {', '.join(map(str, policy_paths()))})"]
     return [
         f"administrator: {file.path}, " + ("binding" if file.binding else "not binding: you could write it yourself")
         for file in policy.admin.files

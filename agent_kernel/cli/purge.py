@@ -32,7 +32,7 @@ ALWAYS_LEFT = (
 
 
 @dataclass(slots=True)
-class Plan:
+class PurgePlan:
     """What is to go, and what will be left that agent-kernel knows of."""
 
     sessions: list[Session] = field(default_factory=list)
@@ -74,15 +74,15 @@ async def _purge(args: argparse.Namespace) -> int:
     return 1 if stuck else 0
 
 
-async def _planned(args: argparse.Namespace, store: KeptStore) -> Plan:
+async def _planned(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
     settings = settings_of(args)
     bound = await store.bindings(every_namespace(args) if args.all else namespace_of(args))
     if args.all:
-        plan = Plan(await _all_sessions(store, every_namespace(args)))
+        plan = PurgePlan(await _all_sessions(store, every_namespace(args)))
         plan.paths += _of_everything(settings, bound) if every_namespace(args) is None else []
     else:
         keys, bound = _meant(args, bound)
-        plan = Plan([session for key in keys if (session := await store.info(key)) is not None])
+        plan = PurgePlan([session for key in keys if (session := await store.info(key)) is not None])
         plan.left += [f"{path}: conversations as they were before an upgrade" for path in _backups(settings)]
     if args.notebook is not None:
         plan.paths += storage_locations.sidecar_paths(args.notebook.absolute())
@@ -169,7 +169,7 @@ def _removed(path: Path) -> bool:
     return True
 
 
-def _announce(plan: Plan, to: Any) -> None:
+def _announce(plan: PurgePlan, to: Any) -> None:
     for session in plan.sessions:
         title = printable(session.title)
         print(f"session    {session.key.id}  {moment(session.updated)}  {session.turns} turns  {title}", file=to)
@@ -177,7 +177,7 @@ def _announce(plan: Plan, to: Any) -> None:
         print(f"file       {path}  {size(storage_locations.disk_usage(path))}", file=to)
 
 
-def _report(args: argparse.Namespace, plan: Plan, freed: int, stuck: list[str]) -> None:
+def _report(args: argparse.Namespace, plan: PurgePlan, freed: int, stuck: list[str]) -> None:
     left = [*plan.left, *ALWAYS_LEFT]
     if as_json(args):
         sessions = [{"namespace": it.key.namespace, "id": it.key.id, "title": it.title} for it in plan.sessions]

@@ -13,9 +13,9 @@ from pathlib import Path
 from agent_kernel.cli.command import Command, data_argument, settings_of
 from agent_kernel.cli.export_import import read_document
 from agent_kernel.cli.output import Column, printable, show
-from agent_kernel.cli.replaying.notebook_code import Cells
+from agent_kernel.cli.replaying.notebook_code import NotebookCode
 from agent_kernel.cli.replaying.recorded import RecordedTurn, recorded
-from agent_kernel.cli.replaying.verdict import Now, Verdict, verdict
+from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.transcript import parse
@@ -59,7 +59,7 @@ def replay(args: argparse.Namespace) -> int:
     return 1 if any(one.failed for one in found) else 0
 
 
-def told(found: Verdict) -> str:
+def told(found: ReplayVerdict) -> str:
     """What a person should know beside the result."""
     parts = [found.why] if found.why else []
     if found.files:
@@ -76,10 +76,10 @@ def told(found: Verdict) -> str:
 
 async def _verdicts(
     args: argparse.Namespace, document: Transcript, turns: list[RecordedTurn], only: str, path: Path
-) -> list[Verdict]:
+) -> list[ReplayVerdict]:
     if not (_model(args) or args.live):
         return [
-            verdict(turn, Now(turn.messages, turn.earlier), model=False, tools=False)
+            verdict(turn, ReplayedTurn(turn.messages, turn.earlier), model=False, tools=False)
             for turn in turns
             if only in ("", turn.turn.id)
         ]
@@ -89,7 +89,7 @@ async def _verdicts(
         print(f"turn {turn.number} of {len(turns)}: {asked}", file=sys.stderr, flush=True)
 
     settings = replace(settings_of(args), store="memory", observers="", transcripts="off", titles="off")
-    cells = Cells.read(path.with_name(path.name.removesuffix(SUFFIX) + ".ipynb"))
+    cells = NotebookCode.read(path.with_name(path.name.removesuffix(SUFFIX) + ".ipynb"))
     laboratory = importlib.import_module("agent_kernel.cli.replay_runtime")
     ask = args.against if _model(args) else None
     async with laboratory.opened(settings, document, ask=ask, live=args.live, cells=cells) as parts:

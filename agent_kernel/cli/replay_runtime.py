@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agent_kernel.cli.replaying.notebook_code import Cells
-from agent_kernel.cli.replaying.run import Laboratory, Replay
+from agent_kernel.cli.replaying.notebook_code import NotebookCode
+from agent_kernel.cli.replaying.run import LiveTools, Replay
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.protocols import Engine, Sandbox
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.tools.base.client_call_broker import Offers
-from agent_kernel.tools.code.execution_environment import OPEN, Workplaces
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.code.execution_environment import OPEN, SandboxEnvironments
 from agent_kernel.tools.code.python import PythonTools
 from agent_kernel.tools.code.shell import ShellTools
 from agent_kernel.turn.runtime import Runtime
@@ -24,8 +24,8 @@ __all__ = ["Replay", "opened"]
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, document: Transcript, *, ask: str | None, live: bool, cells: Cells | None
-) -> AsyncIterator[tuple[Engine | None, Laboratory | None]]:
+    settings: Settings, document: Transcript, *, ask: str | None, live: bool, cells: NotebookCode | None
+) -> AsyncIterator[tuple[Engine | None, LiveTools | None]]:
     """``ask`` names the model (empty: the configured one), None: no model. Raises InvalidRequest, UnknownModel."""
     runtime = Runtime.build(settings) if ask is not None else None
     sandbox = runtime.sandbox if runtime else _sandbox(settings)
@@ -41,15 +41,15 @@ def _sandbox(settings: Settings) -> Sandbox:
     return LinuxSandbox(settings.data_dir / "work", policy, hidden=[settings.data_dir], exits=exits)
 
 
-def _laboratory(settings: Settings, sandbox: Sandbox, document: Transcript, cells: Cells | None) -> Laboratory:
+def _laboratory(settings: Settings, sandbox: Sandbox, document: Transcript, cells: NotebookCode | None) -> LiveTools:
     """With the files that the person had given to the conversation."""
-    workplaces = Workplaces(
+    workplaces = SandboxEnvironments(
         sandbox, surface=False, network=OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     )
     sources = (
-        PythonTools(workplaces, Offers(), settings.run_timeout_s),
+        PythonTools(workplaces, ClientCallBroker(), settings.run_timeout_s),
         ShellTools(workplaces, settings.shell_timeout_s),
     )
     given = [file for file in document.files if file.purpose == "user_data"]
     files = [(file, None if file.error else document.blobs.get(file.hash)) for file in given]
-    return Laboratory(sandbox, sources, files, cells)
+    return LiveTools(sandbox, sources, files, cells)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_kernel.cli import pid1
 from agent_kernel.cli.command import Command, cache_argument, data_argument
-from agent_kernel.cli.serve_token import Token, token
+from agent_kernel.cli.serve_token import ServeToken, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.settings import LIMIT_FIELDS, SHARED_SERVER_LIMITS, Settings
 from agent_kernel.core.version import __version__
@@ -204,14 +204,14 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, port: i
     return {"ServerApp": server, "AgentKernel": agent}
 
 
-def _warn(args: argparse.Namespace, key: Token) -> None:
+def _warn(args: argparse.Namespace, key: ServeToken) -> None:
     if args.host in LOOPBACK:
         return
     for line in _risks(args, key):
         print(f"agent-kernel: {line}", file=sys.stderr)
 
 
-def _risks(args: argparse.Namespace, key: Token) -> Iterator[str]:
+def _risks(args: argparse.Namespace, key: ServeToken) -> Iterator[str]:
     if key.short:
         yield "the token is short, and this server is reached from other machines: whoever guesses it runs code here."
     if not args.certfile and not args.trust_proxy:
@@ -225,7 +225,7 @@ def _url(args: argparse.Namespace, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{args.base_url.rstrip('/')}"
 
 
-def _tell(args: argparse.Namespace, app: AgentKernel, key: Token, url: str) -> None:
+def _tell(args: argparse.Namespace, app: AgentKernel, key: ServeToken, url: str) -> None:
     info, settings = app.runtime.engine.info(), app.runtime.settings
     if missing := _missing(settings):
         print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)

@@ -22,7 +22,7 @@ SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ServeToken:
     """``where`` is what people are told; ``file`` is where it can be read, if it can."""
 
     value: str = field(repr=False)
@@ -34,7 +34,7 @@ class Token:
         return len(self.value) < SHORT
 
 
-def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> Token:
+def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
     """From the file that was given, else from a variable, else from a file in ``data_dir``, made if it is not there.
     The variables are taken out of the environment: no program that this one starts inherits them. Raises
     InvalidRequest."""
@@ -42,14 +42,14 @@ def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, s
     found = {name: environment.pop(name, "").strip() for name in VARIABLES}
     file = environment.pop(FILE_VARIABLE, "")
     if given is not None:
-        return Token(_checked(_read(given), str(given)), f"in {given}", given)
+        return ServeToken(_checked(_read(given), str(given)), f"in {given}", given)
     for name, value in found.items():
         if value and not (name == "AGENT_KERNEL_TOKEN" and kernel):
-            return Token(_checked(value, name), f"the value of {name}")
+            return ServeToken(_checked(value, name), f"the value of {name}")
     if file:
-        return Token(_checked(_read(Path(file)), file), f"in {file}", Path(file))
+        return ServeToken(_checked(_read(Path(file)), file), f"in {file}", Path(file))
     own = data_dir / NAME
-    return Token(_own(own), f"in {own}", own)
+    return ServeToken(_own(own), f"in {own}", own)
 
 
 def _checked(value: str, where: str) -> str:

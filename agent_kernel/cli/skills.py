@@ -11,7 +11,7 @@ from agent_kernel.cli.command import Command, group, settings_of
 from agent_kernel.cli.output import Column, moment, show
 from agent_kernel.cli.store import as_json, namespace_of
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.tools.skills.package import MAX_BYTES, Entry, folder, too_large, zipped
+from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, folder, too_large, zipped
 from agent_kernel.tools.skills.skill import Skill
 from agent_kernel.tools.skills.store import SkillStore
 
@@ -50,7 +50,7 @@ def _store(args: argparse.Namespace) -> SkillStore:
     return SkillStore(settings_of(args).skills_path)
 
 
-def _entries(path: Path) -> list[Entry]:
+def _entries(path: Path) -> list[PackageEntry]:
     if path.is_dir():
         return folder(path)
     try:

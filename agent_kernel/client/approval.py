@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from agent_kernel.client.http import Connection
+from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.thread_offload import run_in_own_thread
@@ -52,7 +52,7 @@ def decision_of(said: object) -> Decision:
     raise InvalidRequest(f"A {type(said).__name__} is no decision.", hint="True, False, a reason, or a Decision.")
 
 
-async def decide(connection: Connection, asked: ApprovalRequired, decision: Decision) -> bool:
+async def decide(connection: ServerConnection, asked: ApprovalRequired, decision: Decision) -> bool:
     """Tells the server; it counts for what was shown and nothing else. False: nothing waits for it any more."""
     body: dict[str, Any] = {
         "decision": decision.decision,
@@ -67,7 +67,7 @@ async def decide(connection: Connection, asked: ApprovalRequired, decision: Deci
     return True
 
 
-async def ask(connection: Connection, asked: ApprovalRequired, approve: Approve) -> None:
+async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Approve) -> None:
     """Asks ``approve``, sync (in a thread of its own) or async. Who fails to decide denies. A yes that may not be
     remembered counts once; a decision that the server does not take is a no, so that nothing waits for ever."""
     try:

@@ -11,18 +11,18 @@ from types import TracebackType
 from typing import Any, Unpack, cast
 
 from agent_kernel.client.approval import Approve
-from agent_kernel.client.client_functions import OwnFunctions
-from agent_kernel.client.discovery import Place, find
+from agent_kernel.client.client_functions import ClientFunctions
+from agent_kernel.client.discovery import ServerAddress, find
 from agent_kernel.client.event_stream import RESUME_S
 from agent_kernel.client.file import File
-from agent_kernel.client.files import Files
-from agent_kernel.client.http import PAUSES_S, TIMEOUT_S, Connection
+from agent_kernel.client.files import FilesClient
+from agent_kernel.client.http import PAUSES_S, TIMEOUT_S, ServerConnection
 from agent_kernel.client.input_file import Given
 from agent_kernel.client.output_schema import shape_of
 from agent_kernel.client.result import Result
-from agent_kernel.client.sessions import Sessions
-from agent_kernel.client.skills import Skills
-from agent_kernel.client.turn import Started, Terms, Turn
+from agent_kernel.client.sessions import SessionsClient
+from agent_kernel.client.skills import SkillsClient
+from agent_kernel.client.turn import FollowOptions, StartedTurn, Turn
 from agent_kernel.client.turn_options import TurnOptions, body_of, checked
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.protocols import Tool
@@ -55,16 +55,16 @@ class Client:
     ) -> None:
         checked(defaults)
         self._place = find(url, token)
-        self._connection = Connection(self._place, timeout_s=timeout_s, retries=retries, verify=verify)
+        self._connection = ServerConnection(self._place, timeout_s=timeout_s, retries=retries, verify=verify)
         self._defaults = defaults
         self._resume_s = resume_s
         self._name = f"python-{secrets.token_hex(4)}"
-        self.sessions = Sessions(self._connection)
-        self.files = Files(self._connection)
-        self.skills = Skills(self._connection)
+        self.sessions = SessionsClient(self._connection)
+        self.files = FilesClient(self._connection)
+        self.skills = SkillsClient(self._connection)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ServerAddress:
         """The server that it speaks to."""
         return self._place
 
@@ -93,7 +93,7 @@ class Client:
     def stream(self, prompt: str, **options: Unpack[TurnOptions]) -> Turn:
         """One turn as all its events. It begins when it is iterated or entered (``async with``)."""
         chosen = self._options(options)
-        functions = OwnFunctions(chosen.get("functions") or (), self._name)
+        functions = ClientFunctions(chosen.get("functions") or (), self._name)
         return Turn(self._connection, partial(self._begin, prompt, chosen, functions), self._terms(chosen, functions))
 
     def follow(
@@ -110,10 +110,10 @@ class Client:
         more (it was restarted), those have no such numbers: it is told whole, numbered on from ``after``."""
         options: TurnOptions = {"approve": approve, "leave_running": not stop_when_left}
 
-        async def attach() -> Started:
-            return Started(turn, session, attached=True)
+        async def attach() -> StartedTurn:
+            return StartedTurn(turn, session, attached=True)
 
-        terms = self._terms(options, OwnFunctions(functions, self._name), after)
+        terms = self._terms(options, ClientFunctions(functions, self._name), after)
         return Turn(self._connection, attach, terms)
 
     async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
@@ -170,9 +170,9 @@ class Client:
         checked(options)
         return cast("TurnOptions", {**self._defaults, **options})
 
-    def _terms(self, options: TurnOptions, functions: OwnFunctions, after: int = 0) -> Terms:
+    def _terms(self, options: TurnOptions, functions: ClientFunctions, after: int = 0) -> FollowOptions:
         output = options.get("output")
-        return Terms(
+        return FollowOptions(
             functions,
             options.get("approve"),
             None if output is None else shape_of(output),
@@ -181,7 +181,7 @@ class Client:
             after,
         )
 
-    async def _begin(self, prompt: str, options: TurnOptions, functions: OwnFunctions) -> Started:
+    async def _begin(self, prompt: str, options: TurnOptions, functions: ClientFunctions) -> StartedTurn:
         body = await asyncio.to_thread(body_of, prompt, options, functions.to_json())
         session = self._session(options)
         if given := options.get("files"):
@@ -189,7 +189,7 @@ class Client:
         path = f"sessions/{quoted(session)}/turns" if session else "turns"
         key = {"Idempotency-Key": f"turn-{secrets.token_hex(16)}"}
         told = await self._connection.call("POST", path, body, headers=key, kept=True)
-        return Started(str(told["turn"]), str(told["session"]))
+        return StartedTurn(str(told["turn"]), str(told["session"]))
 
     def _session(self, options: TurnOptions) -> str:
         """Its id, where it must be known before the turn: files are sent to it. The first request that names it makes

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.client.file import File
-from agent_kernel.client.http import PAUSES_S, Connection, json_of
+from agent_kernel.client.http import PAUSES_S, ServerConnection, json_of
 from agent_kernel.client.input_file import InputFile
-from agent_kernel.client.upload import Form
+from agent_kernel.client.upload import MultipartForm
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.core.events import CallOffered, CallOutput, Event, EventBody
 from agent_kernel.core.files import ProducedFile
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 EFFECTS = "function.effects"
 
 
-class OwnFunctions:
+class ClientFunctions:
     """By name. ``client`` is what this process is called where its calls are shown."""
 
     def __init__(self, given: Sequence[Tool | Callable[..., Any]], client: str) -> None:
@@ -54,7 +54,7 @@ class OwnFunctions:
     def has(self, name: str) -> bool:
         return name in self._tools
 
-    async def run(self, connection: Connection, event: Event, offered: CallOffered) -> None:
+    async def run(self, connection: ServerConnection, event: Event, offered: CallOffered) -> None:
         """Claims the call, runs it, answers it: a failure is an answer. Who comes too late does nothing."""
         turn = f"turns/{quoted(event.turn)}/claims"
         try:
@@ -64,14 +64,14 @@ class OwnFunctions:
         except AgentKernelError as error:
             log.warning("a call was not claimed: %s", error)
             return
-        held = Held(connection, f"{turn}/{quoted(offered.call)}", str(claim["token"]), event.session)
+        held = ClaimedCall(connection, f"{turn}/{quoted(offered.call)}", str(claim["token"]), event.session)
         beat = asyncio.create_task(held.renew(float(claim["renew_s"])))
         try:
             await held.finish(await self._output(event, offered, held))
         finally:
             beat.cancel()
 
-    async def _output(self, event: Event, offered: CallOffered, held: Held) -> ToolOutput:
+    async def _output(self, event: Event, offered: CallOffered, held: ClaimedCall) -> ToolOutput:
         loop = asyncio.get_running_loop()
 
         def emit(body: EventBody) -> None:
@@ -86,10 +86,10 @@ class OwnFunctions:
             return ToolOutput(f"{type(error).__name__}: {error}", "error")
 
 
-class Held:
+class ClaimedCall:
     """One call that this client holds: renewed, what it prints, and its end."""
 
-    def __init__(self, connection: Connection, path: str, token: str, session: str) -> None:
+    def __init__(self, connection: ServerConnection, path: str, token: str, session: str) -> None:
         self._connection = connection
         self._path = path
         self._token = token
@@ -161,10 +161,10 @@ class Held:
         await self._connection.call("POST", self._path, {**body, "token": self._token})
 
 
-async def sent(connection: Connection, file: InputFile, session: str, purpose: str) -> File:
+async def sent(connection: ServerConnection, file: InputFile, session: str, purpose: str) -> File:
     """Uploads it. Raises FileTooLarge, QuotaExceeded, OSError for what can not be read."""
     fields = {"purpose": purpose, **({"session": session} if session else {})}
-    form = Form(fields, file)
+    form = MultipartForm(fields, file)
     headers = await asyncio.to_thread(lambda: form.headers)
     response = await connection.send("POST", "files", form.pieces(), headers=headers)
     return dataclasses.replace(File.from_json(json_of(response)), connection=connection)

@@ -22,7 +22,7 @@ SUFFIX = "agent/v1/"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """``url`` ends in ``agent/v1/``. ``headers`` prove who asks; ``kernel``: it is a kernel's own credential."""
 
     url: str
@@ -30,7 +30,7 @@ class Place:
     kernel: bool = False
 
     @classmethod
-    def of(cls, url: str, token: str) -> Place:
+    def of(cls, url: str, token: str) -> ServerAddress:
         """Of a person's token. ``url`` is that of the server, with its base URL, or of ``agent/v1``. Raises
         InvalidRequest for what is no URL, and for one with a password or a token in it, which logs would show."""
         parts = urllib.parse.urlsplit(url)
@@ -50,19 +50,19 @@ class Place:
         return (urllib.parse.urlsplit(self.url).hostname or "") in LOOPBACK
 
 
-def find(url: str | None, token: str | None) -> Place:
+def find(url: str | None, token: str | None) -> ServerAddress:
     """As named; else as the environment says (in a kernel: its own credential); else a Jupyter server of this user that
     runs here, the one started last. Raises ServerUnreachable, InvalidRequest."""
     if url is not None:
-        return Place.of(url, _token_for(url) if token is None else token)
+        return ServerAddress.of(url, _token_for(url) if token is None else token)
     if os.environ.get(KERNEL) and token is None and (server := server_of_this_kernel()) is not None:
-        return Place(_routes(server.url), {"X-Agent-Kernel-Token": server.token}, kernel=True)
+        return ServerAddress(_routes(server.url), {"X-Agent-Kernel-Token": server.token}, kernel=True)
     if named := os.environ.get(URL):
-        return Place.of(named, _token_for(named) if token is None else token)
+        return ServerAddress.of(named, _token_for(named) if token is None else token)
     running = next(_running(), None)
     if running is None:
         raise NO_SERVER
-    return Place.of(str(running["url"]), str(running.get("token", "")) if token is None else token)
+    return ServerAddress.of(str(running["url"]), str(running.get("token", "")) if token is None else token)
 
 
 def _token_for(url: str) -> str:

@@ -7,9 +7,9 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from agent_kernel.client.http import Connection
-from agent_kernel.client.resume_state import Received
-from agent_kernel.client.sse import Frame, frames_of
+from agent_kernel.client.http import ServerConnection
+from agent_kernel.client.resume_state import ResumeState
+from agent_kernel.client.sse import SseFrame, frames_of
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
 from agent_kernel.notebook.server_client import quoted
@@ -21,19 +21,19 @@ STORED = "X-Agent-Stored"
 """The header of a stream that was made from stored items, whose numbers are not those of the live one."""
 
 
-class Following:
+class EventFollower:
     """``after`` is the number of the last event that is known already. ``resume_s``: how long a server may not answer
     at all until that is an error."""
 
     def __init__(
-        self, connection: Connection, turn: str, session: str = "", *, after: int = 0, resume_s: float = RESUME_S
+        self, connection: ServerConnection, turn: str, session: str = "", *, after: int = 0, resume_s: float = RESUME_S
     ) -> None:
         self._connection = connection
         self._turn = turn
         self._session = session
         self._after = after
         self._resume_s = resume_s
-        self._received = Received()
+        self._received = ResumeState()
         self._finished = False
         self._heard = False
 
@@ -81,7 +81,7 @@ class Following:
         async for event in self._rest(path, told):
             yield event
 
-    def _live(self, frame: Frame) -> Event | None:
+    def _live(self, frame: SseFrame) -> Event | None:
         number = int(frame.id) if frame.id.isdecimal() else 0
         if number <= self._after or frame.event not in EVENT_TYPES:
             self._after = max(self._after, number)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.client.http import Connection
+from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
 from agent_kernel.core.files import NOT_PRODUCED, PREVIEW_CHARS, is_text
 from agent_kernel.notebook.server_client import quoted
@@ -36,10 +36,10 @@ class File:
     data: bytes | None = field(default=None, repr=False)
     told: str = field(default="", repr=False)
     """The preview that the server made."""
-    connection: Connection | None = field(default=None, repr=False, compare=False)
+    connection: ServerConnection | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, wire: Mapping[str, Any], session: str = "", connection: Connection | None = None) -> File:
+    def from_json(cls, wire: Mapping[str, Any], session: str = "", connection: ServerConnection | None = None) -> File:
         """Of an event (``name``) or of ``files`` (``filename``)."""
         code, binary = str(wire.get("code", "")), wire.get("data_base64")
         return cls(
@@ -123,7 +123,7 @@ class File:
         last = self.name.replace("\\", "/").rpartition("/")[2]
         return given / (last if last not in ("", ".", "..") else self.id) if given.is_dir() else given
 
-    def _content(self) -> tuple[Connection, str, dict[str, str | None]]:
+    def _content(self) -> tuple[ServerConnection, str, dict[str, str | None]]:
         if self.error is not None:
             raise self.error
         if self.connection is None:

@@ -7,17 +7,17 @@ from typing import Any
 
 from agent_kernel.client.client_functions import sent
 from agent_kernel.client.file import File
-from agent_kernel.client.http import Connection
+from agent_kernel.client.http import ServerConnection
 from agent_kernel.client.input_file import Given, input_file
 from agent_kernel.notebook.server_client import quoted
 
 USER_DATA = "user_data"
 
 
-class Files:
+class FilesClient:
     """Methods that name a file raise FileNotFound."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     async def upload(self, file: Given, session: str = "", *, name: str = "", purpose: str = USER_DATA) -> File:

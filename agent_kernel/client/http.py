@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.client.discovery import Place
+from agent_kernel.client.discovery import ServerAddress
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, from_json
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ GATEWAY = frozenset({502, 503, 504})
 Query = Mapping[str, str | int | float | None]
 
 
-class Connection:
+class ServerConnection:
     """To be used in one event loop. ``retries`` counts tries after the first: of what only reads or is known when it
     is repeated, and of what did certainly not begin (no connection was made, or the server said so: 429, or 503 with a
     time)."""
 
     def __init__(
         self,
-        place: Place,
+        place: ServerAddress,
         *,
         timeout_s: float = TIMEOUT_S,
         retries: int = len(PAUSES_S),
@@ -84,7 +84,7 @@ class Connection:
                 async with self._opened(method, path, content, query, headers) as response:
                     await response.aread()
                     return response
-            except Refused as refusal:
+            except RefusedResponse as refusal:
                 pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=method == "GET" or kept)
                 if last or pause is None:
                     raise refusal.error from None
@@ -111,7 +111,7 @@ class Connection:
         try:
             async with self._opened(method, path, None, query, headers, idle_s=idle_s) as response:
                 yield response.headers, response.aiter_bytes()
-        except Refused as refusal:
+        except RefusedResponse as refusal:
             raise refusal.error from None
 
     async def aclose(self) -> None:
@@ -142,7 +142,7 @@ class Connection:
                 )
                 if response.status_code >= 300:  # a redirection leads to a page for people
                     await response.aread()
-                    raise Refused(response)
+                    raise RefusedResponse(response)
                 yield response
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
                 raise _unreachable(error, begun=False) from error
@@ -169,7 +169,7 @@ class Connection:
         )
 
 
-class Refused(Exception):
+class RefusedResponse(Exception):
     """An answer of 300 or more; ``error`` is what the caller hears."""
 
     def __init__(self, response: httpx.Response) -> None:
@@ -196,7 +196,7 @@ def json_of(response: httpx.Response) -> dict[str, Any]:
         raise _strange(response.status_code) from error
 
 
-def _tls(place: Place) -> ssl.SSLContext | bool:
+def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
     """A Jupyter server commonly has a self-signed certificate, which need not be verified on loopback, where packets
     never leave this machine; it is everywhere else."""
     if not place.secure:

@@ -12,7 +12,7 @@ from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class OutputType:
     """``wire`` is what the server is told; ``read`` makes a value of the text."""
 
     wire: Mapping[str, Any]
@@ -28,23 +28,23 @@ class Shape:
             ) from error
 
 
-def shape_of(output: Any) -> Shape:
+def shape_of(output: Any) -> OutputType:
     """A pydantic model or any type that pydantic can check, a JSON schema (a dict), ``"json"``, a list of whole
     answers, or a compiled pattern. Raises InvalidRequest."""
-    if isinstance(output, Shape):
+    if isinstance(output, OutputType):
         return output
     if output in ("json", "json_object"):
-        return Shape({"kind": "json_object"}, json.loads)
+        return OutputType({"kind": "json_object"}, json.loads)
     if isinstance(output, re.Pattern):
-        return Shape({"kind": "regex", "regex": output.pattern}, str)
+        return OutputType({"kind": "regex", "regex": output.pattern}, str)
     if isinstance(output, Mapping):
-        return Shape({"kind": "json_schema", "json_schema": dict(output)}, json.loads)
+        return OutputType({"kind": "json_schema", "json_schema": dict(output)}, json.loads)
     if isinstance(output, Sequence) and not isinstance(output, str) and all(isinstance(one, str) for one in output):
-        return Shape({"kind": "choice", "choice": list(output)}, str)
+        return OutputType({"kind": "choice", "choice": list(output)}, str)
     return _typed(output)
 
 
-def _typed(kind: Any) -> Shape:
+def _typed(kind: Any) -> OutputType:
     import pydantic
 
     try:
@@ -53,4 +53,4 @@ def _typed(kind: Any) -> Shape:
     except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
         raise InvalidRequest(f"No answer can be a {kind!r}: {str(error).splitlines()[0]}") from error
     name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(kind, "__name__", "answer"))[:64]
-    return Shape({"kind": "json_schema", "json_schema": schema, "name": name}, adapter.validate_json)
+    return OutputType({"kind": "json_schema", "json_schema": schema, "name": name}, adapter.validate_json)

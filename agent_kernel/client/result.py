@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.client.file import File
-from agent_kernel.client.http import Connection
-from agent_kernel.client.output_schema import Shape
+from agent_kernel.client.http import ServerConnection
+from agent_kernel.client.output_schema import OutputType
 from agent_kernel.core.errors import AgentKernelError, FileNotFound, from_json
 from agent_kernel.core.events import (
     CallFinished,
@@ -76,10 +76,10 @@ class Result:
         return found
 
 
-class Gathered:
+class ResultBuilder:
     """The events of a turn, put together as they come."""
 
-    def __init__(self, connection: Connection, shape: Shape | None = None) -> None:
+    def __init__(self, connection: ServerConnection, shape: OutputType | None = None) -> None:
         self._connection = connection
         self._shape = shape
         self._text: list[str] = []

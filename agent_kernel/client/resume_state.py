@@ -21,7 +21,7 @@ from agent_kernel.core.events import (
 ONCE = (TurnStarted, TurnVersion)
 
 
-class Received:
+class ResumeState:
     """Stored items have texts in one piece and numbers of their own, so the two tellings of a turn are matched by what
     they say: texts by their length, calls and files by their ids."""
 

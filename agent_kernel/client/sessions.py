@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.client.http import Connection, json_of
+from agent_kernel.client.http import ServerConnection, json_of
 from agent_kernel.client.session import Branch, Found, Line, Session
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.notebook.server_client import quoted
@@ -14,11 +14,11 @@ from agent_kernel.notebook.server_client import quoted
 MOST = 1_000
 
 
-class Sessions:
+class SessionsClient:
     """Methods that name a session raise SessionNotFound; those that change one Conflict (SessionBusy, or its
     ``revision`` is not the one that was ``seen``)."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     async def list(self, limit: int = MOST, name: str = "") -> Sequence[Session]:

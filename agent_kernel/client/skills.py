@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent_kernel.client.http import Connection, json_of
+from agent_kernel.client.http import ServerConnection, json_of
 from agent_kernel.client.input_file import InputFile
-from agent_kernel.client.upload import Form
+from agent_kernel.client.upload import MultipartForm
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.notebook.server_client import quoted
 
@@ -39,16 +39,16 @@ class Skill:
         )
 
 
-class Skills:
+class SkillsClient:
     """Only a person's token brings or removes them, not a kernel."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     async def add(self, path: str | os.PathLike[str], *, version_of: str = "") -> Skill:
         """A folder with a ``SKILL.md``, or a zip of one; links are left out. Raises InvalidRequest, QuotaExceeded."""
         with tempfile.TemporaryFile() as packed:
-            form = Form({}, await asyncio.to_thread(_package, path, packed), field="files")
+            form = MultipartForm({}, await asyncio.to_thread(_package, path, packed), field="files")
             route = f"skills/{quoted(version_of)}/versions" if version_of else "skills"
             response = await self._connection.send("POST", route, form.pieces(), headers=form.headers)
         told = json_of(response)

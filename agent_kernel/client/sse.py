@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SseFrame:
     """One event; ``id`` and ``event`` are empty where it has none."""
 
     id: str
@@ -15,14 +15,14 @@ class Frame:
     data: str
 
 
-class Frames:
+class SseParser:
     """Pieces of any length are fed; a frame comes when its empty line has."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
         self._fields: dict[str, list[str]] = {}
 
-    def feed(self, piece: bytes) -> Iterator[Frame]:
+    def feed(self, piece: bytes) -> Iterator[SseFrame]:
         *ended, rest = piece.split(b"\n")
         for part in ended:
             line, self._line = b"".join((*self._line, part)), []
@@ -31,7 +31,7 @@ class Frames:
         if rest:
             self._line.append(rest)
 
-    def _take(self, line: str) -> Frame | None:
+    def _take(self, line: str) -> SseFrame | None:
         if line:
             name, _, value = line.partition(":")
             self._fields.setdefault(name, []).append(value.removeprefix(" "))
@@ -40,11 +40,11 @@ class Frames:
         if "data" not in fields:
             return None  # a comment, so that the connection is known to live
         number, kind = (fields.get(name, [""])[-1] for name in ("id", "event"))
-        return Frame(number, kind, "\n".join(fields["data"]))
+        return SseFrame(number, kind, "\n".join(fields["data"]))
 
 
-async def frames_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[Frame]:
-    frames = Frames()
+async def frames_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[SseFrame]:
+    frames = SseParser()
     async for piece in pieces:
         for frame in frames.feed(piece):
             yield frame

@@ -16,20 +16,20 @@ from typing import Any
 
 from agent_kernel.client.client import Client
 from agent_kernel.client.file import File
-from agent_kernel.client.files import Files
+from agent_kernel.client.files import FilesClient
 from agent_kernel.client.result import Result
-from agent_kernel.client.sessions import Sessions
-from agent_kernel.client.skills import Skills
+from agent_kernel.client.sessions import SessionsClient
+from agent_kernel.client.skills import SkillsClient
 from agent_kernel.client.turn import Turn
 from agent_kernel.core.errors import Conflict
 
-BRIDGED = (Client, Sessions, Files, Skills, File, Result, Turn)
+BRIDGED = (Client, SessionsClient, FilesClient, SkillsClient, File, Result, Turn)
 CLOSE_S = 15.0
 SHUTDOWN = "cannot schedule new futures"
 """In what a pool of threads says when Python ended before we were told: who waits is a daemon thread, and ends too."""
 
 
-class Bridge:
+class EventLoopBridge:
     """One event loop in one daemon thread; ``close`` ends both, and so does the end of the interpreter."""
 
     def __init__(self) -> None:
@@ -150,11 +150,11 @@ class Bridge:
             self._loop.close()
 
 
-class Bridged:
+class SyncProxy:
     """Stands for one object: what is a coroutine there is a call here, what is an async iterator is an iterator, and
     objects that have such methods are bridged in turn."""
 
-    def __init__(self, target: Any, bridge: Bridge) -> None:
+    def __init__(self, target: Any, bridge: EventLoopBridge) -> None:
         self._target = target
         self._bridge = bridge
 
@@ -204,14 +204,14 @@ class Bridged:
         self._bridge.run(self._target.aclose)
 
 
-class SyncClient(Bridged):
+class SyncClient(SyncProxy):
     """``Client`` for code that is not async, with all that it has: ``run``, ``stream``, ``sessions``, ``files``, ... It
     takes what Client takes. May be used from any thread, also in a notebook, where an event loop runs already;
     callbacks run in threads of their own. To be closed: ``with SyncClient() as client``."""
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
         client = Client(url, **options)
-        super().__init__(client, Bridge())
+        super().__init__(client, EventLoopBridge())
         self._bridge.when_closing(client.aclose)
 
     def __enter__(self) -> SyncClient:
@@ -231,26 +231,28 @@ def closed() -> Conflict:
     return Conflict("This client is closed.")
 
 
-async def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], bridge: Bridge) -> Any:
+async def _called(
+    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], bridge: EventLoopBridge
+) -> Any:
     value = function(*args, **kwargs)
     return _bridged(await value if inspect.isawaitable(value) else value, bridge)
 
 
-def _bridged(value: Any, bridge: Bridge) -> Any:
+def _bridged(value: Any, bridge: EventLoopBridge) -> Any:
     if isinstance(value, BRIDGED):
-        return Bridged(value, bridge)
+        return SyncProxy(value, bridge)
     if isinstance(value, list | tuple) and any(isinstance(each, BRIDGED) for each in value):
         return type(value)(_bridged(each, bridge) for each in value)
     return _iterated(value, bridge) if isinstance(value, AsyncIterator) else value
 
 
 def _target(value: Any) -> Any:
-    if isinstance(value, Bridged):
+    if isinstance(value, SyncProxy):
         return value._target
     return type(value)(_target(each) for each in value) if type(value) in (list, tuple) else value
 
 
-def _iterated(events: AsyncIterator[Any], bridge: Bridge) -> Iterator[Any]:
+def _iterated(events: AsyncIterator[Any], bridge: EventLoopBridge) -> Iterator[Any]:
     """Closed when the iterator is: a generator that is left is."""
     try:
         while True:

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from agent_kernel.client.approval import Approve, Decision, Said, ask, decide, decision_of
-from agent_kernel.client.client_functions import OwnFunctions
-from agent_kernel.client.event_stream import RESUME_S, Following
-from agent_kernel.client.http import Connection
-from agent_kernel.client.output_schema import Shape
-from agent_kernel.client.result import Gathered, Result
+from agent_kernel.client.client_functions import ClientFunctions
+from agent_kernel.client.event_stream import RESUME_S, EventFollower
+from agent_kernel.client.http import ServerConnection
+from agent_kernel.client.output_schema import OutputType
+from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
 from agent_kernel.notebook.server_client import quoted
@@ -26,7 +26,7 @@ LEFT = "the program that asked stopped listening"
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedTurn:
     """``attached``: it ran already when this client came."""
 
     turn: str
@@ -35,12 +35,12 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class FollowOptions:
     """How a turn is followed: what answers for this program, and what becomes of it when nobody listens any more."""
 
-    functions: OwnFunctions
+    functions: ClientFunctions
     approve: Approve | None = None
-    shape: Shape | None = None
+    shape: OutputType | None = None
     leave_running: bool = False
     resume_s: float = RESUME_S
     after: int = 0
@@ -55,15 +55,17 @@ class Turn:
     reading or not.
     """
 
-    def __init__(self, connection: Connection, start: Callable[[], Awaitable[Started]], terms: Terms) -> None:
+    def __init__(
+        self, connection: ServerConnection, start: Callable[[], Awaitable[StartedTurn]], terms: FollowOptions
+    ) -> None:
         self._connection = connection
         self._start = start
         self._terms = terms
-        self._gathered = Gathered(connection, terms.shape)
+        self._gathered = ResultBuilder(connection, terms.shape)
         self._events: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
-        self._starting: asyncio.Task[Started] | None = None
+        self._starting: asyncio.Task[StartedTurn] | None = None
         self._pump: asyncio.Task[None] | None = None
-        self._started: Started | None = None
+        self._started: StartedTurn | None = None
         self._closed = False
 
     @property
@@ -88,14 +90,14 @@ class Turn:
             # Shielded: a turn that was asked for is known by its id, so that it can be stopped.
             self._started = await asyncio.shield(self._starting)
         if self._pump is None and not self._closed:
-            followed = Following(
+            followed = EventFollower(
                 self._connection,
                 self.id,
                 self.session,
                 after=self._terms.after,
                 resume_s=self._terms.resume_s,
             )
-            answering = Answering(self._connection, self._terms, attached=self._started.attached)
+            answering = CallbackRunner(self._connection, self._terms, attached=self._started.attached)
             self._pump = asyncio.create_task(_pumped(followed, answering, self._gathered, self._events))
         return self
 
@@ -181,10 +183,10 @@ class Turn:
                     await self.cancel(LEFT)
 
 
-class Answering:
+class CallbackRunner:
     """The callbacks of one turn: approvals, and functions of this process."""
 
-    def __init__(self, connection: Connection, terms: Terms, *, attached: bool) -> None:
+    def __init__(self, connection: ServerConnection, terms: FollowOptions, *, attached: bool) -> None:
         self._connection = connection
         self._terms = terms
         self._attached = attached
@@ -225,7 +227,10 @@ class Answering:
 
 
 async def _pumped(
-    followed: Following, answering: Answering, gathered: Gathered, into: asyncio.Queue[Event | Exception | None]
+    followed: EventFollower,
+    answering: CallbackRunner,
+    gathered: ResultBuilder,
+    into: asyncio.Queue[Event | Exception | None],
 ) -> None:
     """Knows nothing of the Turn, so that one that nobody holds any more is closed."""
     try:

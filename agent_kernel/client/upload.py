@@ -11,7 +11,7 @@ from agent_kernel.client.input_file import InputFile
 CHUNK = 1 << 18
 
 
-class Form:
+class MultipartForm:
     """``multipart/form-data`` with ``fields`` first and the file, as ``field``, last. To be sent once."""
 
     def __init__(self, fields: Mapping[str, str], file: InputFile, *, field: str = "file") -> None:

@@ -24,7 +24,7 @@ NAME = "agent-kernel/policy.toml"
 MAX_BYTES = 1 << 20
 
 
-def places() -> tuple[Path, ...]:
+def policy_paths() -> tuple[Path, ...]:
     """``/etc``, and the system's configuration of Jupyter: ``jupyter_core.paths.SYSTEM_CONFIG_PATH``, which no variable
     moves."""
     if sys.platform == "win32":
@@ -51,7 +51,7 @@ class AdminPolicy:
     def read(cls, paths: Sequence[Path] | None = None) -> AdminPolicy:
         """Of all files that are there. Raises InvalidRequest for one that can not be read or understood: no server
         starts with half of a policy."""
-        return cls(tuple(found for path in (places() if paths is None else paths) if (found := _read(path))))
+        return cls(tuple(found for path in (policy_paths() if paths is None else paths) if (found := _read(path))))
 
     @property
     def policy(self) -> Mapping[str, Permission]:
@@ -66,7 +66,7 @@ class AdminPolicy:
                 yield file.policy[word], f"the administrator for {word} ({file.path})"
 
 
-NOBODY = AdminPolicy()
+NO_ADMIN_POLICY = AdminPolicy()
 
 
 def _read(path: Path) -> AdminFile | None:

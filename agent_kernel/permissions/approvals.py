@@ -11,7 +11,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Emit
 from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.seams.grant_store import Grants
-from agent_kernel.permissions.decision import Answer, Verdict, verdict_of
+from agent_kernel.permissions.decision import Answer, Verdict, to_verdict
 from agent_kernel.permissions.memory_grants import MemoryGrants
 
 GONE = {
@@ -22,7 +22,7 @@ GONE = {
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class PendingQuestion:
     """A question that is shown as ``required``. ``grant`` makes of a remembered answer what is kept."""
 
     question: ApprovalQuestion
@@ -40,12 +40,12 @@ class Approvals:
     def __init__(self, grants: Grants | None = None, clock: Callable[[], float] = time.time) -> None:
         self.grants: Grants = grants or MemoryGrants()
         self._clock = clock
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, PendingQuestion] = {}
         self._stopping = False
         self._unanswered: set[str] = set()
 
     @property
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[PendingQuestion]:
         """The oldest first."""
         return list(self._waiting.values())
 
@@ -55,7 +55,7 @@ class Approvals:
         """Waits until somebody answers, or until ``required.until``: then it is no. A turn that is stopped takes its
         question back. Raises StoreError."""
         future = asyncio.get_running_loop().create_future()
-        waiting = self._waiting[question.id] = Waiting(question, required, grant, future)
+        waiting = self._waiting[question.id] = PendingQuestion(question, required, grant, future)
         try:
             await self.grants.ask(question)
             emit(required)
@@ -94,10 +94,10 @@ class Approvals:
         async with waiting.saving:
             if waiting.answer is not None:
                 return _agreed(waiting.answer, answer)
-            kept = said(await self._kept(waiting, answer))
+            kept = to_answer(await self._kept(waiting, answer))
             waiting.answer = kept  # not always this one: whoever was cancelled while it was kept has answered too
             if not waiting.verdict.done():
-                waiting.verdict.set_result(verdict_of(kept))
+                waiting.verdict.set_result(to_verdict(kept))
             return _agreed(kept, answer)
 
     def fail(self, id: str, reason: str) -> None:
@@ -114,7 +114,7 @@ class Approvals:
         """Whether the turn ended because its question could not be answered any more."""
         return turn in self._unanswered
 
-    async def _verdict(self, waiting: Waiting) -> Verdict:
+    async def _verdict(self, waiting: PendingQuestion) -> Verdict:
         until = waiting.required.until
         if until is None:
             return await waiting.verdict
@@ -125,11 +125,11 @@ class Approvals:
             async with waiting.saving:
                 if not waiting.verdict.done():
                     waiting.answer = silence
-                    waiting.verdict.set_result(verdict_of(silence))
+                    waiting.verdict.set_result(to_verdict(silence))
                     await self._kept(waiting, silence)
         return waiting.verdict.result()
 
-    async def _kept(self, waiting: Waiting, answer: Answer) -> ApprovalQuestion:
+    async def _kept(self, waiting: PendingQuestion, answer: Answer) -> ApprovalQuestion:
         question = replace(
             waiting.question,
             outcome=answer.decision,
@@ -143,17 +143,17 @@ class Approvals:
         """The answer to a question that does not wait here."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
-        return _agreed(said(kept), answer)
+        return _agreed(to_answer(kept), answer)
 
 
-def said(kept: ApprovalQuestion) -> Answer:
+def to_answer(kept: ApprovalQuestion) -> Answer:
     """Raises Conflict where nothing was answered, and nobody waits for it."""
     if kept.outcome not in ("approve", "deny"):
         raise Conflict(f"This call is not waited for: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})
     return Answer(kept.outcome, kept.remember, kept.message, kept.shown)
 
 
-def _check(waiting: Waiting, answer: Answer) -> None:
+def _check(waiting: PendingQuestion, answer: Answer) -> None:
     if answer.shown and answer.shown != waiting.required.shown:
         raise _other_call()
     if answer.remember not in ("once", *waiting.required.remember):

@@ -40,7 +40,7 @@ class Verdict:
     remember: Remember = "once"
 
 
-def verdict_of(answer: Answer) -> Verdict:
+def to_verdict(answer: Answer) -> Verdict:
     if answer.decision == "approve":
         return Verdict(True, answer.message or "approved", answer.remember)
     return Verdict(False, f"denied: {answer.message}" if answer.message else "denied", answer.remember)

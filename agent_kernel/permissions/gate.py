@@ -24,7 +24,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.permission_grant import ApprovalQuestion, Decision, Grant
 from agent_kernel.core.protocols import ToolContext, ToolSpec
 from agent_kernel.core.settings import Permission
-from agent_kernel.permissions.admin_policy import NOBODY, AdminPolicy
+from agent_kernel.permissions.admin_policy import NO_ADMIN_POLICY, AdminPolicy
 from agent_kernel.permissions.approvals import Approvals
 from agent_kernel.permissions.decision import Answer, Verdict, shown_hash
 from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
@@ -51,7 +51,7 @@ class Gate:
     request: Permission = "auto"
     answers: frozenset[str] = frozenset()
     policy: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
-    admin: AdminPolicy = NOBODY
+    admin: AdminPolicy = NO_ADMIN_POLICY
     remembered: bool = True
     timeout_s: float = 0.0
     ask: Asker | None = None
@@ -102,7 +102,7 @@ class Gate:
         return f" ({context.foreign})" if spec.kind in LIVE and context.foreign else ""
 
     async def _asked(self, spec: ToolSpec, context: ToolContext, ruling: Ruling, again: str) -> Verdict:
-        question = asked_about(spec, context)
+        question = create_question(spec, context)
         required = ApprovalRequired(
             question.id,
             question.call,
@@ -118,7 +118,7 @@ class Gate:
             until=self.until(question),
             again=again.strip(" ()"),
         )
-        return await self.put(question, required, context, lambda answer: granted_by(answer, spec))
+        return await self.put(question, required, context, lambda answer: create_grant(answer, spec))
 
     def until(self, question: ApprovalQuestion) -> float | None:
         return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s
@@ -158,14 +158,14 @@ class Gate:
             self.approvals.fail(question.id, f"denied: the approval handler failed ({type(error).__name__})")
 
 
-def asked_about(spec: ToolSpec, context: ToolContext) -> ApprovalQuestion:
+def create_question(spec: ToolSpec, context: ToolContext) -> ApprovalQuestion:
     call = context.call
     shown = shown_hash(spec.name, spec.where, call.arguments)
     id = f"appr_{secrets.token_hex(16)}"
     return ApprovalQuestion(id, context.key, context.turn, call.id, spec.kind, spec.name, shown, asked=time.time())
 
 
-def granted_by(answer: Answer, spec: ToolSpec) -> Grant:
+def create_grant(answer: Answer, spec: ToolSpec) -> Grant:
     return Grant(spec.kind, spec.name, answer.decision)
 
 

@@ -9,14 +9,14 @@ from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.protocols import ToolContext, ToolSpec
 from agent_kernel.permissions.decision import Answer, shown_hash
-from agent_kernel.permissions.gate import Gate, asked_about
+from agent_kernel.permissions.gate import Gate, create_question
 
 KIND = "path"
 PATH = ToolSpec("path", "", {}, kind=KIND, where="sandbox", label="A path")
-Allowed = tuple[tuple[Path, ...], tuple[Path, ...]]
+AllowedPaths = tuple[tuple[Path, ...], tuple[Path, ...]]
 
 
-class AskedPaths:
+class ApprovedPaths:
     """The ``Paths`` of one call. A grant holds for a path as it was on the disk; one that leads elsewhere since then
     (code with the right to write may have put a link there) does not count."""
 
@@ -24,7 +24,7 @@ class AskedPaths:
         self._gate = gate
         self._context = context
 
-    async def allowed(self) -> Allowed:
+    async def allowed(self) -> AllowedPaths:
         ruling = self._gate.ruling(PATH)
         if ruling.permission == "deny" or ruling.firm or not self._gate.remembered:
             return (), ()
@@ -35,7 +35,7 @@ class AskedPaths:
         real = _resolved(path, there=not write)
         if real is None:
             return None
-        spec = replace(PATH, name=scope(real, write=write))
+        spec = replace(PATH, name=path_scope(real, write=write))
         ruling = self._gate.ruling(PATH)
         if ruling.permission == "deny" or self._is_hidden(real):
             return None
@@ -49,13 +49,13 @@ class AskedPaths:
 
     async def _asked(self, spec: ToolSpec, real: Path, *, firm: bool) -> Path | None:
         write = spec.name.startswith("write:")
-        question = replace(asked_about(spec, self._context), tool=spec.name, shown=_hash(spec, real))
+        question = replace(create_question(spec, self._context), tool=spec.name, shown=_hash(spec, real))
         folder = ("folder",) if self._may_be_given(real, real.parent) else ()
         required = _required(self._gate, question, real, () if firm else ("session", *folder, "never"))
 
         def grant(answer: Answer) -> Grant:
             chosen = real.parent if answer.remember == "folder" else real
-            return Grant(KIND, scope(chosen, write=write), answer.decision)
+            return Grant(KIND, path_scope(chosen, write=write), answer.decision)
 
         verdict = await self._gate.put(question, required, self._context, grant)
         if not verdict.allowed:
@@ -80,7 +80,7 @@ class AskedPaths:
         return not (real.is_dir() or above_home or self._is_hidden(folder))
 
 
-def scope(path: Path, *, write: bool) -> str:
+def path_scope(path: Path, *, write: bool) -> str:
     return f"{'write' if write else 'read'}:{path}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.settings import Permission
-from agent_kernel.permissions.admin_policy import NOBODY, AdminPolicy
+from agent_kernel.permissions.admin_policy import NO_ADMIN_POLICY, AdminPolicy
 
 STRICTNESS: tuple[Permission, ...] = ("auto", "ask", "deny")
 
@@ -62,7 +62,7 @@ class Policy:
 
     server: Permission = "auto"
     own: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
-    admin: AdminPolicy = NOBODY
+    admin: AdminPolicy = NO_ADMIN_POLICY
 
     def ruling(self, spec: ToolSpec, request: Permission = "auto") -> Ruling:
         voices = [*self._base(spec), *self.admin.rulings(spec.kind, spec.name)]

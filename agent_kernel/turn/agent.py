@@ -39,21 +39,21 @@ from agent_kernel.tools.base import tool_source
 from agent_kernel.tools.base.callbacks import Callback, CallbackTools
 from agent_kernel.tools.base.caller_tools import AWAITED, CallerTools
 from agent_kernel.tools.base.functions import as_tool
-from agent_kernel.tools.base.notebook_access import Attached
-from agent_kernel.tools.base.tool_source import Occasion, Offered, ToolSource
+from agent_kernel.tools.base.notebook_access import NotebookAccess
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSource, ToolSourceContext
 from agent_kernel.turn.changed_cells import ChangedCells
-from agent_kernel.turn.context import INSTRUCTIONS, Context, View
-from agent_kernel.turn.history import LOST, Conversation
+from agent_kernel.turn.context import INSTRUCTIONS, ContextBuilder, ModelView
+from agent_kernel.turn.history import LOST, ConversationHistory
 from agent_kernel.turn.input_hook import InputHook
 from agent_kernel.turn.model_call import model_call
 from agent_kernel.turn.number_check.check import check_turn
 from agent_kernel.turn.observers import Observer, Observers
-from agent_kernel.turn.post_turn_tasks import Afterwards, Answered
+from agent_kernel.turn.post_turn_tasks import AnsweredTurn, PostTurnTasks
 from agent_kernel.turn.redacted_events import RedactedEvents
-from agent_kernel.turn.toolbox import Place, Toolbox
-from agent_kernel.turn.turn_annotations import Asides
-from agent_kernel.turn.turn_state import Running
-from agent_kernel.turn.turn_writer import Ledger, OpenTurn, settled
+from agent_kernel.turn.toolbox import RoundPosition, Toolbox
+from agent_kernel.turn.turn_annotations import TurnAnnotations
+from agent_kernel.turn.turn_state import ActiveTurn
+from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter, await_uncancelled
 
 log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16
@@ -115,17 +115,17 @@ class Agent:
         tool_callbacks: Mapping[str, Callback] | None = None,
         metadata: Mapping[str, Any] | None = None,
         gate: Gate | None = None,
-        ledger: Ledger | None = None,
+        ledger: TurnWriter | None = None,
         max_tool_rounds: int = MAX_TOOL_ROUNDS,
         input_hook: InputHook | None = None,
         history_limit: int | None = None,
         observers: Observers | Sequence[Observer] = (),
-        afterwards: Afterwards | None = None,
+        afterwards: PostTurnTasks | None = None,
         sources: Sequence[ToolSource] = (),
         files: FileKeeper | None = None,
         notebook_dir: Path | None = None,
         trusted: bool = False,
-        notebook: Attached | None = None,
+        notebook: NotebookAccess | None = None,
         check_numbers: bool = True,
     ) -> None:
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
@@ -134,10 +134,10 @@ class Agent:
         self._tools = tuple(map(as_tool, tools))
         self._metadata = dict(metadata or {})
         self._gate = gate or Gate(Approvals())
-        self._ledger = ledger or Ledger(store)
+        self._ledger = ledger or TurnWriter(store)
         self._observers = observers if isinstance(observers, Observers) else Observers(observers)
-        self._afterwards = afterwards or Afterwards.on_demand(store, self._ledger)
-        self._conversation = Conversation(
+        self._afterwards = afterwards or PostTurnTasks.on_demand(store, self._ledger)
+        self._conversation = ConversationHistory(
             store, self.key, clean=self._ledger.clean, hook=input_hook, limit=history_limit
         )
         self._max_tool_rounds = max_tool_rounds
@@ -178,22 +178,22 @@ class Agent:
         await self._afterwards.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
         redactor = self._ledger.redactor
-        shown, changes, asides = RedactedEvents(redactor, emit), ChangedCells(redactor), Asides(redactor)
-        turn = Running(request, opened, shown, changes=changes, asides=asides)
+        shown, changes, asides = RedactedEvents(redactor, emit), ChangedCells(redactor), TurnAnnotations(redactor)
+        turn = ActiveTurn(request, opened, shown, changes=changes, asides=asides)
         try:
             async with opened:
                 await self._rounds(turn)
                 await self._check(turn)
         except asyncio.CancelledError as stop:
             ended: TurnState = "interrupted" if self._gate.approvals.interrupted(opened.turn.id) else "cancelled"
-            await settled(self._finish(turn, ended, str(stop) or "stopped"))
+            await await_uncancelled(self._finish(turn, ended, str(stop) or "stopped"))
             raise
         except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
             await self._tell_conflict(error)
-            return await settled(self._finish(turn, "failed", str(error), _named(error)))
-        result = await settled(self._finish(turn, "committed", ""))
+            return await await_uncancelled(self._finish(turn, "failed", str(error), _to_agent_error(error)))
+        result = await await_uncancelled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
-        self._afterwards.turn_ended(Answered(self.key, first, request.said, turn.text, turn.share), self._engine)
+        self._afterwards.turn_ended(AnsweredTurn(self.key, first, request.said, turn.text, turn.share), self._engine)
         return result
 
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
@@ -214,9 +214,9 @@ class Agent:
     async def _titled(self, request: TurnRequest) -> None:
         """The session, made if it was not there; one without a title gets one. What a person wrote stays."""
         title = self._afterwards.title(self._ledger.redactor.text(request.said))
-        session = await settled(self._store.create(self.key, title))
+        session = await await_uncancelled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
-            session = await settled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
+            session = await await_uncancelled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
         self._imported = "" if session.imported is None else IMPORTED
         self._afterwards.opened(session, title)
 
@@ -224,7 +224,7 @@ class Agent:
         if isinstance(error, Conflict):
             await self._observers.conflict(self.key.id, error)
 
-    async def _rounds(self, turn: Running) -> None:
+    async def _rounds(self, turn: ActiveTurn) -> None:
         """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
         info = self._engine.info()
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
@@ -238,7 +238,7 @@ class Agent:
             turn.emit(StateLost(LOST))
         await turn.begin(prepared)
         # Before a model is loaded it may not be known whether it sees; the engine tells one that does not in words.
-        context = Context(
+        context = ContextBuilder(
             info.context_length,
             prepared.instructions or INSTRUCTIONS,
             sees=info.vision or (info.local and info.state != "ready"),
@@ -256,30 +256,30 @@ class Agent:
             calls, handed = await model_call(self._engine, asked, turn, theirs, self._ledger.redactor)
             if turn.rounds == 0:
                 self._tell_unseen(turn)
-            place = Place(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
+            place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
             if calls:
                 turn.rounds += 1
                 async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
                     async for result in results:
                         await turn.save(result)
             if handed is not None:
-                await _hand_over(turn, handed)
+                await _return_calls(turn, handed)
             if handed is not None or not calls:
                 await toolbox.end(place, turn.emit)
                 return
 
-    async def _offered(self, turn: Running) -> Offered:
+    async def _offered(self, turn: ActiveTurn) -> OfferedTools:
         """The agent's own tools and those of its sources; where none may run here, the caller's alone. Raises
         InvalidRequest for a function of the caller that is called as a tool here."""
         silent = self._cap(turn.request) == 0
         if silent and not (turn.request.page or turn.request.functions or turn.request.inputs):
-            return Offered()
+            return OfferedTools()
         request = replace(turn.request, tools=()) if silent else turn.request
         about = (self._notebook_dir, self._trusted, self._notebook, turn.opened.turn.id)
-        offered = await tool_source.gather(self._sources, Occasion(self.key, request, turn.emit, *about))
+        offered = await tool_source.gather_tools(self._sources, ToolSourceContext(self.key, request, turn.emit, *about))
         if silent:
             theirs = tuple(tool for tool in offered.tools if tool.spec.where == "caller")
-            return Offered(theirs, offered.notes if turn.request.inputs else (), offered.page)
+            return OfferedTools(theirs, offered.notes if turn.request.inputs else (), offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
         # A tool that runs a declared function has the very schema of the declaration.
@@ -289,9 +289,9 @@ class Agent:
         if taken := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
             raise InvalidRequest(f"{', '.join(taken)}: a tool of this server is called so.", hint="Name it otherwise.")
         turn.tools = tuple(tool.spec.name for tool in tools)
-        return Offered(tools, offered.notes, offered.page)
+        return OfferedTools(tools, offered.notes, offered.page)
 
-    def _asked(self, turn: Running, view: View, tools: tuple[ToolSpec, ...]) -> EngineRequest:
+    def _asked(self, turn: ActiveTurn, view: ModelView, tools: tuple[ToolSpec, ...]) -> EngineRequest:
         request = turn.request
         owed = turn.owed(tools)
         tools = owed or tools
@@ -306,7 +306,7 @@ class Agent:
             output=request.output,
         )
 
-    async def _with_media(self, turn: Running, view: View) -> View:
+    async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:
         """With the data of what the model is shown of earlier turns; the store keeps them apart from the items."""
 
         async def filled(part: Part) -> Part:
@@ -322,7 +322,7 @@ class Agent:
         ]
         return replace(view, messages=tuple(messages))
 
-    async def _check(self, turn: Running) -> None:
+    async def _check(self, turn: ActiveTurn) -> None:
         """Says of each number of the answer where it comes from, once tools ran in the conversation."""
         if not self._check_numbers:
             return
@@ -336,7 +336,7 @@ class Agent:
             turn.numbers = tuple(replace(one, shown=clean(one.shown)) for one in found)
             turn.emit(AnswerChecked(tuple(one.to_json() for one in turn.numbers)))
 
-    def _tell_unseen(self, turn: Running) -> None:
+    def _tell_unseen(self, turn: ActiveTurn) -> None:
         info = self._engine.info()
         if turn.request.media and not info.vision:
             count = len(turn.request.media)
@@ -351,7 +351,7 @@ class Agent:
         return f"{self.key.namespace}/{self.key.id}"
 
     async def _finish(
-        self, turn: Running, state: TurnState, reason: str, error: AgentKernelError | None = None
+        self, turn: ActiveTurn, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
         if not turn.began and state != "committed":
             await self._keep_prompt(turn)
@@ -368,7 +368,7 @@ class Agent:
         await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 
-    async def _keep_prompt(self, turn: Running) -> None:
+    async def _keep_prompt(self, turn: ActiveTurn) -> None:
         """A turn that was stopped while its tools were still being gathered keeps what was asked. A store that takes
         nothing is reported when the turn is closed."""
         if said := self._conversation.unprepared(turn.request):
@@ -376,7 +376,7 @@ class Agent:
                 turn.saved += len(await turn.opened.append(said))
 
 
-async def _hand_over(turn: Running, said: Message) -> None:
+async def _return_calls(turn: ActiveTurn, said: Message) -> None:
     """The caller runs these calls; what stands as their results counts until it brings them."""
     turn.finish = "calls"
     turn.returned += [call.id for call in said.calls]
@@ -389,7 +389,7 @@ def _request(request: TurnRequest | str) -> TurnRequest:
     return TurnRequest(request) if isinstance(request, str) else request
 
 
-def _named(error: Exception) -> AgentKernelError:
+def _to_agent_error(error: Exception) -> AgentKernelError:
     if isinstance(error, AgentKernelError):
         return error
     log.error("a turn failed", exc_info=error)

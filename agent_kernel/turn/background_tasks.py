@@ -12,7 +12,7 @@ from agent_kernel.core.session import SessionKey
 T = TypeVar("T")
 
 
-class Errands:
+class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: dict[SessionKey, asyncio.Task[Any]] = {}
         self._closed = False
@@ -34,13 +34,13 @@ class Errands:
         while (before := self._tasks.get(key)) is not None:
             await asyncio.wait([before])
             if before.cancelled():
-                raise gave_way()
+                raise superseded_error()
         task = self.start(key, work())
         if task is None:
             raise Conflict("The server stops.")
         await asyncio.wait([task])
         if task.cancelled():
-            raise gave_way()
+            raise superseded_error()
         return task.result()
 
     async def give_way(self, key: SessionKey) -> None:
@@ -63,5 +63,5 @@ class Errands:
             task.exception()  # whoever waits for it is told; nobody else needs to be
 
 
-def gave_way() -> Conflict:
+def superseded_error() -> Conflict:
     return Conflict("A turn of this session began, and that was given up.", hint="Try again after it.")

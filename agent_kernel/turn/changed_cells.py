@@ -45,7 +45,7 @@ class ChangedCells:
         return {CHANGES: self._changes} if self._changes else {}
 
 
-def change_of(record: Mapping[str, Any], call: str) -> dict[str, Any]:
+def stored_change(record: Mapping[str, Any], call: str) -> dict[str, Any]:
     """The details of a stored call, as far as they were kept."""
     changes = record.get(CHANGES)
     change = changes.get(call) if isinstance(changes, Mapping) else None

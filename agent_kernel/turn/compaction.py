@@ -16,7 +16,7 @@ from agent_kernel.core.errors import Conflict, EngineError
 from agent_kernel.core.messages import Message, Usage, shorten, system, user
 from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.session import Item, SessionKey, Summary
-from agent_kernel.turn.turn_writer import Ledger, settled
+from agent_kernel.turn.turn_writer import TurnWriter, await_uncancelled
 
 MAX_TOKENS = 600
 """Of a summary; less for a model with few tokens in all."""
@@ -57,7 +57,7 @@ class CompactionPolicy:
 class Compactor:
     """Makes summaries, one at a time for a session: the store's claim holds for all servers on it."""
 
-    def __init__(self, ledger: Ledger, policy: CompactionPolicy | None = None) -> None:
+    def __init__(self, ledger: TurnWriter, policy: CompactionPolicy | None = None) -> None:
         self._ledger = ledger
         self._store = ledger.store
         self._owner = ledger.owner
@@ -106,18 +106,18 @@ class Compactor:
         kept = int(token_estimate.prompt_budget(context_length) * self.policy.keep) or KEPT_CHARS
         if reason == ASKED:
             kept = min(kept, token_estimate.total_chars(item.message for item in items) // 3)
-        return list(_pieces(head(items, kept), _material_chars(context_length)))
+        return list(_pieces(select_older_items(items, kept), _material_chars(context_length)))
 
     async def _fold(self, key: SessionKey, engine: Engine, items: Sequence[Item], reason: str) -> Summary:
-        if not await settled(self._store.claim_summary(key, self._owner)):
+        if not await await_uncancelled(self._store.claim_summary(key, self._owner)):
             raise Conflict("A summary of this session is being written already.", details={"session": key.id})
         try:
             earlier = (await self._store.summaries(key))[-1:]
             text, usage = await self._written(key, engine, earlier[0].text if earlier else "", items)
             summary = Summary(key, items[-1].seq, text, engine.info().model, usage.to_json(), reason)
-            return await settled(self._add(summary))
+            return await await_uncancelled(self._add(summary))
         except BaseException:
-            await settled(self._store.release_summary(key, self._owner))
+            await await_uncancelled(self._store.release_summary(key, self._owner))
             raise
 
     async def _add(self, summary: Summary) -> Summary:
@@ -145,7 +145,7 @@ class Compactor:
         return text, end.usage
 
 
-def head(items: Sequence[Item], kept: int) -> list[Item]:
+def select_older_items(items: Sequence[Item], kept: int) -> list[Item]:
     """The turns before the recent ones, which have at most ``kept`` characters; the newest turn is always recent."""
     turns = _turns(items)
     left, size = len(turns), 0

@@ -50,7 +50,7 @@ INSTRUCTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ModelView:
     """``messages`` for the engine; ``dropped`` older messages did not fit, ``shortened`` results lost their middle.
     ``share`` of the budget is what all of it would take, more than 1 when it does not fit, 0 while that is unknown."""
 
@@ -60,7 +60,7 @@ class View:
     share: float = 0.0
 
 
-class Context:
+class ContextBuilder:
     """``context_length`` in tokens, 0 = unknown (no limit is applied). ``sees``: the model is shown pictures and
     videos, the newest that fit into a share of its tokens and into MEDIA_BYTES; else it is told of them in words.
     ``summary`` stands for all that was said before the history."""
@@ -78,7 +78,7 @@ class Context:
         fitting = int(context_length * PICTURE_SHARE) // PICTURE_TOKENS if context_length else PICTURES
         self._pictures = max(1, min(PICTURES, fitting))
 
-    def view(self, history: Sequence[Message], current: Sequence[Message]) -> View:
+    def view(self, history: Sequence[Message], current: Sequence[Message]) -> ModelView:
         """``history`` are the messages of earlier turns, ``current`` those of this one, which always stay."""
         history = responses_items.shown(history)
         both = [*history, *current]
@@ -96,7 +96,7 @@ class Context:
         return replace(seen, messages=(*head, *seen.messages, *both[len(history) :]), share=share)
 
 
-def _fitted(history: Sequence[Message], taken: int, room: int) -> View:
+def _fitted(history: Sequence[Message], taken: int, room: int) -> ModelView:
     """The messages of ``history`` that fit beside ``taken`` characters into ``room`` (0 = all do).
 
     History and this turn together only grow, so the turn at which the recent ones begin moves on in whole steps; what
@@ -104,7 +104,7 @@ def _fitted(history: Sequence[Message], taken: int, room: int) -> View:
     """
     excess = token_estimate.total_chars(history) + taken - room
     if not room or excess <= 0:
-        return View(tuple(history), 0)
+        return ModelView(tuple(history), 0)
     step = max(1, int(room * STEP))
     cut = -(-(excess + room - int(room * RECENT)) // step) * step
     recent = _turn_at(history, cut)
@@ -112,7 +112,7 @@ def _fitted(history: Sequence[Message], taken: int, room: int) -> View:
     left = room - taken - token_estimate.total_chars(history[recent:])
     start = _first_fitting(older, min(left, room - int(room * RECENT)))
     changed = sum(old is not message for old, message in zip(older[start:], history[start:recent], strict=True))
-    return View((*older[start:], *history[recent:]), start, changed)
+    return ModelView((*older[start:], *history[recent:]), start, changed)
 
 
 def _turn_at(history: Sequence[Message], cut: int) -> int:

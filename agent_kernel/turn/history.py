@@ -32,7 +32,7 @@ AT_ONCE = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedTurn:
     """``history``: earlier messages as the model sees them; ``current``: what it sees of this turn before it answers.
 
     ``said`` is stored as the first items of the turn, behind item ``behind`` (None: at the end of the current branch),
@@ -51,7 +51,7 @@ class Prepared:
     """Of what was said before the history."""
 
 
-class Conversation:
+class ConversationHistory:
     """``limit``: how many earlier items the model sees at most where a request does not say; None: all that fit.
     ``clean`` makes of messages what is kept of them: what a client repeats is compared in that form. Raises
     InvalidRequest for a negative limit and for a hook that can not be called."""
@@ -68,10 +68,10 @@ class Conversation:
         self._store = store
         self._key = key
         self._clean = clean
-        self._hook = input_hook.checked(hook)
+        self._hook = input_hook.check_hook(hook)
         self._limit = serialization.checked_limit(limit)
 
-    async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> Prepared:
+    async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> PreparedTurn:
         """For a turn that was opened at item ``head``; ``page`` are the cells that stand in place of the conversation.
         Raises InvalidRequest when nothing is said, and what the hook and the store raise."""
         instructions, incoming = history_merge.split(_incoming(request))
@@ -164,7 +164,7 @@ class Conversation:
         )
         return replace(placed, carried=carried, added=added)
 
-    async def _shaped(self, placed: Placed, notes: Sequence[Message], window: int) -> Prepared:
+    async def _shaped(self, placed: Placed, notes: Sequence[Message], window: int) -> PreparedTurn:
         """What the model sees and what is stored, as the hook wants it; what was answered before is turns of its own
         unless the hook changed it."""
         earlier, unanswered = history_merge.exchanges(placed.carried)
@@ -173,14 +173,14 @@ class Conversation:
         history = history_merge.newest(placed.history, window)
         if self._hook is None:
             seen = history_merge.newest([*placed.history, *carried], window)
-            return Prepared(seen, said, said, placed.behind, earlier)
-        shaped = await input_hook.shaped(self._hook, history, [*carried, *said])
+            return PreparedTurn(seen, said, said, placed.behind, earlier)
+        shaped = await input_hook.apply_hook(self._hook, history, [*carried, *said])
         before, now = (
             history_merge.paired(part) for part in (shaped.seen[: shaped.before], shaped.seen[shaped.before :])
         )
         if shaped.said == (*carried, *said):
-            return Prepared(before, now, said, placed.behind, earlier)
-        return Prepared(before, now, history_merge.paired(shaped.said), placed.behind)
+            return PreparedTurn(before, now, said, placed.behind, earlier)
+        return PreparedTurn(before, now, history_merge.paired(shaped.said), placed.behind)
 
     async def _kernel_changed(self, epoch: str) -> bool:
         """``epoch`` begins here: the newest earlier turn from a kernel came from another one."""

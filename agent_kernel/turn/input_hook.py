@@ -22,7 +22,7 @@ InputHook: TypeAlias = Callable[[list[Message], list[Message]], "list[Message] |
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class ShapedInput:
     """``seen``: all that the model sees, in order. ``said``: what of it is to be stored. ``before``: how many of
     ``seen`` come before the first that is new."""
 
@@ -31,14 +31,14 @@ class Shaped:
     before: int
 
 
-def checked(hook: Any) -> InputHook | None:
+def check_hook(hook: Any) -> InputHook | None:
     """Raises InvalidRequest for what can not be called."""
     if hook is not None and not callable(hook):
         raise InvalidRequest(f"An input hook is a function of (history, new), not {type(hook).__name__}.")
     return hook  # type: ignore[no-any-return]  # what it takes and gives is seen when it is called
 
 
-async def shaped(hook: InputHook, history: Sequence[Message], new: Sequence[Message]) -> Shaped:
+async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[Message]) -> ShapedInput:
     """Raises InvalidRequest when the hook does not return a list of messages, and whatever the hook raises."""
     given_history, given_new = list(map(_copied, history)), list(map(_copied, new))
     owners = _Owners(given_history, given_new)
@@ -48,7 +48,7 @@ async def shaped(hook: InputHook, history: Sequence[Message], new: Sequence[Mess
         raise InvalidRequest("An input hook returns a list of messages.")
     is_new = owners.new(seen, given_history)
     said = tuple(message for message, fresh in zip(seen, is_new, strict=True) if fresh)
-    return Shaped(tuple(seen), said, is_new.index(True) if said else len(seen))
+    return ShapedInput(tuple(seen), said, is_new.index(True) if said else len(seen))
 
 
 class _Owners:

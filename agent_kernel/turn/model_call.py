@@ -16,11 +16,11 @@ from agent_kernel.core.session import new_id
 from agent_kernel.core.token_estimate import estimate_usage
 from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.turn.reply import Reply
-from agent_kernel.turn.turn_state import Running
+from agent_kernel.turn.turn_state import ActiveTurn
 
 
 async def model_call(
-    engine: Engine, request: EngineRequest, turn: Running, theirs: frozenset[str], redactor: Redactor
+    engine: Engine, request: EngineRequest, turn: ActiveTurn, theirs: frozenset[str], redactor: Redactor
 ) -> tuple[list[ToolCall], Message | None]:
     """The calls that run here, and the message with those of the functions ``theirs``, if there are any: it is not
     saved yet. Their calls have ids of their own, because a caller keeps them apart over many turns. What a stopped
@@ -62,7 +62,7 @@ def _handed(reply: Reply, theirs: frozenset[str]) -> Message | None:
     return assistant("", calls) if reply.calls else assistant("".join(reply.text), calls, "".join(reply.reasoning))
 
 
-def _tell_logprobs(turn: Running, reply: Reply, redactor: Redactor) -> None:
+def _tell_logprobs(turn: ActiveTurn, reply: Reply, redactor: Redactor) -> None:
     """Once the text is whole: the tokens of a text of which something was taken out would say what."""
     said = "".join(reply.text)
     if reply.logprobs and redactor.text(said) == said:

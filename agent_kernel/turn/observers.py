@@ -12,7 +12,7 @@ from agent_kernel.core.session import Session
 
 OBSERVER_S = 5.0
 """An asynchronous observer is given up after this many seconds."""
-Told: TypeAlias = Awaitable[None] | None
+HookResult: TypeAlias = Awaitable[None] | None
 
 log = logging.getLogger(__name__)
 
@@ -21,16 +21,16 @@ class SessionObserver:
     """Override what you want to know; each method may be a coroutine. They run on the server's event loop, one after
     the other, within the turn they tell of: one that blocks keeps it waiting. ``run_id`` is the id of the turn."""
 
-    def on_session_load(self, run_id: str, session_id: str, message_count: int) -> Told:
+    def on_session_load(self, run_id: str, session_id: str, message_count: int) -> HookResult:
         """A turn begins; ``message_count`` messages of earlier turns were read."""
 
-    def on_session_save(self, run_id: str, session_id: str, message_count: int) -> Told:
+    def on_session_save(self, run_id: str, session_id: str, message_count: int) -> HookResult:
         """A turn ended, whatever its state; ``message_count`` messages of it are stored."""
 
-    def on_session_expire(self, session: Session) -> Told:
+    def on_session_expire(self, session: Session) -> HookResult:
         """The session is about to go (a policy, a person, the end of the server) and can still be read."""
 
-    def on_conflict(self, session_id: str, error: Exception) -> Told:
+    def on_conflict(self, session_id: str, error: Exception) -> HookResult:
         """Somebody else was first: another writer, or another server that took the turn over. That a turn had to wait
         for another one is none."""
 
@@ -38,13 +38,13 @@ class SessionObserver:
 class Observer(Protocol):
     """What is called: a SessionObserver, or anything with these four methods."""
 
-    def on_session_load(self, run_id: str, session_id: str, message_count: int) -> Told: ...
+    def on_session_load(self, run_id: str, session_id: str, message_count: int) -> HookResult: ...
 
-    def on_session_save(self, run_id: str, session_id: str, message_count: int) -> Told: ...
+    def on_session_save(self, run_id: str, session_id: str, message_count: int) -> HookResult: ...
 
-    def on_session_expire(self, session: Session) -> Told: ...
+    def on_session_expire(self, session: Session) -> HookResult: ...
 
-    def on_conflict(self, session_id: str, error: Exception) -> Told: ...
+    def on_conflict(self, session_id: str, error: Exception) -> HookResult: ...
 
 
 class Observers:

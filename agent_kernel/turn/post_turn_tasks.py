@@ -13,10 +13,10 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey, Summary
-from agent_kernel.turn.background_tasks import Errands
+from agent_kernel.turn.background_tasks import BackgroundTasks
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
-from agent_kernel.turn.titles import retitle, title_of
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.titles import retitle, title_from_text
+from agent_kernel.turn.turn_writer import TurnWriter
 
 log = logging.getLogger(__name__)
 SUMMARISED = "Earlier turns were summarised for the model ({reason}). You can undo the summary."
@@ -25,7 +25,7 @@ FAILED += "Compact the conversation to try again."
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredTurn:
     """A turn that was answered. ``share`` of the model's tokens was in use."""
 
     key: SessionKey
@@ -35,7 +35,7 @@ class Answered:
     share: float
 
 
-class Afterwards:
+class PostTurnTasks:
     """``told`` hears of each session that got a title or a summary, and which."""
 
     def __init__(
@@ -44,17 +44,17 @@ class Afterwards:
         self._store = store
         self.compactor = compactor
         self._titles = titles
-        self._errands = Errands()
+        self._errands = BackgroundTasks()
         self._news: dict[SessionKey, Notice] = {}
         self._ruled: dict[SessionKey, str] = {}
         self.told: Callable[[SessionKey, str], None] = lambda session, what: None
 
     @classmethod
-    def on_demand(cls, store: SessionStore, ledger: Ledger) -> Afterwards:
+    def on_demand(cls, store: SessionStore, ledger: TurnWriter) -> PostTurnTasks:
         """Nothing is done by itself, but for a title by the rule."""
         return cls(store, Compactor(ledger, CompactionPolicy(auto=False)))
 
-    def turn_ended(self, answered: Answered, engine: Engine) -> None:
+    def turn_ended(self, answered: AnsweredTurn, engine: Engine) -> None:
         if self.compactor.policy.auto or answered.key in self._ruled:
             self._errands.start(answered.key, self._follow(answered, engine))
 
@@ -73,7 +73,7 @@ class Afterwards:
 
     def title(self, said: str) -> str:
         """For a session that begins like this, empty if titles are off."""
-        return "" if self._titles == "off" else title_of(said)
+        return "" if self._titles == "off" else title_from_text(said)
 
     def opened(self, session: Session, title: str) -> None:
         """A turn of the session begins; ``title`` is one that nobody chose. The model may write another one."""
@@ -87,7 +87,7 @@ class Afterwards:
     async def aclose(self) -> None:
         await self._errands.aclose()
 
-    async def _follow(self, answered: Answered, engine: Engine) -> None:
+    async def _follow(self, answered: AnsweredTurn, engine: Engine) -> None:
         try:
             if answered.first and (ruled := self._ruled.pop(answered.key, "")):
                 await retitle(self._store, answered.key, engine, answered.said, answered.answer, instead_of=ruled)
@@ -101,7 +101,7 @@ class Afterwards:
         except Exception as error:  # noqa: BLE001  nobody waits for a summary, and nothing is lost without
             self._failed(answered.key, error)
 
-    async def _compact(self, answered: Answered, engine: Engine) -> None:
+    async def _compact(self, answered: AnsweredTurn, engine: Engine) -> None:
         key = answered.key
         if not await self.compactor.due(key, answered.share):
             return

@@ -34,7 +34,7 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | CallOutput
 
 
 @dataclass(slots=True)
-class Stream:
+class DeltaStream:
     """One text that comes in pieces; ``shown`` is the end of what was let through, ``held`` what was not."""
 
     last: Delta
@@ -48,7 +48,7 @@ class RedactedEvents:
     def __init__(self, redactor: Redactor, emit: Emit) -> None:
         self._redactor = redactor
         self._emit = emit
-        self._streams: dict[tuple[str, str, str], Stream] = {}
+        self._streams: dict[tuple[str, str, str], DeltaStream] = {}
 
     def __call__(self, body: EventBody) -> None:
         if not self._redactor.is_on:
@@ -61,7 +61,7 @@ class RedactedEvents:
             self._emit(self._clean(body))
 
     def _piece(self, body: Delta) -> None:
-        stream = self._streams.setdefault(_key(body), Stream(body))
+        stream = self._streams.setdefault(_key(body), DeltaStream(body))
         stream.last = body
         text = stream.shown + stream.held + body.text
         start = self._redactor.held_from(text)
@@ -70,7 +70,7 @@ class RedactedEvents:
         self._show(stream, text[:cut])
         stream.held = text[cut:]
 
-    def _show(self, stream: Stream, text: str) -> None:
+    def _show(self, stream: DeltaStream, text: str) -> None:
         """``text`` begins with what was shown already."""
         clean = self._redactor.text(text)
         fresh = clean[_common(clean, stream.shown) :]

@@ -41,16 +41,16 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.private_store import is_private, with_private
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
-from agent_kernel.tools.base.client_call_broker import Offers
-from agent_kernel.tools.base.notebook_access import Attached
-from agent_kernel.tools.base.tool_source import Occasion, Starts, gather
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.notebook_access import NotebookAccess
+from agent_kernel.tools.base.tool_source import StartableSource, ToolSourceContext, gather_tools
 from agent_kernel.tools.skills.store import SkillStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.observers import Observer, Observers
-from agent_kernel.turn.post_turn_tasks import Afterwards
-from agent_kernel.turn.toolset import Parts, sources_of
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.post_turn_tasks import PostTurnTasks
+from agent_kernel.turn.toolset import ToolDependencies, create_sources
+from agent_kernel.turn.turn_writer import TurnWriter
 
 log = logging.getLogger(__name__)
 RECOVER_EVERY_S = 30.0
@@ -120,7 +120,7 @@ STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
 )
 
 
-def named(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: Settings) -> Any:
+def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: Settings) -> Any:
     """The implementation called ``name``; ``package.module:Class`` is called with settings. Raises InvalidRequest."""
     if name in table:
         return table[name](settings)
@@ -170,25 +170,25 @@ class Runtime:
         told = [self.observers.expired] if settings.observers else ()
         self.store = limited(with_private(store), Limits.of(settings), told)
         self.sandbox = sandbox
-        self.ledger = Ledger(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
+        self.ledger = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
         compactor = Compactor(self.ledger, policy)
-        self.afterwards = Afterwards(self.store, compactor, settings.titles)
+        self.afterwards = PostTurnTasks(self.store, compactor, settings.titles)
         self.policy = Policy(settings.permission, cast("Mapping[str, Permission]", settings.policy), AdminPolicy.read())
         self.approvals = Approvals(grants_of(self.store))
-        self.offers = Offers()
+        self.offers = ClientCallBroker()
         self.guard = Guard(settings.web_hosts)
         self.root = ""
         self.trust = TrustStore(settings.trust_path)
         self.skills = SkillStore(settings.skills_path)
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
-        self.sources = sources_of(self._parts())
-        self._starting = [source for source in self.sources if isinstance(source, Starts)]
+        self.sources = create_sources(self._parts())
+        self._starting = [source for source in self.sources if isinstance(source, StartableSource)]
         self.folding = Folding(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
-    def _parts(self) -> Parts:
-        return Parts(
+    def _parts(self) -> ToolDependencies:
+        return ToolDependencies(
             self.settings,
             self.store,
             self.sandbox,
@@ -217,8 +217,8 @@ class Runtime:
             hidden=[settings.data_dir],
             exits=EgressPolicy(settings.local_only),
         )
-        engine: Engine = engine_of(settings, _local) or named(ENGINES, settings.engine, settings)
-        return cls(settings, engine, named(STORES, settings.store, settings), sandbox)
+        engine: Engine = engine_of(settings, _local) or build_by_name(ENGINES, settings.engine, settings)
+        return cls(settings, engine, build_by_name(STORES, settings.store, settings), sandbox)
 
     async def start(self) -> None:
         """Closes the turns that a dead server left open, now and every RECOVER_EVERY_S seconds; sessions that are to go
@@ -271,7 +271,7 @@ class Runtime:
         *,
         notebook_dir: Path | None = None,
         trusted: bool = False,
-        notebook: Attached | None = None,
+        notebook: NotebookAccess | None = None,
         metadata: Mapping[str, Any] | None = None,
         through: Callable[[Engine], Engine] = lambda engine: engine,
     ) -> Agent:
@@ -318,7 +318,7 @@ class Runtime:
         tell: Callable[[str], None],
         *,
         notebook_dir: Path | None = None,
-        notebook: Attached | None = None,
+        notebook: NotebookAccess | None = None,
     ) -> list[ToolSpec]:
         """What the model could call in such a turn; ``tell`` hears what can not be had, and why."""
 
@@ -327,8 +327,8 @@ class Runtime:
                 tell(body.text)
 
         trusted = await asyncio.to_thread(self.trust.trusts, notebook_dir)
-        occasion = Occasion(key, request, emit, notebook_dir, trusted, notebook)
-        return [tool.spec for tool in (await gather(self.sources, occasion)).tools]
+        occasion = ToolSourceContext(key, request, emit, notebook_dir, trusted, notebook)
+        return [tool.spec for tool in (await gather_tools(self.sources, occasion)).tools]
 
     async def aclose(self) -> None:
         if self._recovery is not None:

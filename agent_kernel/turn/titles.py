@@ -18,7 +18,7 @@ TASK = (
 )
 
 
-def title_of(said: str) -> str:
+def title_from_text(said: str) -> str:
     """The beginning of a message on one line, cut between words."""
     words = " ".join(said.split())
     if len(words) <= MAX_TITLE:
@@ -48,4 +48,4 @@ def _cleaned(written: str) -> str:
     """The first line that says something, without what models like to put around a title."""
     around = " \t#*_\"'`“”„«»"
     lines = [line.strip(around).removeprefix("Title:").strip(around) for line in written.splitlines()]
-    return title_of(next((line for line in lines if line), ""))
+    return title_from_text(next((line for line in lines if line), ""))

@@ -22,7 +22,7 @@ from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
 from agent_kernel.core.protocols import RESULT_CHARS, CallPreparer, FileKeeper, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Gate
-from agent_kernel.permissions.path_grants import AskedPaths
+from agent_kernel.permissions.path_grants import ApprovedPaths
 from agent_kernel.permissions.policy import FOREIGN
 from agent_kernel.turn.work_time import WorkTime
 
@@ -32,7 +32,7 @@ NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RoundPosition:
     """Where in a conversation a round of calls belongs; ``ordinal`` counts its turns from 0."""
 
     key: SessionKey
@@ -75,7 +75,7 @@ class Toolbox:
         """The same call failed twice in this turn: asking again would not help."""
         return any(count >= SAME_FAILURES for count in self._failures.values())
 
-    async def run(self, calls: Sequence[ToolCall], place: Place, emit: Emit) -> AsyncGenerator[Message, None]:
+    async def run(self, calls: Sequence[ToolCall], place: RoundPosition, emit: Emit) -> AsyncGenerator[Message, None]:
         """The result of every call, each when it exists. Calls that share state run in order, the rest at once."""
         alone = [call for call in calls if self._shares_state(call)]
         tasks = [asyncio.create_task(self._finished(call, place, emit)) for call in calls if call not in alone]
@@ -96,7 +96,7 @@ class Toolbox:
         tool = self._tools.get(call.name)
         return tool is None or tool.spec.shared_state
 
-    async def _finished(self, call: ToolCall, place: Place, emit: Emit) -> tuple[Message, CallFinished]:
+    async def _finished(self, call: ToolCall, place: RoundPosition, emit: Emit) -> tuple[Message, CallFinished]:
         work = WorkTime()
 
         def noted(body: EventBody) -> None:
@@ -105,7 +105,7 @@ class Toolbox:
 
         tool = self._tools.get(call.name)
         context = ToolContext(place.key, place.turn, place.round, call, noted, place.ordinal, self._foreign)
-        context = replace(context, paths=AskedPaths(self._gate, context))
+        context = replace(context, paths=ApprovedPaths(self._gate, context))
         emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
         output = await self._output(tool, context)
         output = replace(output, text=shorten(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
@@ -133,7 +133,7 @@ class Toolbox:
             self._missing.pop(one.file.name, None)
         return [one.file for one in kept]
 
-    async def end(self, place: Place, emit: Emit) -> None:
+    async def end(self, place: RoundPosition, emit: Emit) -> None:
         """Of each file that was asked for and that no call made, one placeholder is kept. Raises StoreError."""
         if self._files is None or not self._missing:
             return

@@ -14,9 +14,9 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.core.version import __version__
 from agent_kernel.sessions.file_registry import FileRegistry
-from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.tool_source import ToolSource
-from agent_kernel.tools.code.execution_environment import OPEN, Workplaces
+from agent_kernel.tools.code.execution_environment import OPEN, SandboxEnvironments
 from agent_kernel.tools.code.python import PythonTools
 from agent_kernel.tools.files.file_tools import FileTools
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
@@ -24,14 +24,14 @@ from agent_kernel.tools.skills.store import SkillStore
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ToolDependencies:
     """What tools of one server share. ``root`` tells the contents root when a turn begins; ``load`` gives what
     ``package.module:name`` names, or raises InvalidRequest."""
 
     settings: Settings
     store: SessionStore
     sandbox: Sandbox
-    offers: Offers
+    offers: ClientCallBroker
     files: FileRegistry | None
     exits: EgressPolicy
     guard: Guard
@@ -46,12 +46,12 @@ class Parts:
         return "agent" in named or bool(named & set(groups))
 
 
-def sources_of(parts: Parts) -> list[ToolSource]:
+def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     """In the order in which a model reads them; of two tools with one name the first stays. Raises InvalidRequest for
     a function of the settings that can not be a tool."""
     settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
-    workplaces = Workplaces(parts.sandbox, settings.surface == "on", network)
+    workplaces = SandboxEnvironments(parts.sandbox, settings.surface == "on", network)
     if parts.has("python"):
         found.append(PythonTools(workplaces, parts.offers, settings.run_timeout_s))
     if shell:
@@ -78,7 +78,7 @@ def sources_of(parts: Parts) -> list[ToolSource]:
     return found
 
 
-def _from_elsewhere(parts: Parts) -> list[ToolSource]:
+def _from_elsewhere(parts: ToolDependencies) -> list[ToolSource]:
     """Tools that other people wrote, or that lead out of this machine."""
     settings, found = parts.settings, list[ToolSource]()
     if parts.has("skills"):

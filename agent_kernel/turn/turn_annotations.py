@@ -24,7 +24,7 @@ from agent_kernel.core.events import (
 from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.turn.changed_cells import CHANGE
 
-ASIDES = "asides"
+ANNOTATIONS = "asides"
 """In the record of a turn: {calls: [...], notices: [...], context: {...}}, those that are there."""
 MAX_DETAILS = 4 << 10
 """Bytes of JSON of the details of one call; larger ones are not kept."""
@@ -35,7 +35,7 @@ _ASKED = ("approval", "name", "kind", "target", "source", "label", "again")
 _ANSWERED = ("decision", "reason")
 
 
-class Asides:
+class TurnAnnotations:
     """Of one turn, from its events. Calls are in the order in which they ended: ids repeat from round to round. A call
     and a notice stand ``at`` the number of blocks (runs of text or reasoning, calls) that began before."""
 
@@ -74,7 +74,7 @@ class Asides:
         """For the record of the turn; empty where nothing was told."""
         told = {"calls": self._calls, "notices": self._notices, "context": self._context}
         kept = {name: value for name, value in told.items() if value}
-        return {ASIDES: kept} if kept else {}
+        return {ANNOTATIONS: kept} if kept else {}
 
     def _asked(self, body: ApprovalRequired | ApprovalResolved) -> None:
         known = self._open.get(body.call, {}).setdefault("approval", {})
@@ -97,11 +97,11 @@ class Asides:
             self._notices.append({"at": self._blocks, "level": level, "text": clean})
 
 
-class KeptAsides:
+class StoredAnnotations:
     """The asides of a stored turn, in the order in which they are shown again; nothing for a turn without any."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
-        kept = record.get(ASIDES)
+        kept = record.get(ANNOTATIONS)
         kept = kept if isinstance(kept, Mapping) else {}
         self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         self._notices = deque(kept.get("notices") or ())

@@ -12,16 +12,16 @@ from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.sessions.usage_report import CallTally
 from agent_kernel.turn.changed_cells import ChangedCells
-from agent_kernel.turn.history import Prepared
+from agent_kernel.turn.history import PreparedTurn
 from agent_kernel.turn.number_check import record as kept
-from agent_kernel.turn.number_check.check import Number
-from agent_kernel.turn.turn_annotations import Asides
+from agent_kernel.turn.number_check.check import CheckedNumber
+from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_writer import OpenTurn
 from agent_kernel.turn.work_time import WorkTime
 
 
 @dataclass(slots=True)
-class Running:
+class ActiveTurn:
     """A turn that runs, and what it has so far; a turn that is stopped tells from this."""
 
     request: TurnRequest
@@ -29,7 +29,7 @@ class Running:
     announce: Emit
     calls: CallTally = field(default_factory=CallTally)
     changes: ChangedCells = field(default_factory=ChangedCells)
-    asides: Asides = field(default_factory=Asides)
+    asides: TurnAnnotations = field(default_factory=TurnAnnotations)
     share: float = 0.0
     context: int = 0
     began: bool = False
@@ -39,13 +39,13 @@ class Running:
     text: str = ""
     saved: int = 0
     media: dict[str, bytes] = field(default_factory=dict)
-    place: Prepared | None = None
+    place: PreparedTurn | None = None
     tools: tuple[str, ...] = ()
     earlier: Sequence[Message] = ()
     finish: str = ""
     stopped: str = ""
     returned: list[str] = field(default_factory=list)
-    numbers: tuple[Number, ...] | None = None
+    numbers: tuple[CheckedNumber, ...] | None = None
     started: set[str] = field(default_factory=set)
     """Names of tools of which a call began."""
     time: WorkTime = field(default_factory=WorkTime)
@@ -63,7 +63,7 @@ class Running:
             **self.changes.record,
             **self.asides.record,
         }
-        return known | kept.record(self.numbers)
+        return known | kept.to_record(self.numbers)
 
     def owed(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Those of ``tools`` that meet ``tool_choice`` required where the request declares functions: these, until one
@@ -82,7 +82,7 @@ class Running:
         self.asides.note(body)
         self.announce(body)
 
-    async def begin(self, prepared: Prepared) -> None:
+    async def begin(self, prepared: PreparedTurn) -> None:
         """What the model sees of this turn and what is stored of it need not be the same."""
         self.began = True
         self.messages.extend(prepared.current)

@@ -30,7 +30,7 @@ well within the lease."""
 T = TypeVar("T")
 
 
-async def settled(write: Awaitable[T]) -> T:
+async def await_uncancelled(write: Awaitable[T]) -> T:
     """Awaits ``write`` to its end even if the caller is cancelled meanwhile; the cancellation follows after."""
     task = asyncio.ensure_future(write)
     stopped: asyncio.CancelledError | None = None
@@ -47,7 +47,7 @@ async def settled(write: Awaitable[T]) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TurnEnd:
     turn: Turn
     state: TurnState
     reason: str
@@ -58,7 +58,7 @@ class Ending:
         return {"state": self.state, "reason": self.reason, "usage": self.usage.to_json(), "record": dict(self.record)}
 
 
-class Ledger:
+class TurnWriter:
     """``redactor`` cleans whatever is written of a turn; by default with the built-in patterns. ``transcripts`` get a
     copy of it."""
 
@@ -76,19 +76,19 @@ class Ledger:
         self.heartbeat_s = heartbeat_s
         self.redactor = redactor or Redactor()
         self.transcripts = transcripts
-        self._unclosed: dict[str, Ending] = {}
+        self._unclosed: dict[str, TurnEnd] = {}
 
     async def begin(self, turn: Turn) -> OpenTurn:
         """Takes the session's lease. Raises SessionBusy, SessionNotFound, StoreError."""
         await self.settle(turn.key)
         try:
-            opened = await settled(self._opened(turn))
-            session = await settled(self.store.info(turn.key))
+            opened = await await_uncancelled(self._opened(turn))
+            session = await await_uncancelled(self.store.info(turn.key))
         except asyncio.CancelledError:
-            await settled(self.end(Ending(turn, "cancelled", "stopped before it began", Usage())))
+            await await_uncancelled(self.end(TurnEnd(turn, "cancelled", "stopped before it began", Usage())))
             raise
         except StoreError:  # it may be open all the same, and nobody would keep its lease
-            await settled(self.end(Ending(turn, "failed", "the store failed before it began", Usage())))
+            await await_uncancelled(self.end(TurnEnd(turn, "failed", "the store failed before it began", Usage())))
             raise
         return OpenTurn(self, opened, session.head if session else 0)
 
@@ -102,7 +102,7 @@ class Ledger:
                 raise
         return await self.store.open_turn(turn, self.owner)
 
-    async def end(self, ending: Ending) -> StoreError | None:
+    async def end(self, ending: TurnEnd) -> StoreError | None:
         """Closes the turn; an error of the store is returned, and the ending kept for ``settle``."""
         try:
             await self.store.close_turn(
@@ -158,7 +158,7 @@ class Ledger:
         """Tries again to write the endings that could not be written (of one session, or all)."""
         for ending in list(self._unclosed.values()):
             if key is None or ending.turn.key == key:
-                await settled(self.end(ending))
+                await await_uncancelled(self.end(ending))
 
 
 class OpenTurn:
@@ -167,7 +167,7 @@ class OpenTurn:
     ``async with`` keeps its lease: when that is lost, the body is cancelled and LeaseLost raised.
     """
 
-    def __init__(self, ledger: Ledger, turn: Turn, head: int) -> None:
+    def __init__(self, ledger: TurnWriter, turn: Turn, head: int) -> None:
         self.turn = turn
         self._ledger = ledger
         self.head = head
@@ -177,7 +177,7 @@ class OpenTurn:
 
     async def append(self, messages: Sequence[Message]) -> list[Item]:
         async with self._lock:
-            return await settled(self._append(messages))
+            return await await_uncancelled(self._append(messages))
 
     async def _append(self, messages: Sequence[Message]) -> list[Item]:
         clean = await self._ledger.clean(messages)
@@ -198,7 +198,7 @@ class OpenTurn:
         """The first items, behind item ``behind`` (None: at the end of the current branch), after the turns
         ``earlier``."""
         async with self._lock:
-            return await settled(self._append_at(messages, behind, earlier))
+            return await await_uncancelled(self._append_at(messages, behind, earlier))
 
     async def _append_at(
         self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]]
@@ -218,7 +218,7 @@ class OpenTurn:
         self, state: TurnState, reason: str, usage: Usage, record: Mapping[str, Any] | None = None
     ) -> StoreError | None:
         clean = self._ledger.redactor.text(reason)
-        return await settled(self._ledger.end(Ending(self.turn, state, clean, usage, record or {})))
+        return await await_uncancelled(self._ledger.end(TurnEnd(self.turn, state, clean, usage, record or {})))
 
     async def __aenter__(self) -> OpenTurn:
         body = asyncio.current_task()

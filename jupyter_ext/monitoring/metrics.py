@@ -29,7 +29,7 @@ from agent_kernel.core.events import (
     TurnFinished,
 )
 from agent_kernel.core.version import __version__
-from agent_kernel.tools.base.tool_source import Occasion, Offered, ToolSource
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSource, ToolSourceContext
 from jupyter_ext.monitoring.gauges import Gauges
 from jupyter_ext.turns.turns import LiveTurn
 
@@ -209,7 +209,7 @@ class Noted:
     source: ToolSource
     told: Callable[[str, Iterable[Tool]], None]
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         offered = await self.source.offer(occasion)
         self.told(occasion.turn, offered.tools)
         return offered

@@ -20,7 +20,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.notebook.draft.request import draft_request
 from agent_kernel.notebook.kernel import inspection, variables
 from agent_kernel.notebook.kernel.changed_names import in_place
-from agent_kernel.tools.base.notebook_access import Document
+from agent_kernel.tools.base.notebook_access import SavedNotebook
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
 from jupyter_ext.notebooks.kernel_jobs import Jobs
 from jupyter_ext.notebooks.kernels import Kernel
@@ -148,7 +148,7 @@ class AttachedNotebook:
         """As it is called now: a rename during the turn is followed."""
         return self._notebooks.present_path(self._path) if self._path else ""
 
-    async def document(self) -> Document:
+    async def document(self) -> SavedNotebook:
         path = self.path
         try:
             model = await ensure_async(self._contents.get(path, content=False))
@@ -158,7 +158,7 @@ class AttachedNotebook:
         except HTTPError as error:
             raise NotFound(f"{path} can not be read: {error.log_message or error.reason or error}.") from error
         saved = model.get("last_modified")
-        return Document(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
+        return SavedNotebook(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
 
 
 def notebook_of(app: AgentKernel, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:

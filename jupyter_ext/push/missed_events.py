@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.tools.code.rebuild_variables import pieces
+from agent_kernel.tools.code.rebuild_variables import find_rebuild_steps
 from agent_kernel.turn.history import LOST
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
@@ -64,7 +64,7 @@ class MissedEvents:
         """Why variables are gone, empty where they are not; ``pieces`` of code would make those of the sandbox again. A
         kernel's own are made again by its notebook alone."""
         reason = self.runtime.sandbox.lost(key)
-        found = await pieces(self.runtime.store, key) if reason else []
+        found = await find_rebuild_steps(self.runtime.store, key) if reason else []
         epochs = [turn.epoch for turn in newest if turn.epoch and turn.state != "open"]
         gone = kernel is not None and bool(epochs) and epochs[-1] != kernel.epoch
         return {"sandbox": reason, "pieces": len(found), "kernel": LOST if gone else ""}

@@ -32,9 +32,9 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.turn.changed_cells import change_of
-from agent_kernel.turn.number_check.record import of_record
-from agent_kernel.turn.turn_annotations import MAX_CALLS, KeptAsides
+from agent_kernel.turn.changed_cells import stored_change
+from agent_kernel.turn.number_check.record import from_record
+from agent_kernel.turn.turn_annotations import MAX_CALLS, StoredAnnotations
 from jupyter_ext.turns.turn_versions import Versions
 
 POLL_S = 1.0
@@ -118,7 +118,7 @@ async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> C
 def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> Iterator[EventBody]:
     """What a person would have seen, but for output while it came. ``whole``: with what was asked of a person and told
     beside the answer, for a reader that shows it; one that acts on events would ask again."""
-    asides, blocks, rounds = KeptAsides(turn.record), 0, 0
+    asides, blocks, rounds = StoredAnnotations(turn.record), 0, 0
     returned = frozenset(map(str, turn.record.get("returned", ())))
 
     def told(before: int | None) -> Iterator[EventBody]:
@@ -146,7 +146,7 @@ def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> I
         elif message.role == "tool" and message.call_id not in returned:
             yield _ended(turn, message, asides.ended(message.call_id or ""))
     yield from told(None)
-    if checked := of_record(turn.record, messages):
+    if checked := from_record(turn.record, messages):
         yield AnswerChecked(tuple(number.to_json() for number in checked))
     yield finished(turn, rounds)
 
@@ -167,7 +167,7 @@ def _ended(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinish
         message.text,
         float(known.get("seconds", 0.0)),
         tuple(_medium(medium) for medium in message.media),
-        {**known.get("details", {}), **change_of(turn.record, call)},
+        {**known.get("details", {}), **stored_change(turn.record, call)},
         tuple(known.get("files", ())),
     )
 

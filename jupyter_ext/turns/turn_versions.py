@@ -25,7 +25,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Branch, SessionKey, Turn, new_id
 from agent_kernel.notebook.kernel.variables import EARLIER
 from agent_kernel.sessions import message_hash
-from agent_kernel.turn.turn_writer import settled
+from agent_kernel.turn.turn_writer import await_uncancelled
 
 log = logging.getLogger(__name__)
 ASKED = "asked"
@@ -192,8 +192,8 @@ class Versions:
         try:
             yield version
         finally:
-            await settled(self._take_back(key, version.branch, version.kept_on))
-            await settled(self._repeat(key, version.branch, messages))
+            await await_uncancelled(self._take_back(key, version.branch, version.kept_on))
+            await await_uncancelled(self._repeat(key, version.branch, messages))
 
     async def _begun(
         self, key: SessionKey, cell: str, asked: str, replaces: str, name: str
@@ -240,10 +240,10 @@ class Versions:
         """A branch that was made when the cancellation came is taken back."""
         making = asyncio.ensure_future(self._made(key, before, name))
         try:
-            return await settled(making)
+            return await await_uncancelled(making)
         except asyncio.CancelledError:
             if not making.cancelled() and making.exception() is None:
-                await settled(self._take_back(key, making.result().name, current))
+                await await_uncancelled(self._take_back(key, making.result().name, current))
             raise
 
     async def _made(self, key: SessionKey, before: str, name: str) -> Branch:

@@ -16,7 +16,7 @@ from agent_kernel.core.errors import AgentKernelError, Forbidden, SessionBusy
 from agent_kernel.core.events import ContextBuilt, Emit, EventBody, Notice, Queued, TurnFinished, TurnState, TurnVersion
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.session import SessionKey, new_id
-from agent_kernel.tools.base.notebook_access import Attached
+from agent_kernel.tools.base.notebook_access import NotebookAccess
 from agent_kernel.turn.agent import TurnRequest
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.quotas.limits import Entry, Limits
@@ -54,7 +54,7 @@ class Order:
     kernel: str = ""
     by: str = ""
     notebook_dir: Path | None = None
-    notebook: Attached | None = None
+    notebook: NotebookAccess | None = None
     notice: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     again: bool = False

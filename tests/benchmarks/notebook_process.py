@@ -21,7 +21,7 @@ from typing import Any
 from agent_kernel.core.messages import Media, Status
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
-from agent_kernel.tools.code.execution_environment import told
+from agent_kernel.tools.code.execution_environment import format_result
 from agent_kernel.tools.code.python import SANDBOXED
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ class NotebookPython:
         media = tuple(Media.of("image/png", b"drawn") for _ in answer["figures"])
         status: Status = "error" if answer["error"] else "success"
         result = RunResult(status, answer["stdout"], "", answer["value"], answer["error"] or None, media)
-        return ToolOutput(told(result), status, media)
+        return ToolOutput(format_result(result), status, media)
 
 
 def serve() -> None:

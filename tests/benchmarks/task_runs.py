@@ -10,7 +10,7 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Engine, Sandbox
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.tools.code.execution_environment import Workplace
+from agent_kernel.tools.code.execution_environment import SandboxEnvironment
 from agent_kernel.tools.code.python import SandboxPython
 from agent_kernel.turn.agent import Agent, Note, TurnRequest
 from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
@@ -35,7 +35,7 @@ async def outcome(engine: Engine, sandbox: Sandbox, task: Task) -> Outcome:
     key = SessionKey("local", new_id("task"))
     notebook = SandboxNotebook(sandbox, key)
     store = MemoryStore()
-    agent = Agent(store, engine, key, [SandboxPython(Workplace(sandbox))])
+    agent = Agent(store, engine, key, [SandboxPython(SandboxEnvironment(sandbox))])
     await notebook.prepare(task.setup, figures=bool(task.draws))
     started = time.monotonic()
     prompt_tokens = completion_tokens = steps = seen = 0

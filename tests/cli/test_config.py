@@ -13,7 +13,7 @@ from agent_kernel.permissions import admin_policy
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the administrator of this test writes."""
     path = tmp_path / "policy.toml"
-    monkeypatch.setattr(admin_policy, "places", lambda: (path,))
+    monkeypatch.setattr(admin_policy, "policy_paths", lambda: (path,))
     monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))
     return path
 

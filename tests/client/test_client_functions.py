@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from agent_kernel.client import client_functions as module
-from agent_kernel.client.client_functions import Held, OwnFunctions
+from agent_kernel.client.client_functions import ClaimedCall, ClientFunctions
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import ToolOutput
 from agent_kernel.tools.base.functions import tool
@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_long_call_is_renewed_also_when_a_request_is_lost(serve: Serve) -> None:
     connection, failing = await serve(OK, HANG_UP, OK)
-    beat = asyncio.create_task(Held(connection, "turns/t/claims/c", "k", "s").renew(0.001))
+    beat = asyncio.create_task(ClaimedCall(connection, "turns/t/claims/c", "k", "s").renew(0.001))
     async with asyncio.timeout(60):
         while len(failing.asked) < 4:
             await asyncio.sleep(0.01)
@@ -39,26 +39,26 @@ async def test_a_long_call_is_renewed_also_when_a_request_is_lost(serve: Serve) 
 @pytest.mark.parametrize("failures", [0, 1, 4])
 async def test_a_result_is_told_until_the_server_has_it(serve: Serve, failures: int) -> None:
     connection, failing = await serve(*[HANG_UP] * failures, OK)
-    await Held(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("done"))
+    await ClaimedCall(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("done"))
     assert len(failing.asked) == failures + 1
 
 
 async def test_a_result_that_is_too_large_is_told_as_that(serve: Serve) -> None:
     connection, failing = await serve(TOO_LARGE, OK)
-    await Held(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("x" * 1000))
+    await ClaimedCall(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("x" * 1000))
     assert len(failing.asked) == 2
     assert "Its result was not taken: A body has at most 32 MiB here." in failing.bodies[-1]
 
 
 async def test_nobody_insists_on_a_turn_that_was_stopped(serve: Serve) -> None:
     connection, failing = await serve(GONE)
-    await Held(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("done"))
+    await ClaimedCall(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("done"))
     assert len(failing.asked) == 1
 
 
 async def test_what_is_never_taken_is_given_up(serve: Serve) -> None:
     connection, failing = await serve(TOO_LARGE)
-    await Held(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("done"))
+    await ClaimedCall(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("done"))
     assert len(failing.asked) == 2
 
 
@@ -71,11 +71,11 @@ def test_the_server_is_told_what_a_function_takes_and_whether_it_changes_somethi
             number: how many
         """
 
-    [told] = OwnFunctions([order], "me").to_json()
+    [told] = ClientFunctions([order], "me").to_json()
     assert (told["name"], told["description"], told["effects"], told["parallel"]) == ("order", "Orders.", True, True)
     assert told["parameters"]["properties"]["number"] == {"type": "integer", "description": "how many"}
 
 
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(InvalidRequest):
-        OwnFunctions([3], "me")  # type: ignore[list-item]
+        ClientFunctions([3], "me")  # type: ignore[list-item]

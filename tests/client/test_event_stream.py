@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_kernel import Client
-from agent_kernel.client.event_stream import Following
+from agent_kernel.client.event_stream import EventFollower
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import CallFinished, CallStarted, Event, TextDelta, TurnFinished
 from tests.client.conftest import Serve
@@ -120,7 +120,7 @@ async def test_a_token_that_was_revoked_in_mid_turn_is_told_as_that_and_not_as_a
 ) -> None:
     connection, _ = await serve(answer(403, {"error": refusal("not any more").to_json()}))
     with pytest.raises(AgentKernelError) as caught:
-        await anext(Following(connection, "t", after=1).events())
+        await anext(EventFollower(connection, "t", after=1).events())
     assert type(caught.value) is told
 
 

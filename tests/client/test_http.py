@@ -8,8 +8,8 @@ import pytest
 
 from agent_kernel.client.client_functions import sent
 from agent_kernel.client.input_file import InputFile
-from agent_kernel.client.sessions import Sessions
-from agent_kernel.client.skills import Skills
+from agent_kernel.client.sessions import SessionsClient
+from agent_kernel.client.skills import SkillsClient
 from agent_kernel.core.errors import (
     AgentKernelError,
     Forbidden,
@@ -124,8 +124,8 @@ async def test_so_it_is_for_what_is_sent_whole(serve: Serve, body: bytes, tmp_pa
     (tmp_path / "SKILL.md").write_text("---\nname: one\n---\n")
     for send in (
         lambda: sent(connection, InputFile("a.txt", b"a"), "s", "user_data"),
-        lambda: Sessions(connection).import_document("{}"),
-        lambda: Skills(connection).add(tmp_path),
+        lambda: SessionsClient(connection).import_document("{}"),
+        lambda: SkillsClient(connection).add(tmp_path),
     ):
         with pytest.raises(AgentKernelError, match="something else than JSON"):
             await send()

@@ -7,7 +7,7 @@ import pytest
 
 from agent_kernel import InputFile
 from agent_kernel.client.input_file import MAX_URL_BYTES, input_file
-from agent_kernel.client.upload import Form
+from agent_kernel.client.upload import MultipartForm
 from agent_kernel.core.errors import FileTooLarge, InvalidRequest
 
 
@@ -59,18 +59,18 @@ def test_what_is_given_is_taken_for_what_it_is(tmp_path: Path) -> None:
 async def test_a_form_is_as_long_as_it_says_and_lends_an_open_file(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(bytes(600_000))
-    form = Form({"purpose": "user_data"}, InputFile.from_path(path))
+    form = MultipartForm({"purpose": "user_data"}, InputFile.from_path(path))
     body = b"".join([piece async for piece in form.pieces()])
     assert int(form.headers["Content-Length"]) == len(body)
     opened = io.BytesIO(b"abc")
-    lent = Form({}, InputFile.from_file(opened, "x"))
+    lent = MultipartForm({}, InputFile.from_file(opened, "x"))
     assert b"abc" in b"".join([piece async for piece in lent.pieces()])
     assert "Content-Length" not in lent.headers
     assert not opened.closed
 
 
 async def test_a_name_can_not_write_headers() -> None:
-    form = Form({}, InputFile('a\r\nX: y"; filename="b', b"", "text/plain"))
+    form = MultipartForm({}, InputFile('a\r\nX: y"; filename="b', b"", "text/plain"))
     head = b"".join([piece async for piece in form.pieces()])
     assert b"\r\nX: y" not in head
     assert b'filename="a  X: y\\"; filename=\\"b"' in head

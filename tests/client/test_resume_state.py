@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.client.resume_state import Received
+from agent_kernel.client.resume_state import ResumeState
 from agent_kernel.core.events import (
     CallFinished,
     CallOutput,
@@ -54,7 +54,7 @@ def told(bodies: list[EventBody]) -> tuple[str, str, list[EventBody]]:
 
 @given(st.integers(0, len(LIVE)))
 def test_wherever_it_broke_the_whole_is_told_once(after: int) -> None:
-    received = Received()
+    received = ResumeState()
     for body in LIVE[:after]:
         received.add(body)
     rest = list(received.rest(STORED))
@@ -63,10 +63,10 @@ def test_wherever_it_broke_the_whole_is_told_once(after: int) -> None:
 
 def test_more_than_was_stored_is_not_taken_back() -> None:
     """What was streamed in the last moments before a power cut may not be on the disk."""
-    received = Received()
+    received = ResumeState()
     received.add(TextDelta("Before and more"))
     assert [body for body in received.rest(STORED) if isinstance(body, TextDelta)] == []
 
 
 def test_a_notice_is_told() -> None:
-    assert list(Received().rest([Notice("info", "x")])) == [Notice("info", "x")]
+    assert list(ResumeState().rest([Notice("info", "x")])) == [Notice("info", "x")]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.client.sse import Frame, Frames
+from agent_kernel.client.sse import SseFrame, SseParser
 from agent_kernel.core.events import Event, TextDelta
 from jupyter_ext.api.http.sse import KEEP_ALIVE, encode
 
@@ -21,8 +21,8 @@ TOLD = b"".join(
 )
 
 
-def fed(pieces: list[bytes]) -> list[Frame]:
-    frames = Frames()
+def fed(pieces: list[bytes]) -> list[SseFrame]:
+    frames = SseParser()
     return [frame for piece in pieces for frame in frames.feed(piece)]
 
 
@@ -30,7 +30,7 @@ def test_a_frame_has_its_number_its_kind_and_its_data() -> None:
     first, second, third = fed([TOLD])
     assert (first.id, first.event) == ("1", "text.delta")
     assert (second.id, second.data) == ("2", '{"text": "zwei, 数"}')
-    assert third == Frame("", "", "first\nsecond")
+    assert third == SseFrame("", "", "first\nsecond")
 
 
 @given(st.lists(st.integers(0, len(TOLD)), max_size=30))

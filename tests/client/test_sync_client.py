@@ -145,7 +145,7 @@ def test_a_call_that_waits_when_the_client_is_closed_says_so(server: AgentServer
 
 def test_a_call_that_does_not_stop_in_time_does_not_leave_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_client, "CLOSE_S", 0.2)
-    bridge, begun, errors = sync_client.Bridge(), threading.Event(), list[BaseException]()
+    bridge, begun, errors = sync_client.EventLoopBridge(), threading.Event(), list[BaseException]()
 
     async def stubborn() -> None:
         begun.set()

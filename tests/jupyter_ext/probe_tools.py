@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from jupyter_ext.services import SETTING
 
 UNKNOWN = "a kind that nobody knows"
@@ -38,8 +38,8 @@ class Probe:
 
 
 class Probes:
-    async def offer(self, occasion: Occasion) -> Offered:
-        return Offered(tuple(map(Probe, EVERY)))
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
+        return OfferedTools(tuple(map(Probe, EVERY)))
 
     async def aclose(self) -> None: ...
 

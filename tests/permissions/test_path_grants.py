@@ -8,7 +8,7 @@ import pytest
 
 from agent_kernel.core.events import ApprovalRequired, EventBody
 from agent_kernel.permissions import Answer, Gate
-from agent_kernel.permissions.path_grants import AskedPaths
+from agent_kernel.permissions.path_grants import ApprovedPaths
 from tests.permissions.asking import KEY, context, gate
 
 
@@ -22,8 +22,8 @@ class Folder:
         self.file.write_text("1")
         self.events: list[EventBody] = []
 
-    def paths(self, held: Gate) -> AskedPaths:
-        return AskedPaths(held, context(self.events.append))
+    def paths(self, held: Gate) -> ApprovedPaths:
+        return ApprovedPaths(held, context(self.events.append))
 
     async def ask(self, held: Gate, path: Path, answer: Answer | None, *, write: bool = False) -> Path | None:
         """``answer`` None: there must be no question."""
@@ -72,7 +72,7 @@ async def test_a_path_or_its_folder_is_open_for_the_rest_of_the_session(folder: 
     new = folder.place / "new.csv"
     assert await folder.ask(held, new, Answer("approve", "folder"), write=True) == folder.place
     assert await folder.paths(held).allowed() == ((folder.file,), (folder.place,))
-    elsewhere = AskedPaths(held, replace(context(), key=replace(KEY, id="other")))
+    elsewhere = ApprovedPaths(held, replace(context(), key=replace(KEY, id="other")))
     assert await elsewhere.allowed() == ((), ())
 
 

@@ -11,7 +11,7 @@ from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Settings
 from agent_kernel.permissions import DEFAULTS, AdminPolicy, Policy, admin_policy, strictest
-from agent_kernel.permissions.admin_policy import places
+from agent_kernel.permissions.admin_policy import policy_paths
 from agent_kernel.permissions.policy import STRICTNESS
 from agent_kernel.turn.runtime import Runtime
 
@@ -116,10 +116,10 @@ def test_several_files_add_up(tmp_path: Path) -> None:
 
 
 def test_no_variable_moves_the_places_of_the_administrator(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = places()
+    before = policy_paths()
     for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_CONFIG_DIR", "XDG_CONFIG_DIRS", "AGENT_KERNEL_POLICY", "HOME"):
         monkeypatch.setenv(name, "/tmp")
-    assert places() == before == tuple(map(Path, before))
+    assert policy_paths() == before == tuple(map(Path, before))
     assert Path("/etc/agent-kernel/policy.toml") in before
 
 
@@ -143,7 +143,7 @@ async def test_a_server_has_the_administrators_policy_whatever_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "policy.toml"
-    monkeypatch.setattr(admin_policy, "places", lambda: (path,))
+    monkeypatch.setattr(admin_policy, "policy_paths", lambda: (path,))
     settings = Settings(
         engine="openai_api", model="http://127.0.0.1:9/v1", store="memory", data_dir=tmp_path, policy={"shell": "auto"}
     )

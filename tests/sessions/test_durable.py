@@ -67,7 +67,7 @@ async def test_durable_is_full_synchronous(path: Path, durable: bool, level: int
 
 async def test_durable_is_a_setting(tmp_path: Path) -> None:
     settings = Settings.from_env({"AGENT_KERNEL_DURABLE": "on"}, data_dir=str(tmp_path))
-    store = runtime.named(runtime.STORES, settings.store, settings)
+    store = runtime.build_by_name(runtime.STORES, settings.store, settings)
     await store.create(KEY)
     assert await store._database.read(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (2,)
     await store.aclose()

@@ -16,7 +16,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.usage_report import CallTally, account
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.compaction import Compactor
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.turn_writer import TurnWriter
 from tests.turns import KEY, Recorder, python
 
 NOON = 1_750_000_000.0
@@ -78,7 +78,7 @@ async def test_several_sessions_are_one_account(store: MemoryStore) -> None:
 async def test_a_summary_costs_too(store: MemoryStore) -> None:
     for number in range(4):
         await spend(store, f"t{number}", "small", prompt_tokens=1)
-    await Compactor(Ledger(store)).compact(KEY, ScriptedEngine([{"text": "short and sweet"}]))
+    await Compactor(TurnWriter(store)).compact(KEY, ScriptedEngine([{"text": "short and sweet"}]))
     whole = await account(store, [KEY])
     assert (whole.total.turns, whole.total.summaries) == (4, 1)
     assert whole.models["scripted"].completion_tokens == 3

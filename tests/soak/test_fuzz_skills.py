@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.mcp import config
 from agent_kernel.tools.mcp.names import exposed
-from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, Bytes, Entry, unpack, zipped
+from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, BytesFile, PackageEntry, unpack, zipped
 from tests.soak.conftest import Soak
 from tests.soak.hostile import damaged, mutated, text, until_over
 
@@ -46,7 +46,7 @@ def packed() -> bytes:
     return made.getvalue()
 
 
-def unpacked(entries: list[Entry]) -> None:
+def unpacked(entries: list[PackageEntry]) -> None:
     """Below its directory, files only, within the limits; or refused."""
     with tempfile.TemporaryDirectory() as place:
         target = Path(place) / "outer" / "content"
@@ -68,7 +68,7 @@ def check_zip(data: bytes) -> None:
 
 
 def check_names(names: list[str], head: bytes) -> None:
-    unpacked([Entry("SKILL.md", Bytes(head)), *(Entry(name, Bytes(b"x")) for name in names)])
+    unpacked([PackageEntry("SKILL.md", BytesFile(head)), *(PackageEntry(name, BytesFile(b"x")) for name in names)])
 
 
 def check_config(body: Any) -> None:

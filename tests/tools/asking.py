@@ -9,13 +9,13 @@ from agent_kernel.core.events import EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.request import TurnRequest
-from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.tools.base.tool_source import ToolSourceContext
 from tests.turns import KEY
 
 
-def occasion(events: list[EventBody] | None = None, **request: Any) -> Occasion:
+def occasion(events: list[EventBody] | None = None, **request: Any) -> ToolSourceContext:
     told = events if events is not None else []
-    return Occasion(KEY, TurnRequest("hello", **request), told.append)
+    return ToolSourceContext(KEY, TurnRequest("hello", **request), told.append)
 
 
 def context(

@@ -14,11 +14,11 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.turn.agent import Agent, Note, TurnRequest, TurnResult
 from agent_kernel.turn.history import LOST
 from agent_kernel.turn.observers import SessionObserver
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.turn_writer import TurnWriter
 from tests.turns import KEY, CancelledAt, Recorder, agent, python, stored, types
 
 
@@ -151,7 +151,7 @@ async def test_a_turn_that_is_stopped_while_tools_are_gathered_keeps_what_was_as
     gathering = asyncio.Event()
 
     class Slow:
-        async def offer(self, occasion: Occasion) -> Offered:
+        async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
             gathering.set()
             await asyncio.Event().wait()
             raise AssertionError("unreachable")
@@ -216,7 +216,7 @@ async def test_a_second_turn_of_a_busy_session_is_refused_before_anything_is_ann
 
 async def test_a_turn_whose_lease_is_lost_writes_nothing_more_and_fails() -> None:
     store = MemoryStore()
-    ledger = Ledger(store, heartbeat_s=0.01)
+    ledger = TurnWriter(store, heartbeat_s=0.01)
     it = Agent(store, ScriptedEngine([{"text": "a", "fault": "hang"}]), KEY, ledger=ledger)
     task = asyncio.create_task(it.run("go"))
     while not await stored(store) if await store.info(KEY) else True:
@@ -310,7 +310,7 @@ async def test_an_owner_can_be_given_and_is_what_the_lease_names() -> None:
     store = MemoryStore()
     owner = Owner.here()
     assert (
-        await Agent(store, ScriptedEngine([{"text": "ok"}]), KEY, ledger=Ledger(store, owner)).run("go")
+        await Agent(store, ScriptedEngine([{"text": "ok"}]), KEY, ledger=TurnWriter(store, owner)).run("go")
     ).state == "committed"
 
 
@@ -349,7 +349,7 @@ async def test_an_observer_hears_that_the_turn_was_taken_over() -> None:
             await store.close_turn(turn, ledger.owner, "interrupted", "taken over")
             return await super().call(arguments, context)
 
-    ledger = Ledger(store)
+    ledger = TurnWriter(store)
     it, _, _ = agent(
         [{"calls": [python("x")]}, {"text": "ok"}], [Taken()], store=store, ledger=ledger, observers=[diary]
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_kernel.core.events import CallFinished, EventBody
 from agent_kernel.sessions.redaction.redaction import Redactor
-from agent_kernel.turn.changed_cells import MAX_BYTES, NO_ROOM, SECRET, ChangedCells, change_of
+from agent_kernel.turn.changed_cells import MAX_BYTES, NO_ROOM, SECRET, ChangedCells, stored_change
 from agent_kernel.turn.redacted_events import RedactedEvents
 
 KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8"
@@ -22,9 +22,9 @@ def test_changes_are_kept_by_call_and_found_again() -> None:
     for body in (finished("c1", before="a", after="b"), finished("c2"), finished("c3", before="b", after="c")):
         changes.note(body)
     assert set(changes.record["changes"]) == {"c1", "c3"}
-    assert change_of(changes.record, "c3") == {"change": {"do": "edit", "cell": "one", "before": "b", "after": "c"}}
-    assert change_of(changes.record, "c2") == {}
-    assert change_of({"changes": "odd"}, "c1") == {}
+    assert stored_change(changes.record, "c3") == {"change": {"do": "edit", "cell": "one", "before": "b", "after": "c"}}
+    assert stored_change(changes.record, "c2") == {}
+    assert stored_change({"changes": "odd"}, "c1") == {}
     assert ChangedCells().record == {}
 
 

@@ -20,8 +20,8 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn import compaction
-from agent_kernel.turn.compaction import ASKED, MAX_CHARS, CompactionPolicy, Compactor, head
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.compaction import ASKED, MAX_CHARS, CompactionPolicy, Compactor, select_older_items
+from agent_kernel.turn.turn_writer import TurnWriter
 
 KEY = SessionKey("local", "s1")
 HERE = Owner.here()
@@ -53,7 +53,7 @@ def writer(*texts: str, length: int = 8_000) -> ScriptedEngine:
 async def test_older_turns_are_summarised_and_the_recent_ones_are_not(store: MemoryStore) -> None:
     await talked(store, 20)
     engine = writer("They asked twenty questions.")
-    made = await Compactor(Ledger(store, HERE)).compact(KEY, engine, "full")
+    made = await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full")
     assert made is not None
     assert (made.text, made.model, made.reason) == ("They asked twenty questions.", "scripted", "full")
     assert made.usage["completion_tokens"] == 4
@@ -71,7 +71,7 @@ async def test_older_turns_are_summarised_and_the_recent_ones_are_not(store: Mem
 async def test_the_next_summary_is_made_of_the_last_one_and_what_followed(store: MemoryStore) -> None:
     await talked(store, 20)
     engine = writer("first summary", "second summary")
-    compactor = Compactor(Ledger(store, HERE))
+    compactor = Compactor(TurnWriter(store, HERE))
     first = await compactor.compact(KEY, engine, "full")
     await talked(store, 20, start=20)
     second = await compactor.compact(KEY, engine, "full")
@@ -88,7 +88,7 @@ async def test_the_next_summary_is_made_of_the_last_one_and_what_followed(store:
 async def test_a_conversation_too_long_for_one_request_takes_several(store: MemoryStore) -> None:
     await talked(store, 60)
     engine = ScriptedEngine([{"text": "so far", "loop": True}], context_length=2_000)
-    made = await Compactor(Ledger(store, HERE)).compact(KEY, engine, "full")
+    made = await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full")
     rows = await store.summaries(KEY)
     assert len(rows) == len(engine.requests) > 1
     assert made == rows[-1]
@@ -99,7 +99,7 @@ async def test_a_conversation_too_long_for_one_request_takes_several(store: Memo
 
 async def test_taking_a_summary_back_leaves_the_one_before(store: MemoryStore) -> None:
     await talked(store, 20)
-    compactor = Compactor(Ledger(store, HERE))
+    compactor = Compactor(TurnWriter(store, HERE))
     engine = writer("first", "second")
     await compactor.compact(KEY, engine, "full")
     await talked(store, 20, start=20)
@@ -113,7 +113,7 @@ async def test_taking_a_summary_back_leaves_the_one_before(store: MemoryStore) -
 
 async def test_what_a_person_asks_for_is_done_also_when_it_would_fit(store: MemoryStore) -> None:
     await talked(store, 6)
-    compactor = Compactor(Ledger(store, HERE))
+    compactor = Compactor(TurnWriter(store, HERE))
     assert await compactor.compact(KEY, writer("no", length=100_000), "full") is None
     made = await compactor.compact(KEY, writer("short"), ASKED)
     assert made is not None
@@ -126,13 +126,13 @@ async def test_where_nothing_is_old_nothing_is_asked(store: MemoryStore, turns: 
     await store.create(KEY)
     await talked(store, turns)
     engine = writer("no")
-    assert await Compactor(Ledger(store, HERE)).compact(KEY, engine) is None
+    assert await Compactor(TurnWriter(store, HERE)).compact(KEY, engine) is None
     assert engine.requests == []
 
 
 async def test_a_failure_keeps_everything_and_ends_the_claim(store: MemoryStore) -> None:
     await talked(store, 20)
-    compactor = Compactor(Ledger(store, HERE))
+    compactor = Compactor(TurnWriter(store, HERE))
     broken = ScriptedEngine([{"text": "half", "fault": "out of order"}, {"text": "  "}], context_length=8_000)
     for _ in range(2):
         with pytest.raises(EngineError):
@@ -144,7 +144,7 @@ async def test_a_failure_keeps_everything_and_ends_the_claim(store: MemoryStore)
 async def test_a_summary_that_is_stopped_leaves_nothing_behind(store: MemoryStore) -> None:
     await talked(store, 20)
     hanging = ScriptedEngine([{"text": "half", "fault": "hang"}], context_length=8_000)
-    task = asyncio.create_task(Compactor(Ledger(store, HERE)).compact(KEY, hanging))
+    task = asyncio.create_task(Compactor(TurnWriter(store, HERE)).compact(KEY, hanging))
     while not hanging.requests:
         await asyncio.sleep(0)
     task.cancel()
@@ -161,7 +161,7 @@ async def test_two_servers_on_one_file_make_one_summary(tmp_path: Path) -> None:
         engines = [ScriptedEngine([{"text": f"by {n}", "delay": 0.1}], context_length=8_000) for n in range(2)]
         owners = [Owner(f"server {n}", n + 1) for n in range(2)]
         tries = [
-            Compactor(Ledger(s, o)).compact(KEY, e, "full") for s, o, e in zip(stores, owners, engines, strict=True)
+            Compactor(TurnWriter(s, o)).compact(KEY, e, "full") for s, o, e in zip(stores, owners, engines, strict=True)
         ]
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Conflict", "Summary"]
@@ -182,7 +182,7 @@ async def test_when_the_branch_changes_meanwhile_nothing_is_written(store: Memor
                 yield chunk
 
     with pytest.raises(Conflict):
-        await Compactor(Ledger(store, HERE)).compact(KEY, Changing([{"text": "late"}], context_length=8_000))
+        await Compactor(TurnWriter(store, HERE)).compact(KEY, Changing([{"text": "late"}], context_length=8_000))
     assert await store.summaries(KEY) == []
     assert await store.claim_summary(KEY, HERE)
 
@@ -190,7 +190,7 @@ async def test_when_the_branch_changes_meanwhile_nothing_is_written(store: Memor
 async def test_a_summary_has_a_bounded_length_and_no_keys(store: MemoryStore) -> None:
     await talked(store, 20)
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
-    made = await Compactor(Ledger(store, HERE)).compact(KEY, writer(f"They use {key}. " + "word " * 5_000))
+    made = await Compactor(TurnWriter(store, HERE)).compact(KEY, writer(f"They use {key}. " + "word " * 5_000))
     assert made is not None
     assert len(made.text) <= MAX_CHARS + 100
     assert made.text.startswith("They use [REDACTED:openai_key].")
@@ -198,7 +198,7 @@ async def test_a_summary_has_a_bounded_length_and_no_keys(store: MemoryStore) ->
 
 async def test_it_is_due_at_the_threshold_and_not_again_for_some_turns(store: MemoryStore) -> None:
     await talked(store, 20)
-    compactor = Compactor(Ledger(store, HERE))
+    compactor = Compactor(TurnWriter(store, HERE))
     assert not await compactor.due(KEY, 0.79)
     assert await compactor.due(KEY, 0.8)
     await compactor.compact(KEY, writer("s"), "full")
@@ -210,7 +210,7 @@ async def test_it_is_due_at_the_threshold_and_not_again_for_some_turns(store: Me
 
 async def test_after_three_failures_in_a_row_only_a_person_can_try_again(store: MemoryStore) -> None:
     await talked(store, 20)
-    compactor = Compactor(Ledger(store, HERE))
+    compactor = Compactor(TurnWriter(store, HERE))
     broken = ScriptedEngine([{"fault": "no", "loop": True}], context_length=8_000)
     for _ in range(3):
         assert await compactor.due(KEY, 0.9)
@@ -223,7 +223,7 @@ async def test_after_three_failures_in_a_row_only_a_person_can_try_again(store: 
 
 async def test_off_is_off(store: MemoryStore) -> None:
     await talked(store, 20)
-    assert not await Compactor(Ledger(store), CompactionPolicy(auto=False)).due(KEY, 1.0)
+    assert not await Compactor(TurnWriter(store), CompactionPolicy(auto=False)).due(KEY, 1.0)
 
 
 async def test_failed_turns_are_no_part_of_it(store: MemoryStore) -> None:
@@ -235,7 +235,7 @@ async def test_failed_turns_are_no_part_of_it(store: MemoryStore) -> None:
     await store.close_turn(opened, HERE, "failed", "no")
     await talked(store, 10, start=30)
     engine = ScriptedEngine([{"text": "s", "loop": True}], context_length=8_000)
-    await Compactor(Ledger(store, HERE)).compact(KEY, engine, "full")
+    await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full")
     assert not any("the failed question" in request.messages[1].text for request in engine.requests)
 
 
@@ -254,7 +254,7 @@ def test_a_head_ends_with_a_whole_turn_and_the_newest_turn_is_never_in_it(
             call = ToolCall(f"{at}", "python", {})
             said += [assistant("", [call]), tool_result(call, "r" * size, "success")]
         items += [Item(len(items) + at, f"t{number}", message, 0.0) for at, message in enumerate(said, 1)]
-    old = head(items, kept)
+    old = select_older_items(items, kept)
     recent = items[len(old) :]
     assert items[: len(old)] == old
     assert not turns or recent

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, RESERVED_TOKENS, prompt_budget, total_chars
 from agent_kernel.turn import context
-from agent_kernel.turn.context import LEFT_OUT, OLD_RESULT, PICTURE_TOKENS, PICTURES, SUMMARY, Context, View
+from agent_kernel.turn.context import LEFT_OUT, OLD_RESULT, PICTURE_TOKENS, PICTURES, SUMMARY, ContextBuilder, ModelView
 
 
 def turn(number: int, size: int = 300) -> list[Message]:
@@ -25,23 +25,23 @@ def history(turns: int) -> list[Message]:
 
 
 def test_everything_is_seen_while_it_fits() -> None:
-    view = Context(32_768).view(history(3), [user("now")])
+    view = ContextBuilder(32_768).view(history(3), [user("now")])
     assert view.dropped == 0
     assert len(view.messages) == 1 + 12 + 1
 
 
 def test_an_unknown_context_length_limits_nothing() -> None:
-    assert Context(0).view(history(2_000), [user("now")]).dropped == 0
+    assert ContextBuilder(0).view(history(2_000), [user("now")]).dropped == 0
 
 
 def test_a_model_with_very_few_tokens_has_a_limit_too() -> None:
-    view = Context(900).view(history(20), [user("now")])
+    view = ContextBuilder(900).view(history(20), [user("now")])
     assert view.dropped > 0
     assert total_chars(view.messages) <= prompt_budget(900)
 
 
 def test_older_turns_leave_whole_and_the_model_is_told() -> None:
-    view = Context(2_000).view(history(40), [user("now")])
+    view = ContextBuilder(2_000).view(history(40), [user("now")])
     assert view.dropped > 0
     assert view.messages[1].text == f"({view.dropped} older messages of this conversation are not shown.)"
     assert view.messages[2].text.startswith("question")
@@ -50,7 +50,7 @@ def test_older_turns_leave_whole_and_the_model_is_told() -> None:
 
 @given(st.integers(0, 60), st.integers(1_100, 6_000))
 def test_a_view_never_splits_a_call_from_its_result(turns: int, context_length: int) -> None:
-    view = Context(context_length).view(history(turns), [user("now")])
+    view = ContextBuilder(context_length).view(history(turns), [user("now")])
     called = {call.id for message in view.messages for call in message.calls}
     answered = {message.call_id for message in view.messages if message.role == "tool"}
     assert called == answered
@@ -58,13 +58,13 @@ def test_a_view_never_splits_a_call_from_its_result(turns: int, context_length: 
 
 @given(st.integers(5, 60))
 def test_a_view_fits_its_budget_when_the_turn_itself_does(turns: int) -> None:
-    view = Context(3_000).view(history(turns), [user("now")])
+    view = ContextBuilder(3_000).view(history(turns), [user("now")])
     said = sum(len(message.text) + sum(len(str(call.arguments)) for call in message.calls) for message in view.messages)
     assert said <= (3_000 - RESERVED_TOKENS) * CHARS_PER_TOKEN
 
 
 def test_the_beginning_of_the_prompt_stays_for_several_turns() -> None:
-    starts = [Context(4_000).view(history(turns), [user("now")]).dropped for turns in range(30, 50)]
+    starts = [ContextBuilder(4_000).view(history(turns), [user("now")]).dropped for turns in range(30, 50)]
     assert starts == sorted(starts)
     changes = sum(a != b for a, b in pairwise(starts))
     assert 1 <= changes <= 20 / 2
@@ -89,7 +89,7 @@ def conversation(sizes: list[tuple[int, int, int]]) -> list[Message]:
 @given(SIZES, st.integers(2_000, 12_000), st.sampled_from(["", "They want a plot. " * 20]))
 def test_a_view_has_whole_pairs_and_its_budget(sizes: list[tuple[int, int, int]], length: int, summary: str) -> None:
     current = [user("now")]
-    view = Context(length, summary=summary).view(conversation(sizes), current)
+    view = ContextBuilder(length, summary=summary).view(conversation(sizes), current)
     waiting: list[str] = []
     for message in view.messages:
         if message.role == "tool":
@@ -109,7 +109,7 @@ def test_what_is_shown_is_the_end_of_the_conversation_word_for_word_but_for_long
     sizes: list[tuple[int, int, int]], length: int
 ) -> None:
     said = conversation(sizes)
-    view = Context(length).view(said, [user("now")])
+    view = ContextBuilder(length).view(said, [user("now")])
     shown = view.messages[1 + bool(view.dropped) : -1]
     assert len(shown) == len(said) - view.dropped
     changed = [(seen, was) for seen, was in zip(shown, said[view.dropped :], strict=True) if seen != was]
@@ -119,7 +119,7 @@ def test_what_is_shown_is_the_end_of_the_conversation_word_for_word_but_for_long
 
 def test_results_of_older_turns_are_shortened_before_turns_are_left_out() -> None:
     said = conversation([(10, 5_000, 1)] * 5)
-    view = Context(8_000).view(said, [user("now")])
+    view = ContextBuilder(8_000).view(said, [user("now")])
     assert (view.dropped, view.shortened) == (0, 3)
     assert "left out" in view.messages[3].text
     assert view.messages[3].text.startswith("r0 rrr")
@@ -128,11 +128,11 @@ def test_results_of_older_turns_are_shortened_before_turns_are_left_out() -> Non
 def test_a_view_goes_on_where_the_last_one_ended_while_nothing_leaves() -> None:
     """Every turn begins with all that the turn before saw: its KV cache is used again."""
     said: list[Message] = []
-    before: View | None = None
+    before: ModelView | None = None
     same = 0
     for number in range(60):
         now = user(f"question {number}")
-        view = Context(4_000).view(said, [now])
+        view = ContextBuilder(4_000).view(said, [now])
         if before is not None:
             same += view.messages[: len(before.messages)] == before.messages
         before = view
@@ -141,27 +141,27 @@ def test_a_view_goes_on_where_the_last_one_ended_while_nothing_leaves() -> None:
 
 
 def test_a_summary_stands_before_the_history_and_is_marked() -> None:
-    view = Context(0, summary="They want a plot.").view([user("q"), assistant("a")], [user("now")])
+    view = ContextBuilder(0, summary="They want a plot.").view([user("q"), assistant("a")], [user("now")])
     assert view.messages[1] == user(f"{SUMMARY}\nThey want a plot.", hidden=True)
     assert [message.text for message in view.messages[2:]] == ["q", "a", "now"]
 
 
 def test_a_view_tells_how_much_of_the_budget_all_of_it_would_take() -> None:
-    assert Context(0).view(history(3), [user("now")]).share == 0.0
-    few, many = (Context(4_000).view(history(turns), [user("now")]).share for turns in (2, 40))
+    assert ContextBuilder(0).view(history(3), [user("now")]).share == 0.0
+    few, many = (ContextBuilder(4_000).view(history(turns), [user("now")]).share for turns in (2, 40))
     assert few < 0.5
     assert many > 1
 
 
 def test_an_answer_that_was_stopped_says_so_to_the_model() -> None:
-    view = Context(0).view([user("q"), assistant("half").with_status("interrupted")], [user("now")])
+    view = ContextBuilder(0).view([user("q"), assistant("half").with_status("interrupted")], [user("now")])
     assert view.messages[2].text == "half\n(stopped here)"
 
 
 def test_pictures_are_told_of_in_words() -> None:
     call = ToolCall("c", "python", {"code": "plot()"})
     result = tool_result(call, "(no output)", "success", [Media.of("image/png", b"png")])
-    view = Context(0).view([user("q"), assistant("", [call]), result], [user("now")])
+    view = ContextBuilder(0).view([user("q"), assistant("", [call]), result], [user("now")])
     assert view.messages[3].text == "(no output)\n[1 image(s) shown to the person]"
     assert view.messages[3].media == ()
 
@@ -177,12 +177,12 @@ def album(pictures: int) -> list[Message]:
 
 
 def shown(context_length: int, messages: list[Message], now: Message) -> list[Media]:
-    view = Context(context_length, sees=True).view(messages, [now])
+    view = ContextBuilder(context_length, sees=True).view(messages, [now])
     return [medium for message in view.messages for medium in message.media]
 
 
 def test_a_model_that_sees_is_shown_pictures_in_their_places() -> None:
-    view = Context(32_768, sees=True).view(album(1), [user("And this?", [picture(7)])])
+    view = ContextBuilder(32_768, sees=True).view(album(1), [user("And this?", [picture(7)])])
     assert [message.media for message in view.messages] == [(), (picture(0),), (), (picture(7),)]
 
 
@@ -191,7 +191,7 @@ def test_older_pictures_leave_by_halves_of_what_fits_and_say_so() -> None:
     assert counts[: PICTURES + 1] == list(range(PICTURES + 1))
     assert counts[PICTURES + 1] == PICTURES // 2 + 1
     assert max(counts) == PICTURES
-    view = Context(0, sees=True).view(album(PICTURES + 1), [user("now")])
+    view = ContextBuilder(0, sees=True).view(album(PICTURES + 1), [user("now")])
     assert view.messages[1].text == f"What is 0?\n{LEFT_OUT}"
     assert view.messages[-2].text == "A fox."
 
@@ -204,8 +204,8 @@ def test_pictures_stay_within_their_share_of_the_tokens_and_the_newest_is_there(
 
 
 def test_the_view_without_a_new_picture_begins_as_before() -> None:
-    before = Context(0, sees=True).view(album(20), [user("a")]).messages
-    after = Context(0, sees=True).view([*album(20), user("a"), assistant("b")], [user("c")]).messages
+    before = ContextBuilder(0, sees=True).view(album(20), [user("a")]).messages
+    after = ContextBuilder(0, sees=True).view([*album(20), user("a"), assistant("b")], [user("c")]).messages
     assert after[: len(before)] == before
 
 
@@ -220,10 +220,10 @@ def test_pictures_that_are_too_many_bytes_leave_first(monkeypatch: pytest.Monkey
 
 
 def test_what_no_model_is_shown_is_named() -> None:
-    view = Context(0, sees=True).view([user("q", [picture(1, "application/pdf")])], [user("now")])
+    view = ContextBuilder(0, sees=True).view([user("q", [picture(1, "application/pdf")])], [user("now")])
     assert view.messages[1].text == "q\n[application/pdf, 9 bytes, shown to the person]"
 
 
 def test_a_model_of_text_is_told_what_was_attached() -> None:
-    view = Context(0).view([], [user("What is this?", [picture(1)])])
+    view = ContextBuilder(0).view([], [user("What is this?", [picture(1)])])
     assert view.messages[1].text == "What is this?\n[1 image(s) or video(s) attached; this model can not see them]"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, user
-from agent_kernel.turn.input_hook import Shaped, checked, shaped
+from agent_kernel.turn.input_hook import ShapedInput, apply_hook, check_hook
 
 
 def texts(messages: tuple[Message, ...]) -> list[str]:
@@ -25,7 +25,7 @@ def said(*words: str) -> list[Message]:
 
 async def case(hook: Any, history: list[str], new: list[str]) -> tuple[list[str], list[str]]:
     """(what the model sees, what is stored)"""
-    result: Shaped = await shaped(hook, said(*history), said(*new))
+    result: ShapedInput = await apply_hook(hook, said(*history), said(*new))
     return texts(result.seen), texts(result.said)
 
 
@@ -96,33 +96,33 @@ async def test_the_hook_gets_copies_that_it_may_change() -> None:
         history[0].calls[0].arguments["code"] = "2"  # type: ignore[index]  # a hook may write to its copy
         return history + new
 
-    result = await shaped(hook, [call], said("n"))
+    result = await apply_hook(hook, [call], said("n"))
     assert call.calls[0].arguments == {"code": "1"}
     assert (result.seen[0].calls[0].arguments, texts(result.said)) == ({"code": "2"}, ["n"])
 
 
 async def test_one_message_at_two_places_is_two_copies() -> None:
     one = user("again")
-    result = await shaped(lambda history, new: [new[0]], [one], [one])
+    result = await apply_hook(lambda history, new: [new[0]], [one], [one])
     assert texts(result.said) == ["again"]
 
 
 async def test_pictures_are_told_apart_by_their_bytes() -> None:
     first, second = (user("look", [Media.of("image/png", data)]) for data in (b"1", b"2"))
     rebuilt = lambda history, new: [*history, replace(second)]  # noqa: E731
-    assert (await shaped(rebuilt, [first], [])).said == (second,)
+    assert (await apply_hook(rebuilt, [first], [])).said == (second,)
 
 
 @pytest.mark.parametrize("answer", ["text", None, ["text"], (user("x"),), {"role": "user"}])
 async def test_anything_but_a_list_of_messages_is_a_mistake(answer: Any) -> None:
     with pytest.raises(InvalidRequest, match="list of messages"):
-        await shaped(lambda history, new: answer, [], said("n"))
+        await apply_hook(lambda history, new: answer, [], said("n"))
 
 
 @pytest.mark.parametrize("hook", ["history[-2:]", 3, []])
 def test_what_can_not_be_called_is_a_mistake(hook: Any) -> None:
     with pytest.raises(InvalidRequest, match="is a function"):
-        checked(hook)
+        check_hook(hook)
 
 
 async def test_what_the_hook_raises_is_not_hidden() -> None:
@@ -130,7 +130,7 @@ async def test_what_the_hook_raises_is_not_hidden() -> None:
         raise LookupError("no such thing")
 
     with pytest.raises(LookupError, match="no such thing"):
-        await shaped(hook, [], said("n"))
+        await apply_hook(hook, [], said("n"))
 
 
 words = st.lists(st.sampled_from("abc"), max_size=4)
@@ -146,7 +146,7 @@ async def test_whatever_is_taken_from_both_exactly_the_new_is_stored(
         both = [*mine, *fresh]
         return [both[place] for place in places] if both else []
 
-    result = await shaped(hook, said(*history), said(*new))
+    result = await apply_hook(hook, said(*history), said(*new))
     both = [*history, *new]
     chosen = [place for place in places if both]
     assert texts(result.seen) == [both[place] for place in chosen]

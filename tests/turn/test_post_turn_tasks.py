@@ -18,8 +18,8 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.context import SUMMARY
-from agent_kernel.turn.post_turn_tasks import Afterwards
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.post_turn_tasks import PostTurnTasks
+from agent_kernel.turn.turn_writer import TurnWriter
 from tests.turns import KEY
 
 LONG = "word " * 240
@@ -32,10 +32,10 @@ class World:
 
     def __init__(self, script: list[dict[str, Any]], policy: CompactionPolicy = POLICY, **options: Any) -> None:
         self.store = MemoryStore()
-        self.ledger = Ledger(self.store)
+        self.ledger = TurnWriter(self.store)
         self.engine = ScriptedEngine(script, context_length=3_000)
         self.compactor = Compactor(self.ledger, policy)
-        self.afterwards = Afterwards(self.store, self.compactor, **options)
+        self.afterwards = PostTurnTasks(self.store, self.compactor, **options)
         self.bodies: list[EventBody] = []
 
     async def ask(self, prompt: str) -> str:

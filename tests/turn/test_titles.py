@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.session import SessionKey
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.turn.titles import MAX_TITLE, retitle, title_of
+from agent_kernel.turn.titles import MAX_TITLE, retitle, title_from_text
 
 KEY = SessionKey("local", "s1")
 
@@ -24,12 +24,12 @@ KEY = SessionKey("local", "s1")
     ],
 )
 def test_a_title_is_how_the_first_message_begins(said: str, title: str) -> None:
-    assert title_of(said) == title
+    assert title_from_text(said) == title
 
 
 @given(st.text(max_size=200))
 def test_a_title_is_one_short_line(said: str) -> None:
-    title = title_of(said)
+    title = title_from_text(said)
     assert len(title) <= MAX_TITLE
     assert title.splitlines() == ([title] if title else [])
 

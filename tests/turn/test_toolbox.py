@@ -18,10 +18,10 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.turn.toolbox import Place, Toolbox
+from agent_kernel.turn.toolbox import RoundPosition, Toolbox
 from tests.turns import KEY, SCHEMA, Recorder
 
-PLACE = Place(KEY, "t1", 1)
+PLACE = RoundPosition(KEY, "t1", 1)
 
 
 def call(code: object, number: int = 1, name: str = "python") -> ToolCall:

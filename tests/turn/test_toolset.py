@@ -17,7 +17,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.worker.messages import request_from_json, request_to_json
 from agent_kernel.turn.runtime import Runtime
-from agent_kernel.turn.toolset import Parts
+from agent_kernel.turn.toolset import ToolDependencies
 
 SEEN_BY_CLIENTS = frozenset(
     {"notebook_cells", "read_cells", "variables", "last_error", "run_cell", "running", "python"}
@@ -76,9 +76,9 @@ async def test_every_tool_goes_over_the_wire_to_a_model_and_has_a_schema(runtime
 
 
 def test_a_server_has_the_groups_it_is_set_to_have() -> None:
-    def parts(tools: str) -> Parts:
+    def parts(tools: str) -> ToolDependencies:
         settings = Settings(tools=tools)
-        return Parts(settings, *[None] * 10)  # type: ignore[arg-type]  # only the settings decide
+        return ToolDependencies(settings, *[None] * 10)  # type: ignore[arg-type]  # only the settings decide
 
     assert parts("python, files").has("files")
     assert not parts("python").has("shell", "files")

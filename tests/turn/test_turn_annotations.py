@@ -16,17 +16,24 @@ from agent_kernel.core.events import (
     TextDelta,
 )
 from agent_kernel.sessions.redaction.redaction import Redactor
-from agent_kernel.turn.turn_annotations import ASIDES, MAX_CALLS, MAX_DETAILS, MAX_NOTICES, Asides, KeptAsides
+from agent_kernel.turn.turn_annotations import (
+    ANNOTATIONS,
+    MAX_CALLS,
+    MAX_DETAILS,
+    MAX_NOTICES,
+    StoredAnnotations,
+    TurnAnnotations,
+)
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
 
-def noted(*bodies: EventBody, redactor: Redactor | None = None) -> KeptAsides:
+def noted(*bodies: EventBody, redactor: Redactor | None = None) -> StoredAnnotations:
     """As it comes back from a store."""
-    asides = Asides(redactor)
+    asides = TurnAnnotations(redactor)
     for body in bodies:
         asides.note(body)
-    return KeptAsides(json.loads(json.dumps(asides.record)))
+    return StoredAnnotations(json.loads(json.dumps(asides.record)))
 
 
 def call(id: str, seconds: float, **told: object) -> list[EventBody]:
@@ -37,8 +44,8 @@ def call(id: str, seconds: float, **told: object) -> list[EventBody]:
 
 
 def test_a_turn_that_told_nothing_keeps_nothing() -> None:
-    assert Asides().record == {}
-    kept = KeptAsides({})
+    assert TurnAnnotations().record == {}
+    kept = StoredAnnotations({})
     assert (kept.began("c"), kept.ended("c"), kept.notices(), kept.context) == ({}, {}, [], {})
 
 
@@ -71,7 +78,7 @@ def test_the_last_context_is_kept_and_what_a_person_decided() -> None:
 
 
 def test_keys_and_passwords_are_not_kept() -> None:
-    asides = Asides(Redactor())
+    asides = TurnAnnotations(Redactor())
     told = {"token": KEY, "lines": [f"key {KEY}"]}
     for body in (*call("c1", 0.1, **told), Notice("info", f"with {KEY}")):
         asides.note(body)
@@ -79,15 +86,15 @@ def test_keys_and_passwords_are_not_kept() -> None:
 
 
 def test_it_stays_small_whatever_a_turn_tells() -> None:
-    asides = Asides()
+    asides = TurnAnnotations()
     for number in range(3 * MAX_CALLS):
         for body in (*call(f"c{number}", 0.1, rows=["x" * 2 * MAX_DETAILS]), Notice("info", "x" * 10_000)):
             asides.note(body)
-    kept = asides.record[ASIDES]
+    kept = asides.record[ANNOTATIONS]
     assert (len(kept["calls"]), len(kept["notices"])) == (MAX_CALLS, MAX_NOTICES)
     assert len(json.dumps(kept)) < 300_000
 
 
 def test_what_a_newer_release_tells_of_the_context_is_passed_over() -> None:
-    kept = KeptAsides({ASIDES: {"context": {"messages": 3, "dropped": 0, "colour": "red"}}})
+    kept = StoredAnnotations({ANNOTATIONS: {"context": {"messages": 3, "dropped": 0, "colour": "red"}}})
     assert ContextBuilt(**kept.context) == ContextBuilt(3, 0)

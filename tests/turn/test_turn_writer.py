@@ -12,7 +12,7 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage, assistant, user
 from agent_kernel.core.session import Owner, Turn
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.turn.turn_writer import Ledger, settled
+from agent_kernel.turn.turn_writer import TurnWriter, await_uncancelled
 from tests.turns import KEY
 
 OWNER = """
@@ -49,7 +49,7 @@ async def test_a_write_that_was_begun_is_ended_before_the_cancellation_goes_on()
         await asyncio.sleep(0.05)
         done.append("written")
 
-    task = asyncio.create_task(settled(write()))
+    task = asyncio.create_task(await_uncancelled(write()))
     await asyncio.sleep(0)
     for _ in range(3):
         task.cancel()
@@ -62,7 +62,7 @@ async def test_a_write_that_was_begun_is_ended_before_the_cancellation_goes_on()
 async def test_items_are_numbered_on_from_the_head() -> None:
     store = MemoryStore()
     await store.create(KEY)
-    ledger = Ledger(store)
+    ledger = TurnWriter(store)
     opened = await ledger.begin(Turn("t1", KEY))
     said: Sequence[Message] = [user("hi"), assistant("hello")]
     assert [item.seq for item in await opened.append(said)] == [1, 2]
@@ -74,7 +74,7 @@ async def test_items_are_numbered_on_from_the_head() -> None:
 async def test_an_ending_that_could_not_be_written_is_written_before_the_next_turn() -> None:
     store = FullStore()
     await store.create(KEY)
-    ledger = Ledger(store)
+    ledger = TurnWriter(store)
     opened = await ledger.begin(Turn("t1", KEY))
     store.full = True
     assert isinstance(await opened.close("committed", "", Usage()), StoreFull)
@@ -96,7 +96,7 @@ async def test_a_lease_is_kept_while_the_turn_runs() -> None:
 
     store = Counting()
     await store.create(KEY)
-    opened = await Ledger(store, heartbeat_s=0.01).begin(Turn("t1", KEY))
+    opened = await TurnWriter(store, heartbeat_s=0.01).begin(Turn("t1", KEY))
     async with opened:
         await asyncio.sleep(0.06)
     seen = beats
@@ -111,5 +111,5 @@ async def test_a_session_that_a_dead_process_left_busy_is_free_at_once() -> None
     gone = subprocess.run([sys.executable, "-c", OWNER], capture_output=True, text=True, check=True)
     fields = json.loads(gone.stdout)
     await store.open_turn(Turn("t1", KEY), Owner(**fields))
-    await Ledger(store).begin(Turn("t2", KEY))
+    await TurnWriter(store).begin(Turn("t2", KEY))
     assert [(turn.id, turn.state) for turn in await store.turns(KEY)] == [("t1", "interrupted"), ("t2", "open")]

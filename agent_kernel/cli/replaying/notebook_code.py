@@ -10,7 +10,7 @@ from typing import Any
 MAX_BYTES = 64 * 2**20
 
 
-class Cells:
+class NotebookCode:
     """Each cell is given once, in the order of the page: what ran for an earlier turn is there already."""
 
     def __init__(self, cells: list[dict[str, Any]]) -> None:
@@ -18,7 +18,7 @@ class Cells:
         self._done = 0
 
     @classmethod
-    def read(cls, path: Path) -> Cells | None:
+    def read(cls, path: Path) -> NotebookCode | None:
         """None where there is no notebook, or none that can be read."""
         try:
             if not path.is_file() or path.stat().st_size > MAX_BYTES:

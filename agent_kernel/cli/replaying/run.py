@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent_kernel.cli.replaying.notebook_code import Cells
+from agent_kernel.cli.replaying.notebook_code import NotebookCode
 from agent_kernel.cli.replaying.recorded import RecordedTurn, names_of_tools
 from agent_kernel.cli.replaying.recorded_engine import RecordedEngine
 from agent_kernel.cli.replaying.recorded_tool import RecordedTool
-from agent_kernel.cli.replaying.verdict import Now, Verdict, verdict
+from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Engine, Sampling, Sandbox, Tool
@@ -26,20 +26,20 @@ LIVE_TOOLS = ("python", "reset_python", "shell")
 
 
 @dataclass(frozen=True, slots=True)
-class Laboratory:
+class LiveTools:
     """Where tools run live: ``sources`` bring python and shell. ``files`` of the conversation lie in the work directory
     with what ``blobs`` has of them; ``cells`` are the notebook's own, for turns that ran in its kernel."""
 
     sandbox: Sandbox
     sources: Sequence[ToolSource]
     files: Sequence[tuple[File, bytes | None]] = ()
-    cells: Cells | None = None
+    cells: NotebookCode | None = None
 
 
 class Replay:
     """``engine`` None: the model says what it said. ``laboratory`` None: tools give back what they gave back."""
 
-    def __init__(self, turns: Sequence[RecordedTurn], engine: Engine | None, laboratory: Laboratory | None) -> None:
+    def __init__(self, turns: Sequence[RecordedTurn], engine: Engine | None, laboratory: LiveTools | None) -> None:
         self._turns = turns
         self._engine = engine
         self._laboratory = laboratory
@@ -48,7 +48,7 @@ class Replay:
 
     async def verdicts(
         self, only: str = "", told: Callable[[RecordedTurn], None] = lambda turn: None
-    ) -> AsyncIterator[Verdict]:
+    ) -> AsyncIterator[ReplayVerdict]:
         """In order, each when it is there. ``only`` one turn: with live tools those before it run too, as they made the
         variables. ``told`` hears what runs next."""
         earlier: list[Message] = []
@@ -83,9 +83,9 @@ class Replay:
             place.write_bytes(data)
         return absent
 
-    async def _again(self, turn: RecordedTurn, earlier: tuple[Message, ...]) -> Now:
+    async def _again(self, turn: RecordedTurn, earlier: tuple[Message, ...]) -> ReplayedTurn:
         if problem := await self._cells_before(turn):
-            return Now((), earlier, problem)
+            return ReplayedTurn((), earlier, problem)
         recorded = self._recorded_tools(turn)
         request = TurnRequest(
             turn.prompt,
@@ -103,7 +103,7 @@ class Replay:
         error = result.error.message if result.error else ""
         if calls and result.state == "committed" and not result.text:
             error = f"calls that were not recorded: {', '.join(calls)}"
-        return Now(tuple(items), earlier if self._laboratory else turn.earlier, error)
+        return ReplayedTurn(tuple(items), earlier if self._laboratory else turn.earlier, error)
 
     def _agent(self, key: SessionKey, turn: RecordedTurn, recorded: Sequence[Tool]) -> Agent:
         engine = self._engine or RecordedEngine(turn.replies)
@@ -131,5 +131,5 @@ def _visible(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(message for message in messages if message.role != "system")
 
 
-def _with_files(found: Verdict, absent: Sequence[str]) -> Verdict:
+def _with_files(found: ReplayVerdict, absent: Sequence[str]) -> ReplayVerdict:
     return replace(found, files=(*found.files, *absent)) if found.result == "could not run" and absent else found

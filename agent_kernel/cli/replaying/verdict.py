@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from agent_kernel.cli.replaying.recorded import RecordedTurn, same_call
 from agent_kernel.core.messages import Message, ToolCall
-from agent_kernel.turn.number_check.check import Number, Text, check, check_turn, claims
+from agent_kernel.turn.number_check.check import CheckedNumber, NumberSource, check, check_turn, claims
 
 Result: TypeAlias = Literal[
     "not run again", "holds", "text drifted", "tool calls differ", "numbers changed", "could not run"
@@ -24,7 +24,7 @@ MAX_WHY = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class ReplayedTurn:
     """What came of a turn now: ``messages`` of its own, ``earlier`` those before it. ``error`` is why it failed."""
 
     messages: tuple[Message, ...]
@@ -41,7 +41,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReplayVerdict:
     """``numbers`` of the recorded answer do not hold any more, ``instead`` are those that the new one says; ``open``
     were never computed. ``outputs`` counts results that are not the same. ``files`` are not here."""
 
@@ -68,7 +68,7 @@ class Verdict:
         return plain | {name: list(getattr(self, name)) for name in lists} | {"failed": self.failed}
 
 
-def verdict(before: RecordedTurn, now: Now, *, model: bool, tools: bool) -> Verdict:
+def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool) -> ReplayVerdict:
     """``model``, ``tools``: which of them were live; what was recorded is the same by itself. With neither, nothing is
     known but what the record says."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
@@ -81,39 +81,39 @@ def verdict(before: RecordedTurn, now: Now, *, model: bool, tools: bool) -> Verd
         "answer": now.answer if model else "",
     }
     if not (model or tools):
-        return Verdict(**facts, result="not run again")
+        return ReplayVerdict(**facts, result="not run again")
     if now.error:
-        return Verdict(**facts, result="could not run", why=now.error[:MAX_WHY])
+        return ReplayVerdict(**facts, result="could not run", why=now.error[:MAX_WHY])
     if tools and not model and (failed := _failed(before, now)) is not None:
         files = tuple(dict.fromkeys(NO_FILE.findall(failed)))
-        return Verdict(**facts, result="could not run", why=_last_line(failed), files=files)
+        return ReplayVerdict(**facts, result="could not run", why=_last_line(failed), files=files)
     gone = _not_computed(said, before, now) if tools else []
     instead: list[str] = []
     if model:
         missing, instead = _other_numbers(before.answer, said, now)
         gone = list(dict.fromkeys([*gone, *missing]))
     if gone:
-        return Verdict(**facts, result="numbers changed", numbers=tuple(gone), instead=tuple(instead))
+        return ReplayVerdict(**facts, result="numbers changed", numbers=tuple(gone), instead=tuple(instead))
     if model and not _same_calls(before.calls, now.calls):
-        return Verdict(**facts, result="tool calls differ", why=_calls(now.calls))
+        return ReplayVerdict(**facts, result="tool calls differ", why=_calls(now.calls))
     drifted = model and " ".join(now.answer.split()) != " ".join(before.answer.split())
-    return Verdict(**facts, result="text drifted" if drifted else "holds")
+    return ReplayVerdict(**facts, result="text drifted" if drifted else "holds")
 
 
-def _not_computed(said: Sequence[Number], before: RecordedTurn, now: Now) -> list[str]:
+def _not_computed(said: Sequence[CheckedNumber], before: RecordedTurn, now: ReplayedTurn) -> list[str]:
     """Numbers of the recorded answer that outputs had then, and have no more."""
     again = check_turn(before.answer, now.earlier, now.messages) or ()
     there = {(one.start, one.end) for one in again if one.status == "computed"}
     return [one.text for one in said if one.status == "computed" and (one.start, one.end) not in there]
 
 
-def _other_numbers(answer: str, said: Sequence[Number], now: Now) -> tuple[list[str], list[str]]:
+def _other_numbers(answer: str, said: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
     """(numbers that are not said any more, those that are said instead). An answer that says fewer of them and nothing
     else has only drifted, unless it says none."""
     before = claims(said)
-    again = {(one.start, one.end) for one in check(answer, [Text(now.answer)]) if one.status == "computed"}
+    again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
     missing = [one.text for one in before if (one.start, one.end) not in again]
-    new = check(now.answer, [Text(answer)])
+    new = check(now.answer, [NumberSource(answer)])
     instead = [one.text for one in new if one.status == "open"]
     if missing and (instead or len(missing) == len(before)):
         return missing, instead
@@ -128,7 +128,7 @@ def _calls(calls: Sequence[ToolCall]) -> str:
     return f"now {len(calls)} call(s): {', '.join(call.name for call in calls)}"[:MAX_WHY] if calls else "now none"
 
 
-def _failed(before: RecordedTurn, now: Now) -> str | None:
+def _failed(before: RecordedTurn, now: ReplayedTurn) -> str | None:
     """The text of the first call that worked then and does not now."""
     then = before.results
     for message in now.messages:
@@ -139,7 +139,7 @@ def _failed(before: RecordedTurn, now: Now) -> str | None:
     return None
 
 
-def _changed(before: RecordedTurn, now: Now) -> int:
+def _changed(before: RecordedTurn, now: ReplayedTurn) -> int:
     then = before.results
     return sum(
         message.role == "tool"

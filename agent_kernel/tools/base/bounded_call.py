@@ -17,7 +17,7 @@ HUNG = 4
 """Calls of one function that did not end in time and still run; then there are no more."""
 
 
-class Bounded:
+class BoundedFunction:
     """``function``, sync or async; ``name`` is that of its tool. A sync one runs in a thread of its own. What takes
     longer than ``timeout_s`` is answered for; an async function is cancelled, a thread can not be stopped."""
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.bounded_call import Bounded
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.bounded_call import BoundedFunction
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 Callback = Callable[[str, dict[str, Any]], Any]
 """Name and arguments -> text, or whatever a function that is a tool may return; sync or async."""
@@ -19,7 +19,7 @@ class CallbackTool:
 
     def __init__(self, spec: ToolSpec, callback: Callback) -> None:
         self.spec = replace(spec, kind="function", source="user")
-        self._call = Bounded(callback, spec.name)
+        self._call = BoundedFunction(callback, spec.name)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self._call(self.spec.name, dict(arguments))
@@ -31,12 +31,12 @@ class CallbackTools:
     def __init__(self, callbacks: Mapping[str, Callback]) -> None:
         self._callbacks = dict(callbacks)
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         found: list[Tool] = [
             CallbackTool(spec, self._callbacks[spec.name])
             for spec in occasion.request.functions
             if spec.name in self._callbacks and occasion.wants("functions", spec.name)
         ]
-        return Offered(tuple(found))
+        return OfferedTools(tuple(found))
 
     async def aclose(self) -> None: ...

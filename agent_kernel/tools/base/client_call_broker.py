@@ -24,7 +24,7 @@ MAX_DECLINED = 8
 
 
 @dataclass(slots=True)
-class Offer:
+class OfferedCall:
     """``declined``: which clients can not run it, and why. ``news``: somebody has claimed or declined it."""
 
     context: ToolContext
@@ -36,7 +36,7 @@ class Offer:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Offers:
+class ClientCallBroker:
     """The calls on offer in this process. First claim wins; its token is needed for all that follows.
 
     A claimer renews every RENEW_S seconds. One that lapses LEASE_S seconds is answered for: it may have run the code,
@@ -44,7 +44,7 @@ class Offers:
     """
 
     def __init__(self, *, claim_within_s: float = CLAIM_WITHIN_S, lease_s: float = LEASE_S) -> None:
-        self._offers: dict[tuple[str, str], Offer] = {}
+        self._offers: dict[tuple[str, str], OfferedCall] = {}
         self._claim_within_s = claim_within_s
         self._lease_s = lease_s
 
@@ -52,14 +52,14 @@ class Offers:
         """Waits for a client to claim, run and answer the call."""
         loop = asyncio.get_running_loop()
         key = (context.turn, context.call.id)
-        offer = self._offers[key] = Offer(context, loop.create_future())
+        offer = self._offers[key] = OfferedCall(context, loop.create_future())
         context.emit(CallOffered(context.call.id, context.call.name, context.call.arguments))
         try:
             return await self._answer(offer, loop.time)
         finally:
             del self._offers[key]
 
-    async def _answer(self, offer: Offer, now: Callable[[], float]) -> ToolOutput:
+    async def _answer(self, offer: OfferedCall, now: Callable[[], float]) -> ToolOutput:
         if not await self._taken(offer, now):
             reasons = "".join(f"; {client} declined: {reason}" for client, reason in offer.declined.items())
             return ToolOutput(f"no client attached: nobody took this call, and it did not run{reasons}", "error")
@@ -71,7 +71,7 @@ class Offers:
             if done:
                 return offer.result.result()
 
-    async def _taken(self, offer: Offer, now: Callable[[], float]) -> bool:
+    async def _taken(self, offer: OfferedCall, now: Callable[[], float]) -> bool:
         until = now() + self._claim_within_s
         while not offer.token and (remaining := until - now()) > 0:
             offer.news.clear()
@@ -122,13 +122,13 @@ class Offers:
             raise Conflict("This call was answered already.")
         offer.result.set_result(output)
 
-    def _find(self, turn: str, call: str) -> Offer:
+    def _find(self, turn: str, call: str) -> OfferedCall:
         offer = self._offers.get((turn, call))
         if offer is None:
             raise NotFound("This call is not on offer (any more).")
         return offer
 
-    def _held(self, turn: str, call: str, token: str) -> Offer:
+    def _held(self, turn: str, call: str, token: str) -> OfferedCall:
         offer = self._find(turn, call)
         if not offer.token or not hmac.compare_digest(offer.token.encode(), token.encode()):
             raise Conflict("Another client runs this call.")

@@ -29,7 +29,7 @@ KNOWN_CHARS = 8 << 10
 def check_schema(schema: Mapping[str, Any]) -> None:
     """Whether its patterns are any is not looked at: they are of ECMA 262, and one can take minutes to compile. Raises
     InvalidRequest."""
-    text = "" if too_many(schema, MAX_VALUES) or is_too_deep(schema, MAX_DEPTH) else json.dumps(schema)
+    text = "" if has_too_many_values(schema, MAX_VALUES) or is_too_deep(schema, MAX_DEPTH) else json.dumps(schema)
     if not text or len(text) > MAX_CHARS:
         most = f"{MAX_DEPTH} levels, {MAX_VALUES:,} values and {MAX_CHARS >> 10} KiB"
         raise InvalidRequest(f"a schema has at most {most}")
@@ -40,7 +40,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         raise InvalidRequest(problem)
 
 
-def too_many(value: object, most: int) -> bool:
+def has_too_many_values(value: object, most: int) -> bool:
     """Whether it has more than ``most`` values: lists, objects, and what is in them."""
     left, waiting = most, [value]
     while waiting and left >= 0:

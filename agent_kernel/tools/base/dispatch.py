@@ -22,7 +22,7 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.net.decompression import create_decompressor
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 if TYPE_CHECKING:
     import httpx
@@ -41,7 +41,7 @@ NOBODY = "Nobody runs these tools, so the model does not have them: {names}. The
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DispatchResponse:
     """``wait`` are the seconds after which a busy server wants to be asked again; None: it does not say."""
 
     status: int
@@ -59,7 +59,7 @@ class Answer:
         return content if isinstance(content, str) else self.body
 
 
-class Refused(Exception):
+class DispatchRefused(Exception):
     """The connection was not made: nothing was sent."""
 
 
@@ -92,14 +92,14 @@ class Dispatcher:
         told = f"The tool's server answered HTTP {answer.status}. {shorten(said, TOLD)}".strip()
         return ToolOutput(told, "error", details=details)
 
-    async def _answer(self, context: ToolContext, key: str) -> tuple[Answer, int]:
+    async def _answer(self, context: ToolContext, key: str) -> tuple[DispatchResponse, int]:
         """Asked again only where nothing can have happened: the connection was refused, or the server says that it was
         too busy, and when it will not be."""
         for attempt in range(1, TRIES + 1):
             try:
                 answer = await self._posted(context, key)
                 pause = answer.wait if answer.status in BUSY else None
-            except Refused as refused:
+            except DispatchRefused as refused:
                 if attempt == TRIES:
                     raise FetchFailed(f"The tool's server can not be reached: {refused}.") from None
                 pause = PAUSE_S * 2 ** (attempt - 1)
@@ -108,7 +108,7 @@ class Dispatcher:
             await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
-    async def _posted(self, context: ToolContext, key: str) -> Answer:
+    async def _posted(self, context: ToolContext, key: str) -> DispatchResponse:
         import httpx
 
         call = context.call
@@ -125,9 +125,9 @@ class Dispatcher:
                     "POST", self.url, content=body.encode("utf-8", "replace"), headers=_headers(context, key)
                 ) as response,
             ):
-                return Answer(response.status_code, await _body(response), _wait(response))
+                return DispatchResponse(response.status_code, await _body(response), _wait(response))
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Refused(_cause(error)) from None
+            raise DispatchRefused(_cause(error)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise FetchFailed(f"The tool's server did not answer: {_cause(error)}.") from None
 
@@ -140,7 +140,7 @@ class Dispatcher:
         return key
 
 
-class Dispatched:
+class DispatchedTool:
     def __init__(self, spec: ToolSpec, dispatcher: Dispatcher) -> None:
         self.spec = replace(spec, kind="dispatch", where="server", source="external")
         self._dispatcher = dispatcher
@@ -158,7 +158,7 @@ class DispatchTools:
         self._timeout_s = timeout_s
         self._dispatcher = Dispatcher(url, key_env, exits, timeout_s) if url else None
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
         specs = [
             spec
@@ -169,17 +169,17 @@ class DispatchTools:
         ]
         dispatcher = self._for(request.dispatch_url)
         if not specs:
-            return Offered()
+            return OfferedTools()
         if dispatcher is None:
             occasion.emit(Notice("warning", NOBODY.format(names=", ".join(spec.name for spec in specs))))
-            return Offered()
+            return OfferedTools()
         try:
             self._exits.check(dispatcher.url, "the call of a tool")
         except LocalOnly as error:
             occasion.emit(Notice("warning", str(error)))
-            return Offered()
-        tools: list[Tool] = [Dispatched(spec, dispatcher) for spec in specs]
-        return Offered(tuple(tools))
+            return OfferedTools()
+        tools: list[Tool] = [DispatchedTool(spec, dispatcher) for spec in specs]
+        return OfferedTools(tuple(tools))
 
     def _for(self, url: str) -> Dispatcher | None:
         if not url or (self._dispatcher is not None and url == self._dispatcher.url):

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, overload
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.bounded_call import TIMEOUT_S, Bounded
+from agent_kernel.tools.base.bounded_call import TIMEOUT_S, BoundedFunction
 from agent_kernel.tools.base.signature import Signature
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ATTRIBUTE = "__agent_tool__"
@@ -45,14 +45,14 @@ def tool(
     """
 
     def mark(function: F) -> F:
-        made = Function(function, name=name, description=description, effects=effects, timeout_s=timeout_s)
+        made = PythonFunctionTool(function, name=name, description=description, effects=effects, timeout_s=timeout_s)
         setattr(function, ATTRIBUTE, made)
         return function
 
     return mark if function is None else mark(function)
 
 
-class Function:
+class PythonFunctionTool:
     """A tool that calls ``function``."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Function:
         name = name or getattr(function, "__name__", type(function).__name__)
         if not NAME.fullmatch(name):
             raise InvalidRequest(f"A tool can not be called {name!r}: letters, digits, _ and -, at most 64.")
-        self._call = Bounded(function, name, timeout_s)
+        self._call = BoundedFunction(function, name, timeout_s)
         self.spec = ToolSpec(
             name,
             description or self._signature.description,
@@ -98,8 +98,8 @@ class FunctionTools:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tuple(tools)
 
-    async def offer(self, occasion: Occasion) -> Offered:
-        return Offered(tuple(tool for tool in self._tools if occasion.wants("functions", tool.spec.name)))
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
+        return OfferedTools(tuple(tool for tool in self._tools if occasion.wants("functions", tool.spec.name)))
 
     async def aclose(self) -> None: ...
 
@@ -109,8 +109,8 @@ def as_tool(given: Tool | Callable[..., Any]) -> Tool:
     if isinstance(getattr(given, "spec", None), ToolSpec):
         return given  # type: ignore[return-value]  # what has a spec is a tool
     marked = getattr(given, ATTRIBUTE, None)
-    if isinstance(marked, Function):
+    if isinstance(marked, PythonFunctionTool):
         return marked
     if not callable(given) or inspect.isclass(given):
         raise InvalidRequest(f"{given!r} is neither a function nor a tool.")
-    return Function(given)
+    return PythonFunctionTool(given)

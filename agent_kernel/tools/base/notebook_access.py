@@ -10,7 +10,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SavedNotebook:
     """A notebook as it was last saved: nbformat 4. ``saved`` is seconds since the epoch, 0 = unknown."""
 
     path: str
@@ -18,7 +18,7 @@ class Document:
     content: Mapping[str, Any]
 
 
-class NotebookSide(Protocol):
+class NotebookRunner(Protocol):
     """Whoever runs calls in the notebook's kernel: its clients (``Offers``), or this server."""
 
     async def offer(self, context: ToolContext) -> ToolOutput:
@@ -26,7 +26,7 @@ class NotebookSide(Protocol):
         ...
 
 
-class DraftSide(NotebookSide, Protocol):
+class DraftRunner(NotebookRunner, Protocol):
     """Runs code in a draft of the notebook's kernel."""
 
     async def unfit(self) -> str:
@@ -34,7 +34,7 @@ class DraftSide(NotebookSide, Protocol):
         ...
 
 
-class Attached(Protocol):
+class NotebookAccess(Protocol):
     """Bound to one kernel and one notebook when the turn was submitted; a model can not name another."""
 
     @property
@@ -43,21 +43,21 @@ class Attached(Protocol):
         ...
 
     @property
-    def kernel(self) -> NotebookSide | None:
+    def kernel(self) -> NotebookRunner | None:
         """Runs calls in the kernel for this turn; None where only a client of the notebook may."""
         ...
 
     @property
-    def drafts(self) -> DraftSide | None:
+    def drafts(self) -> DraftRunner | None:
         """Runs calls in a draft of the kernel for this turn; None where only a client of the notebook may."""
         ...
 
     @property
-    def jobs(self) -> NotebookSide | None:
+    def jobs(self) -> NotebookRunner | None:
         """Answers for what the server started in this kernel for the agent and still runs, or ended; None where only a
         client may run code."""
         ...
 
-    async def document(self) -> Document:
+    async def document(self) -> SavedNotebook:
         """Raises NotFound when it was never saved, InvalidRequest when it is too large to be read."""
         ...

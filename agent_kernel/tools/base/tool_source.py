@@ -11,11 +11,11 @@ from agent_kernel.core.events import Emit
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.request import Note, PageCell, TurnRequest
 from agent_kernel.core.session import SessionKey
-from agent_kernel.tools.base.notebook_access import Attached, NotebookSide
+from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class ToolSourceContext:
     """The turn for which tools are wanted. ``notebook_dir`` is the directory of its notebook, ``trusted``: settings
     found there may be used. ``emit`` tells the person of what takes time or is missing. ``notebook`` is the notebook
     itself, where a server has it; ``turn`` is the id of the turn, for what is asked of a page before its first round.
@@ -26,7 +26,7 @@ class Occasion:
     emit: Emit
     notebook_dir: Path | None = None
     trusted: bool = False
-    notebook: Attached | None = None
+    notebook: NotebookAccess | None = None
     turn: str = ""
 
     def wants(self, *names: str) -> bool:
@@ -35,7 +35,7 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedTools:
     """``notes`` are read by the model before the prompt of this turn, and only there. ``page`` are the cells that the
     request wants in place of the conversation; None: the conversation."""
 
@@ -45,7 +45,7 @@ class Offered:
 
 
 class ToolSource(Protocol):
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """The tools of this source for one turn. What can not be had is told by ``occasion.emit`` (a Notice) and left
         out: a turn does not fail for want of a tool. Raises InvalidRequest for what the request itself has wrong."""
         ...
@@ -54,7 +54,7 @@ class ToolSource(Protocol):
 
 
 @runtime_checkable
-class Starts(Protocol):
+class StartableSource(Protocol):
     """A source that has something to begin when the server starts, so that the first turn need not wait for it."""
 
     async def start(self) -> None:
@@ -62,7 +62,7 @@ class Starts(Protocol):
         ...
 
 
-def side_of(occasion: Occasion, name: str, clients: NotebookSide) -> NotebookSide | None:
+def runner_for(occasion: ToolSourceContext, name: str, clients: NotebookRunner) -> NotebookRunner | None:
     """Who runs a call of this name in the notebook's kernel: its clients, if the one that asks declared it, else the
     server where it may; None: nobody."""
     if name in occasion.request.client_tools:
@@ -70,7 +70,7 @@ def side_of(occasion: Occasion, name: str, clients: NotebookSide) -> NotebookSid
     return occasion.notebook.kernel if occasion.notebook is not None else None
 
 
-async def gather(sources: Sequence[ToolSource], occasion: Occasion) -> Offered:
+async def gather_tools(sources: Sequence[ToolSource], occasion: ToolSourceContext) -> OfferedTools:
     """What all of them offer, in their order; of two tools with one name the first stays."""
     tools: dict[str, Tool] = {}
     notes: list[Note] = []
@@ -81,4 +81,4 @@ async def gather(sources: Sequence[ToolSource], occasion: Occasion) -> Offered:
         page = offered.page if page is None else page
         for tool in offered.tools:
             tools.setdefault(tool.spec.name, tool)
-    return Offered(tuple(tools.values()), tuple(notes), page)
+    return OfferedTools(tuple(tools.values()), tuple(notes), page)

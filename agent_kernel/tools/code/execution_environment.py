@@ -11,8 +11,8 @@ from agent_kernel.core.events import CallOutput, Notice, StateLost
 from agent_kernel.core.files import ProducedFile, RequestedFile
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import RunResult, Sandbox, ToolContext, Variable, Work
-from agent_kernel.tools.base.tool_source import Occasion
-from agent_kernel.tools.code.workdir_changes import Snapshot, described
+from agent_kernel.tools.base.tool_source import ToolSourceContext
+from agent_kernel.tools.code.workdir_changes import WorkdirSnapshot, describe_requested_files
 
 STREAM_CHARS = 2_400
 """Of each of stdout, stderr, value and error, for a model; more of one where the others leave room."""
@@ -32,7 +32,7 @@ PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunOutcome:
     """``notes`` are for the model, behind what the code itself said; ``keep_s`` bounds the copying of the files."""
 
     result: RunResult
@@ -41,7 +41,7 @@ class Ran:
     keep_s: float = KEEP_S
 
 
-class AllowedOnce:
+class PathsAllowedForTurn:
     """Paths that a person allowed for one turn, known to all tools that run in the sandbox: when what it may see
     changes, the process of a session starts again."""
 
@@ -58,7 +58,7 @@ class AllowedOnce:
 
 
 @dataclass(slots=True)
-class Workplace:
+class SandboxEnvironment:
     """``read``: what code may read beside its work directory. ``wanted`` are the outputs that the request names,
     ``surface``: files that nobody named are kept too. ``given`` are copies of variables, set before the first python
     code of the turn. ``known_lost`` is what person and model have been told of lost variables in this turn."""
@@ -69,11 +69,11 @@ class Workplace:
     surface: bool = True
     given: tuple[Variable, ...] = ()
     known_lost: str = ""
-    once: AllowedOnce = field(default_factory=AllowedOnce)
+    once: PathsAllowedForTurn = field(default_factory=PathsAllowedForTurn)
     network: str = "none"
     _less: str = ""
 
-    async def run(self, work: Work, context: ToolContext, declared: Sequence[RequestedFile] = ()) -> Ran:
+    async def run(self, work: Work, context: ToolContext, declared: Sequence[RequestedFile] = ()) -> RunOutcome:
         """One run, announced while it goes on. Raises SandboxUnavailable, InvalidRequest."""
 
         def announce(stream: str, text: str) -> None:
@@ -81,7 +81,7 @@ class Workplace:
 
         read, write = await context.paths.allowed() if context.paths else ((), ())
         started = time.monotonic()
-        snapshot = await Snapshot.taken(self.sandbox.workdir(context.key), self.wanted, unasked=self.surface)
+        snapshot = await WorkdirSnapshot.taken(self.sandbox.workdir(context.key), self.wanted, unasked=self.surface)
         result = await self.sandbox.run(
             context.key,
             work,
@@ -93,7 +93,7 @@ class Workplace:
         surfaced = await snapshot.surfaced(declared)
         notes = [surfaced.note, await self._ask_for_path(result, context)]
         keep_s = max(KEEP_S, work.timeout_s - (time.monotonic() - started))
-        return Ran(result, surfaced.files, tuple(filter(None, notes)), keep_s)
+        return RunOutcome(result, surfaced.files, tuple(filter(None, notes)), keep_s)
 
     @property
     def fetches(self) -> bool:
@@ -101,7 +101,7 @@ class Workplace:
 
     def description(self, of: str) -> str:
         """What a model reads of a tool that runs here."""
-        return of.replace(REACH["none"], REACH.get(self.network, self.network)) + described(self.wanted)
+        return of.replace(REACH["none"], REACH.get(self.network, self.network)) + describe_requested_files(self.wanted)
 
     def take_given(self) -> tuple[Variable, ...]:
         given, self.given = self.given, ()
@@ -128,23 +128,25 @@ class Workplace:
 
 
 @dataclass(frozen=True, slots=True)
-class Workplaces:
+class SandboxEnvironments:
     """What all tools of a server share that run in its sandbox; the fields are as in Workplace."""
 
     sandbox: Sandbox
     surface: bool = True
     network: str = "none"
-    once: AllowedOnce = field(default_factory=AllowedOnce)
+    once: PathsAllowedForTurn = field(default_factory=PathsAllowedForTurn)
 
     @property
     def fetches(self) -> bool:
         return fetches(self.network)
 
-    def of(self, occasion: Occasion, *, given: tuple[Variable, ...] = (), lost: str = "") -> Workplace:
+    def of(
+        self, occasion: ToolSourceContext, *, given: tuple[Variable, ...] = (), lost: str = ""
+    ) -> SandboxEnvironment:
         """For the calls of one turn."""
         read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
         wanted = occasion.request.outputs
-        return Workplace(self.sandbox, read, wanted, self.surface, given, lost, self.once, self.network)
+        return SandboxEnvironment(self.sandbox, read, wanted, self.surface, given, lost, self.once, self.network)
 
 
 def fetches(network: str) -> bool:
@@ -152,7 +154,7 @@ def fetches(network: str) -> bool:
     return network not in ("none", "loopback")
 
 
-def told(result: RunResult, notes: Sequence[str] = ()) -> str:
+def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
     """What the model reads: output, value, figures, notes and, as its last line, the error; never an empty text."""
     stderr = result.stderr.rstrip()
     if result.error and "lost its process" in result.error:

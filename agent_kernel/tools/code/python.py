@@ -11,11 +11,11 @@ from agent_kernel.core.events import Notice, StateLost
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.core.request import Note
-from agent_kernel.tools.base.client_call_broker import Offers
-from agent_kernel.tools.base.notebook_access import NotebookSide
-from agent_kernel.tools.base.tool_source import Occasion, Offered, side_of
-from agent_kernel.tools.code.execution_environment import Workplace, Workplaces, told
-from agent_kernel.tools.code.workdir_changes import OUTPUTS, outputs_of
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.notebook_access import NotebookRunner
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
+from agent_kernel.tools.code.execution_environment import SandboxEnvironment, SandboxEnvironments, format_result
+from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking."
@@ -69,7 +69,7 @@ class LivePython:
 
     spec = LIVE
 
-    def __init__(self, side: NotebookSide) -> None:
+    def __init__(self, side: NotebookRunner) -> None:
         self._side = side
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -82,7 +82,7 @@ class DraftPython:
 
     spec = DRAFT
 
-    def __init__(self, side: NotebookSide) -> None:
+    def __init__(self, side: NotebookRunner) -> None:
         self._side = side
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -90,7 +90,7 @@ class DraftPython:
 
 
 class SandboxPython:
-    def __init__(self, workplace: Workplace, timeout_s: float = 60.0) -> None:
+    def __init__(self, workplace: SandboxEnvironment, timeout_s: float = 60.0) -> None:
         self._workplace = workplace
         self._timeout_s = timeout_s
         self.spec = replace(
@@ -99,7 +99,7 @@ class SandboxPython:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         work = Work(arguments["code"], timeout_s=self._timeout_s, given=self._workplace.take_given())
-        ran = await self._workplace.run(work, context, outputs_of(arguments))
+        ran = await self._workplace.run(work, context, requested_outputs(arguments))
         result = ran.result
         details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
         details |= {"interpreter": result.interpreter, "denied": result.denied}
@@ -107,7 +107,7 @@ class SandboxPython:
         details |= {"result": shorten(result.value or "", VALUE_CHARS)}
         details |= {"working_directory": str(self._workplace.sandbox.workdir(context.key))}
         return ToolOutput(
-            told(result, ran.notes),
+            format_result(result, ran.notes),
             result.status,
             result.media,
             files=ran.files,
@@ -119,7 +119,7 @@ class SandboxPython:
 class ResetPython:
     spec = RESET
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: SandboxEnvironment) -> None:
         self._workplace = workplace
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -131,17 +131,17 @@ class ResetPython:
 class PythonTools:
     """The ``python`` of each turn: where the request says it runs."""
 
-    def __init__(self, workplaces: Workplaces, offers: Offers, timeout_s: float) -> None:
+    def __init__(self, workplaces: SandboxEnvironments, offers: ClientCallBroker, timeout_s: float) -> None:
         self._workplaces = workplaces
         self._offers = offers
         self._timeout_s = timeout_s
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
         if not occasion.wants("python"):
-            return Offered()
+            return OfferedTools()
         if request.where == "live":
-            return Offered((LivePython(side_of(occasion, "python", self._offers) or self._offers),))
+            return OfferedTools((LivePython(runner_for(occasion, "python", self._offers) or self._offers),))
         if request.where == "draft":
             return await self._draft(occasion)
         lost = self._workplaces.sandbox.lost(occasion.key)
@@ -149,18 +149,18 @@ class PythonTools:
         if lost:
             occasion.emit(StateLost(lost))
         tools: tuple[Tool, ...] = (SandboxPython(workplace, self._timeout_s), ResetPython(workplace))
-        return Offered(tools, tuple(_notes(lost, request.given)))
+        return OfferedTools(tools, tuple(_notes(lost, request.given)))
 
-    async def _draft(self, occasion: Occasion) -> Offered:
+    async def _draft(self, occasion: ToolSourceContext) -> OfferedTools:
         """Where no draft can be made: in the kernel itself, after asking."""
         notebook = occasion.notebook
         drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
         if notebook is None or drafts is None:
-            return Offered((DraftPython(self._offers),))
+            return OfferedTools((DraftPython(self._offers),))
         if reason := await drafts.unfit():
             occasion.emit(Notice("info", NO_DRAFT.format(reason=reason)))
-            return Offered((LivePython(notebook.kernel or self._offers),))
-        return Offered((DraftPython(drafts),))
+            return OfferedTools((LivePython(notebook.kernel or self._offers),))
+        return OfferedTools((DraftPython(drafts),))
 
     async def aclose(self) -> None: ...
 

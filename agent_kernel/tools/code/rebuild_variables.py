@@ -16,7 +16,7 @@ from agent_kernel.tools.code.python import RESET, SANDBOXED
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RebuildStep:
     """One call of ``python`` that ran well in the sandbox. ``seconds`` is how long the turn waited for it."""
 
     turn: str
@@ -27,7 +27,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuildResult:
     """``ran`` of the pieces ran again; when not all did, ``error`` is what the next one said."""
 
     ran: int
@@ -35,28 +35,28 @@ class Rebuilt:
     error: str = ""
 
 
-async def pieces(store: SessionStore, key: SessionKey) -> list[Piece]:
+async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[RebuildStep]:
     """In their order, since Python was last started again by the model."""
     turns = {turn.id for turn in await store.turns(key) if turn.where == "sandbox"}
     return _pieces([item for item in await store.latest(key) if item.turn in turns])
 
 
 async def rebuild(
-    sandbox: Sandbox, key: SessionKey, found: Sequence[Piece], *, timeout_s: float, read: Sequence[Path] = ()
-) -> Rebuilt:
+    sandbox: Sandbox, key: SessionKey, found: Sequence[RebuildStep], *, timeout_s: float, read: Sequence[Path] = ()
+) -> RebuildResult:
     """Runs the pieces in a fresh Python of the session; files stay as they are, and are written again by code that
     writes them. Ends at the first that does not run well. Raises SandboxUnavailable."""
     await sandbox.reset(key)
     for number, piece in enumerate(found):
         result = await sandbox.run(key, Work(piece.code, timeout_s=timeout_s), read=read)
         if result.status != "success":
-            return Rebuilt(number, result.status, result.error or "it did not run well")
-    return Rebuilt(len(found), "success")
+            return RebuildResult(number, result.status, result.error or "it did not run well")
+    return RebuildResult(len(found), "success")
 
 
-def _pieces(items: Sequence[Item]) -> list[Piece]:
+def _pieces(items: Sequence[Item]) -> list[RebuildStep]:
     asked: dict[tuple[str, str], tuple[str, str, float]] = {}
-    found: list[Piece] = []
+    found: list[RebuildStep] = []
     for item in items:
         message = item.message
         for call in message.calls:
@@ -68,5 +68,5 @@ def _pieces(items: Sequence[Item]) -> list[Piece]:
             found.clear()
         elif name == SANDBOXED.name and code.strip():
             seconds = round(max(0.0, item.time - since), 3)
-            found.append(Piece(item.turn, message.call_id or "", code, seconds, effects(code)))
+            found.append(RebuildStep(item.turn, message.call_id or "", code, seconds, effects(code)))
     return found

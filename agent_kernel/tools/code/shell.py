@@ -8,9 +8,14 @@ from typing import Any
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec, Work
-from agent_kernel.tools.base.tool_source import Occasion, Offered
-from agent_kernel.tools.code.execution_environment import TEXT_CHARS, Ran, Workplace, Workplaces
-from agent_kernel.tools.code.workdir_changes import OUTPUTS, outputs_of
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
+from agent_kernel.tools.code.execution_environment import (
+    TEXT_CHARS,
+    RunOutcome,
+    SandboxEnvironment,
+    SandboxEnvironments,
+)
+from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 DETAIL_CHARS = 20_000
 """Of each stream in the facts for programs, unless the call says how much it wants."""
@@ -40,7 +45,7 @@ SHELL = ToolSpec(
 class SandboxShell:
     """``timeout_s`` is the most that a call may ask for, and what one gets that does not ask."""
 
-    def __init__(self, workplace: Workplace, timeout_s: float = 600.0) -> None:
+    def __init__(self, workplace: SandboxEnvironment, timeout_s: float = 600.0) -> None:
         self._workplace = workplace
         self._timeout_s = timeout_s
         self.spec = replace(SHELL, description=workplace.description(SHELL.description), fetches=workplace.fetches)
@@ -48,7 +53,7 @@ class SandboxShell:
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         timeout_s = min(arguments.get("timeout_ms", self._timeout_s * 1000) / 1000, self._timeout_s)
         work = Work("\n".join(arguments["commands"]), "shell", timeout_s=timeout_s)
-        ran = await self._workplace.run(work, context, outputs_of(arguments))
+        ran = await self._workplace.run(work, context, requested_outputs(arguments))
         limit = arguments.get("max_output_length")
         details = self._details(ran.result, list(arguments["commands"]), context, limit or DETAIL_CHARS)
         text, status = _told(ran, timeout_s, limit), ran.result.status
@@ -71,19 +76,19 @@ class SandboxShell:
 class ShellTools:
     """The ``shell`` of each turn."""
 
-    def __init__(self, workplaces: Workplaces, timeout_s: float) -> None:
+    def __init__(self, workplaces: SandboxEnvironments, timeout_s: float) -> None:
         self._workplaces = workplaces
         self._timeout_s = timeout_s
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         if not occasion.wants("shell"):
-            return Offered()
-        return Offered((SandboxShell(self._workplaces.of(occasion), self._timeout_s),))
+            return OfferedTools()
+        return OfferedTools((SandboxShell(self._workplaces.of(occasion), self._timeout_s),))
 
     async def aclose(self) -> None: ...
 
 
-def _told(ran: Ran, timeout_s: float, limit: int | None) -> str:
+def _told(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:
     """What the model reads: each stream, and how it ended where that was not well."""
     result = ran.result
     most = min(limit or TEXT_CHARS, TEXT_CHARS)

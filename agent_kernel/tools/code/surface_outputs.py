@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.code.workdir_changes import OUTPUTS, Snapshot, outputs_of
+from agent_kernel.tools.code.workdir_changes import OUTPUTS, WorkdirSnapshot, requested_outputs
 
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {
@@ -36,8 +36,8 @@ class SurfaceOutputs:
         self._workdir = workdir
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        before = await Snapshot.taken(self._workdir, unasked=False)
-        found = await before.surfaced(outputs_of(arguments))
+        before = await WorkdirSnapshot.taken(self._workdir, unasked=False)
+        found = await before.surfaced(requested_outputs(arguments))
         missing = any(file.error for file in found.files)
         told = {"status": "error" if missing else "success", "files": [_told(file) for file in found.files]}
         return ToolOutput(json.dumps(told, ensure_ascii=False), "error" if missing else "success", files=found.files)

@@ -37,7 +37,7 @@ OUTPUTS: Mapping[str, Any] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Surfaced:
+class SurfacedFiles:
     """``note`` tells the model what is not among the files, and why; empty if nothing is missing."""
 
     files: tuple[ProducedFile, ...] = ()
@@ -45,7 +45,7 @@ class Surfaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class WorkdirSnapshot:
     """A work directory before a run: its files by name with (size, mtime in ns), those of ``wanted`` too wherever they
     lie. Not ``complete``: there are too many to tell what is new."""
 
@@ -56,13 +56,15 @@ class Snapshot:
     complete: bool = True
 
     @classmethod
-    async def taken(cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True) -> Snapshot:
+    async def taken(
+        cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True
+    ) -> WorkdirSnapshot:
         """``wanted`` are the outputs that the request names; ``unasked``: what nobody named is surfaced too (the
         setting ``surface``). The directory need not exist. About 1 ms per 1,000 files, in a thread."""
         return await asyncio.to_thread(cls._of, workdir, tuple(wanted), unasked)
 
     @classmethod
-    def _of(cls, workdir: Path, wanted: tuple[RequestedFile, ...], unasked: bool) -> Snapshot:
+    def _of(cls, workdir: Path, wanted: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
         found, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
         stamps = {one.name: one.stamp for one in found}
         for one in wanted:
@@ -70,30 +72,32 @@ class Snapshot:
                 stamps[one.path] = stamp
         return cls(workdir, wanted, unasked, stamps, complete)
 
-    async def surfaced(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> Surfaced:
+    async def surfaced(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> SurfacedFiles:
         """What the run left. ``declared`` are the outputs that the call itself names: each is among the files, with the
         error ``not_produced`` where it is missing. Then come those of ``wanted``, and up to ``most`` others by name,
         that are new or changed. Never raises for what code did to its directory."""
         return await asyncio.to_thread(self._surfaced, tuple(declared), most)
 
-    def _surfaced(self, declared: tuple[RequestedFile, ...], most: int) -> Surfaced:
+    def _surfaced(self, declared: tuple[RequestedFile, ...], most: int) -> SurfacedFiles:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
         asked = [*declared, *(one for one in self.wanted if one.path in news)]
         named = [_named(self.workdir, one) for one in {one.path: one for one in reversed(asked)}.values()][::-1]
         if not (self.complete and after.complete):
-            return Surfaced(tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs.")
+            return SurfacedFiles(
+                tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs."
+            )
         others = sorted(news - {file.name for file in named}) if self.unasked else []
         found = [ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:most]]
-        return Surfaced((*named, *found), _left_out(others[most:]))
+        return SurfacedFiles((*named, *found), _left_out(others[most:]))
 
 
-def outputs_of(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:
+def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:
     """The ``outputs`` of a call whose arguments fit the schema."""
     return tuple(RequestedFile(one["name"], one.get("format", "")) for one in arguments.get("outputs", ()))
 
 
-def described(wanted: Iterable[RequestedFile]) -> str:
+def describe_requested_files(wanted: Iterable[RequestedFile]) -> str:
     """What the description of a tool says of the files that a request wants; empty without any."""
     lines = [_line(one) for one in wanted]
     return "\n".join(["", "The person wants these files, written to the work directory:", *lines]) if lines else ""

@@ -30,7 +30,7 @@ ROWS = 100
 BROKEN, MISSING = 3, 4
 
 
-class Unreadable(Exception):
+class UnreadableDocument(Exception):
     """Says what is wrong with the document."""
 
 
@@ -39,7 +39,7 @@ def pdf(file: BinaryIO) -> Iterator[str]:
 
     reader = PdfReader(file)
     if reader.is_encrypted and not reader.decrypt(""):
-        raise Unreadable("it is locked with a password")
+        raise UnreadableDocument("it is locked with a password")
     for number, page in enumerate(reader.pages, start=1):
         yield f"[page {number} of {len(reader.pages)}]\n{page.extract_text().strip()}\n\n"
 
@@ -150,7 +150,7 @@ def _no_bomb(file: BinaryIO) -> None:
         found = parts.infolist()
         bombs = [part for part in found if part.file_size > 16 << 20 and part.file_size > RATIO * part.compress_size]
         if len(found) > ENTRIES or sum(part.file_size for part in found) > UNPACKED or bombs:
-            raise Unreadable("it unpacks to more than a document of its size should")
+            raise UnreadableDocument("it unpacks to more than a document of its size should")
     file.seek(0)
 
 

@@ -8,7 +8,7 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Sandbox, Tool
 from agent_kernel.core.request import Note
 from agent_kernel.sessions.file_registry import FileRegistry
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import Documents
@@ -31,11 +31,11 @@ class FileTools:
         self._fetches = fetches
         self._documents = Documents()
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
         notes = await self._notes(occasion) if request.inputs else ()
         if not (self._always or request.inputs):
-            return Offered()
+            return OfferedTools()
         workdir = self._sandbox.workdir(occasion.key) if self._works_there(occasion) else None
         tools: list[Tool] = [
             ReadFile(self._files, self._documents, workdir, fetches=self._fetches),
@@ -43,12 +43,12 @@ class FileTools:
         ]
         if self._always and workdir is not None:
             tools.append(SurfaceOutputs(workdir))
-        return Offered(tuple(tool for tool in tools if occasion.wants("files", tool.spec.name)), notes)
+        return OfferedTools(tuple(tool for tool in tools if occasion.wants("files", tool.spec.name)), notes)
 
-    def _works_there(self, occasion: Occasion) -> bool:
+    def _works_there(self, occasion: ToolSourceContext) -> bool:
         return occasion.request.where == "sandbox" or self._shell
 
-    async def _notes(self, occasion: Occasion) -> tuple[Note, ...]:
+    async def _notes(self, occasion: ToolSourceContext) -> tuple[Note, ...]:
         given = await input_files.found(self._files, occasion.key, occasion.request.inputs)
         if self._works_there(occasion):
             given = await asyncio.to_thread(input_files.mounted, given, self._sandbox.workdir(occasion.key))

@@ -58,7 +58,7 @@ class McpServer:
     resources: tuple[str, ...] = ()
     timeout_s: float = TIMEOUT_S
 
-    def filled(self, env: Mapping[str, str] = os.environ) -> Filled:
+    def filled(self, env: Mapping[str, str] = os.environ) -> ResolvedServer:
         """With the values of ``${VAR}``. Raises InvalidRequest that names the variable which is not set."""
         secrets: set[str] = set()
 
@@ -71,7 +71,7 @@ class McpServer:
         headers = {name: value(text, secret=True) for name, text in self.headers.items()}
         if self.bearer_token:
             headers["Authorization"] = f"Bearer {value(self.bearer_token, secret=True)}"
-        return Filled(
+        return ResolvedServer(
             dataclasses.replace(
                 self,
                 command=value(self.command),
@@ -94,7 +94,7 @@ class McpServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class ResolvedServer:
     """A server with its secrets in place, and the secrets, to keep them out of what is said."""
 
     server: McpServer = field(repr=False)

@@ -18,7 +18,7 @@ from typing import Any
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.tools.mcp import sdk
-from agent_kernel.tools.mcp.config import Filled, McpServer
+from agent_kernel.tools.mcp.config import McpServer, ResolvedServer
 
 log = logging.getLogger(__name__)
 CONNECT_S = 60.0
@@ -32,7 +32,7 @@ MAX_PAGES = 100
 MAX_REASON = 500
 
 
-class Gone(Exception):
+class McpServerUnavailable(Exception):
     """The server is not connected, and why. ``ran``: a call had been sent, so that it may have run; ``untried``: it had
     been, and the server refused it because it knew the session no more."""
 
@@ -44,7 +44,7 @@ class Gone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ServerListing:
     """What a server offers, as the SDK's own objects; ``more``: it has more than is taken."""
 
     tools: tuple[Any, ...] = ()
@@ -53,10 +53,10 @@ class Listed:
 
 
 @dataclass(slots=True)
-class Life:
+class ServerRun:
     """One connection from its beginning to its end."""
 
-    trace: sdk.Trace = field(default_factory=sdk.Trace)
+    trace: sdk.ConnectionTrace = field(default_factory=sdk.ConnectionTrace)
     began: float = field(default_factory=time.monotonic)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     leave: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,7 +65,7 @@ class Life:
     task: asyncio.Task[None] | None = None
 
 
-class Connection:
+class McpConnection:
     """``listed`` stays when the server ends: its tools are offered on, and a call connects it again. ``attempt`` counts
     connections; ``problem`` is why the last one did not come about, or ended, until there is one again."""
 
@@ -80,7 +80,7 @@ class Connection:
         connect_s: float = CONNECT_S,
     ) -> None:
         self.server = server
-        self.listed: Listed | None = None
+        self.listed: ServerListing | None = None
         self.attempt = 0
         self.problem = ""
         self._exits = exits
@@ -88,11 +88,11 @@ class Connection:
         self._env = env
         self._clock = clock
         self._connect_s = connect_s
-        self._life: Life | None = None
+        self._life: ServerRun | None = None
         self._failures = 0
         self._not_before = 0.0
         self._closed = False
-        self._filled: Filled | None = None
+        self._filled: ResolvedServer | None = None
 
     @property
     def starting(self) -> bool:
@@ -115,7 +115,7 @@ class Connection:
         """Connects in the background, if it is time for that."""
         if self._life is None and self.may_try:
             self.attempt += 1
-            self._life = life = Life(began=self._clock())
+            self._life = life = ServerRun(began=self._clock())
             life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
 
     async def until_ready(self, wait_s: float) -> bool:
@@ -133,7 +133,7 @@ class Connection:
         if not await self.until_ready(self._connect_s + 5):
             wait = self._not_before - self._clock()
             later = f" It is tried again in {wait:.0f} s at the earliest." if wait > 0 else ""
-            raise Gone((self.problem or "It does not answer.") + later)
+            raise McpServerUnavailable((self.problem or "It does not answer.") + later)
         assert self._life is not None
         return self._life.client
 
@@ -154,7 +154,7 @@ class Connection:
                 return await ask(client)
             except Exception as error:
                 why = await self._why(life, error)
-                if not (again and isinstance(why, Gone) and why.untried):
+                if not (again and isinstance(why, McpServerUnavailable) and why.untried):
                     raise why from error
         raise AssertionError("the second time it returned or raised")
 
@@ -173,7 +173,7 @@ class Connection:
 
     # ------------------------------------------------------------------------------------------------ one life
 
-    async def _live(self, life: Life) -> None:
+    async def _live(self, life: ServerRun) -> None:
         reason = ""
         try:
             await self._connect(life)
@@ -188,12 +188,12 @@ class Connection:
             self._ended(life, reason)
             life.ready.set()
 
-    async def _connect(self, life: Life) -> None:
+    async def _connect(self, life: ServerRun) -> None:
         await sdk.load()
         self._filled = self.server.filled(self._env)
         server = self._filled.server
         if server.kind == "websocket":
-            raise Gone("The MCP SDK has no WebSocket transport; use Http.")
+            raise McpServerUnavailable("The MCP SDK has no WebSocket transport; use Http.")
         if server.kind != "process":
             self._exits.check(server.url, f"the MCP server {server.name}")
 
@@ -216,7 +216,7 @@ class Connection:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
 
-    async def _serve(self, life: Life, client: Any) -> None:
+    async def _serve(self, life: ServerRun, client: Any) -> None:
         """Until it ends or is to be left; lists again when it says that something changed."""
         while not life.leave.is_set() and not life.trace.ended.is_set():
             waits = [asyncio.create_task(event.wait()) for event in (life.leave, life.trace.ended, life.stale)]
@@ -235,7 +235,7 @@ class Connection:
                         "MCP server %s could not be listed again: %s", self.server.name, self._told(error, life)
                     )
 
-    def _ended(self, life: Life, reason: str) -> None:
+    def _ended(self, life: ServerRun, reason: str) -> None:
         """When it may be connected again: at once if it had lived a while, else later each time."""
         if self._closed:
             return
@@ -254,7 +254,7 @@ class Connection:
         if self.problem:
             log.warning("MCP server %s: %s", self.server.name, self.problem)
 
-    async def _why(self, life: Life | None, error: Exception) -> Exception:
+    async def _why(self, life: ServerRun | None, error: Exception) -> Exception:
         """What a failed call means: the server answered so, or it is gone."""
         code = getattr(error, "code", None)
         untried = life is not None and life.trace.forgotten
@@ -269,12 +269,12 @@ class Connection:
                 await asyncio.wait_for(_done(life.task), sdk.END_S)
             said += _last_words(life.trace.stderr)
         reason = self.hidden(f"The connection ended during the call{said}.")[: 2 * MAX_REASON]
-        return Gone(reason, ran=not untried, untried=untried)
+        return McpServerUnavailable(reason, ran=not untried, untried=untried)
 
-    def _told(self, error: BaseException, life: Life) -> str:
+    def _told(self, error: BaseException, life: ServerRun) -> str:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        if isinstance(error, Gone):
+        if isinstance(error, McpServerUnavailable):
             return error.reason
         if isinstance(error, TimeoutError):
             words = f"It did not answer within {self._connect_s:.0f} s"
@@ -289,7 +289,7 @@ class Connection:
         return self.hidden(words + _last_words(life.trace.stderr))[: 2 * MAX_REASON] + "."
 
 
-async def listing(client: Any, resources: bool) -> Listed:
+async def listing(client: Any, resources: bool) -> ServerListing:
     """All pages of its tools, and of its resources where they are wanted; at most MAX_TOOLS and MAX_RESOURCES."""
     capabilities = client.server_capabilities
     tools: list[Any] = []
@@ -299,7 +299,7 @@ async def listing(client: Any, resources: bool) -> Listed:
     if resources and capabilities is not None and capabilities.resources is not None:
         found = await _pages(client.list_resources, "resources", MAX_RESOURCES)
     more = len(tools) > MAX_TOOLS
-    return Listed(tuple(tools[:MAX_TOOLS]), tuple(found[:MAX_RESOURCES]), more)
+    return ServerListing(tuple(tools[:MAX_TOOLS]), tuple(found[:MAX_RESOURCES]), more)
 
 
 async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
@@ -314,7 +314,7 @@ async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
     return found
 
 
-async def _follow(client: Any, life: Life) -> None:
+async def _follow(client: Any, life: ServerRun) -> None:
     """Servers of the newest protocol tell of changes to those who listen only."""
     with contextlib.suppress(Exception):  # one that can not be listened to is not told of changes
         async with client.listen(tools_list_changed=True, resources_list_changed=True) as changes:

@@ -23,7 +23,7 @@ LOOK_S = 1.0
 CANNOT_START = 127
 
 
-class Stop(Exception):
+class StopRequested(Exception):
     """The parent wants it to end, or is gone."""
 
 
@@ -55,14 +55,14 @@ def main(parent: int, command: list[str]) -> int:
     status = 0
     try:
         status = _until_ended(child)
-    except Stop:
+    except StopRequested:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_all(child)
     return status
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise Stop
+    raise StopRequested
 
 
 def _let_go() -> None:

@@ -24,7 +24,7 @@ LONG_TEXT = 2_000_000
 
 
 @dataclass(slots=True)
-class Parts:
+class ResultParts:
     """A result as it is put together."""
 
     texts: list[str] = field(default_factory=list)
@@ -83,14 +83,14 @@ def output_of(result: Any) -> ToolOutput:
 
 def read_output(result: Any) -> ToolOutput:
     """Of the SDK's ReadResourceResult."""
-    parts = Parts()
+    parts = ResultParts()
     for resource in list(result.contents)[:MAX_PARTS]:
         parts.resource(resource)
     return _output(parts, "success", {})
 
 
-def _gathered(content: Iterable[Any]) -> Parts:
-    parts = Parts()
+def _gathered(content: Iterable[Any]) -> ResultParts:
+    parts = ResultParts()
     content = list(content)
     for part in content[:MAX_PARTS]:
         parts.add(part)
@@ -99,7 +99,7 @@ def _gathered(content: Iterable[Any]) -> Parts:
     return parts
 
 
-def _output(parts: Parts, status: Any, details: dict[str, Any]) -> ToolOutput:
+def _output(parts: ResultParts, status: Any, details: dict[str, Any]) -> ToolOutput:
     told = [text for text in parts.texts if text]
     if parts.media:
         told.append(f"[{len(parts.media)} image(s) shown]")

@@ -49,7 +49,7 @@ ClientOf: TypeAlias = "Callable[[Any], Client]"
 
 
 @dataclass(slots=True)
-class Trace:
+class ConnectionTrace:
     """What is known of why a connection ended: the last it wrote to standard error, what was wrong over HTTP,
     and whether the server does not know the session any more: then it did nothing of what it was asked."""
 
@@ -72,7 +72,7 @@ async def load() -> None:
 
 
 @asynccontextmanager
-async def connected(server: McpServer, trace: Trace, changed: Changed, version: str) -> AsyncIterator[Client]:
+async def connected(server: McpServer, trace: ConnectionTrace, changed: Changed, version: str) -> AsyncIterator[Client]:
     """A client that has shaken hands. ``changed`` hears of the methods of notifications. ``load`` comes first. Raises
     whatever the SDK does."""
     async with AsyncExitStack() as stack:
@@ -129,12 +129,12 @@ def _client_of(changed: Changed, version: str) -> ClientOf:
 
 
 @asynccontextmanager
-async def _http(server: McpServer, trace: Trace) -> AsyncIterator[httpx2.AsyncClient]:
+async def _http(server: McpServer, trace: ConnectionTrace) -> AsyncIterator[httpx2.AsyncClient]:
     async with _factory(trace)(headers=dict(server.headers)) as client:
         yield client
 
 
-def _factory(trace: Trace) -> Factory:
+def _factory(trace: ConnectionTrace) -> Factory:
     """No proxy and no key of the environment; no answer over MAX_MESSAGE."""
     import httpx2
 
@@ -176,7 +176,7 @@ def _factory(trace: Trace) -> Factory:
 
 
 @asynccontextmanager
-async def _stdio(server: McpServer, trace: Trace) -> AsyncIterator[tuple[Any, Any]]:
+async def _stdio(server: McpServer, trace: ConnectionTrace) -> AsyncIterator[tuple[Any, Any]]:
     """Raises OSError when the process can not be started."""
     import anyio
 
@@ -214,7 +214,7 @@ async def _start(server: McpServer) -> asyncio.subprocess.Process:
     )
 
 
-async def _receive(process: asyncio.subprocess.Process, inbox: Any, trace: Trace) -> None:
+async def _receive(process: asyncio.subprocess.Process, inbox: Any, trace: ConnectionTrace) -> None:
     import anyio
 
     assert process.stdout is not None
@@ -292,7 +292,7 @@ async def _send(process: asyncio.subprocess.Process, outbox: Any) -> None:
                 await process.stdin.drain()
 
 
-async def _overhear(process: asyncio.subprocess.Process, trace: Trace) -> None:
+async def _overhear(process: asyncio.subprocess.Process, trace: ConnectionTrace) -> None:
     assert process.stderr is not None
     while piece := await process.stderr.read(65536):
         trace.stderr = (trace.stderr + piece.decode("utf-8", "replace"))[-MAX_FAULT:]

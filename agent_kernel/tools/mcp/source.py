@@ -18,9 +18,9 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.trusted_folders import TrustStore, file_digest
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.mcp.config import BESIDE, McpConfig, read
-from agent_kernel.tools.mcp.connection import MAX_TOOLS, Connection
+from agent_kernel.tools.mcp.connection import MAX_TOOLS, McpConnection
 from agent_kernel.tools.mcp.names import exposed
 from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
 
@@ -34,17 +34,17 @@ REMEMBERED = 1000
 
 
 @dataclass(slots=True)
-class Group:
+class ServerGroup:
     """The servers of one configuration. ``digest`` is of the file."""
 
     config: McpConfig
-    connections: tuple[Connection, ...]
+    connections: tuple[McpConnection, ...]
     limit: asyncio.Semaphore
     digest: str = ""
 
 
 @dataclass(slots=True)
-class Told:
+class SessionNotices:
     """What a session was told, so that it is told once."""
 
     things: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict)
@@ -78,12 +78,12 @@ class McpTools:
         self._version = version
         self._env = env
         self._start_s = start_s
-        self._own: Group | None = None
-        self._beside: OrderedDict[Path, Group] = OrderedDict()
-        self._told = Told()
+        self._own: ServerGroup | None = None
+        self._beside: OrderedDict[Path, ServerGroup] = OrderedDict()
+        self._told = SessionNotices()
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         groups = [group for group in (await self._configured(occasion), await self._found(occasion)) if group]
         wanted = [(group, one) for group in groups for one in group.connections if _wants(occasion, group, one)]
         await self._started([one for _, one in wanted])
@@ -91,7 +91,7 @@ class McpTools:
         for group, connection in wanted:
             self._tell(occasion, connection)
             self._add(tools, group, connection, occasion)
-        return Offered(tuple(tools.values()))
+        return OfferedTools(tuple(tools.values()))
 
     async def start(self) -> None:
         """Connects the servers of the server's own configuration, in the background."""
@@ -112,11 +112,11 @@ class McpTools:
             return [{"name": "", "state": "failed", "tools": 0, "left_out": [], "problem": str(error)}]
 
     @property
-    def known(self) -> Sequence[Connection]:
+    def known(self) -> Sequence[McpConnection]:
         """Of the server's own configuration, once a turn has read it."""
         return self._own.connections if self._own else ()
 
-    async def connections(self) -> Sequence[Connection]:
+    async def connections(self) -> Sequence[McpConnection]:
         """Of the server's own configuration. Raises InvalidRequest."""
         if self._own is None and self._path is not None:
             self._own = self._group(await asyncio.to_thread(read, self._path))
@@ -131,14 +131,14 @@ class McpTools:
 
     # ------------------------------------------------------------------------------------------------ which servers
 
-    async def _configured(self, occasion: Occasion) -> Group | None:
+    async def _configured(self, occasion: ToolSourceContext) -> ServerGroup | None:
         try:
             await self.connections()
         except InvalidRequest as error:
             self._warn(occasion, "config", str(error))
         return self._own
 
-    async def _found(self, occasion: Occasion) -> Group | None:
+    async def _found(self, occasion: ToolSourceContext) -> ServerGroup | None:
         """Of ``.mcp.json`` beside the notebook, if a person trusts that folder and the file is what it was then."""
         folder = occasion.notebook_dir
         if folder is None or not occasion.wants(GROUP):
@@ -165,7 +165,7 @@ class McpTools:
         self._beside.move_to_end(folder)
         return self._beside[folder]
 
-    def _replace(self, folder: Path, group: Group) -> None:
+    def _replace(self, folder: Path, group: ServerGroup) -> None:
         gone = [self._beside.pop(folder)] if folder in self._beside else []
         self._beside[folder] = group
         while len(self._beside) > FOLDERS:
@@ -175,15 +175,15 @@ class McpTools:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _group(self, config: McpConfig, digest: str = "") -> Group:
+    def _group(self, config: McpConfig, digest: str = "") -> ServerGroup:
         connections = (
-            Connection(server, self._exits, version=self._version, env=self._env) for server in config.servers
+            McpConnection(server, self._exits, version=self._version, env=self._env) for server in config.servers
         )
-        return Group(config, tuple(connections), asyncio.Semaphore(config.at_once), digest)
+        return ServerGroup(config, tuple(connections), asyncio.Semaphore(config.at_once), digest)
 
     # ------------------------------------------------------------------------------------------------ their tools
 
-    async def _started(self, connections: Sequence[Connection]) -> None:
+    async def _started(self, connections: Sequence[McpConnection]) -> None:
         """Waits for those that start for the first time: tools of the others are known, or they do not come."""
         fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
         for one in connections:
@@ -191,7 +191,7 @@ class McpTools:
         if fresh:
             await asyncio.gather(*(one.until_ready(max(0.0, self._start_s - one.age)) for one in fresh))
 
-    def _tell(self, occasion: Occasion, connection: Connection) -> None:
+    def _tell(self, occasion: ToolSourceContext, connection: McpConnection) -> None:
         name, attempt = connection.server.name, str(connection.attempt)
         if connection.listed is not None:
             return
@@ -201,7 +201,9 @@ class McpTools:
         elif connection.problem:
             self._warn(occasion, f"{name} {attempt}", f"MCP server {name} can not be used: {connection.problem}")
 
-    def _add(self, tools: dict[str, Tool], group: Group, connection: Connection, occasion: Occasion) -> None:
+    def _add(
+        self, tools: dict[str, Tool], group: ServerGroup, connection: McpConnection, occasion: ToolSourceContext
+    ) -> None:
         listed, server = connection.listed, connection.server
         if listed is None:
             return
@@ -222,12 +224,12 @@ class McpTools:
         if listed.more:
             self._warn(occasion, f"{server.name} many", f"MCP server {server.name} has more than {MAX_TOOLS} tools.")
 
-    def _warn(self, occasion: Occasion, what: str, text: str) -> None:
+    def _warn(self, occasion: ToolSourceContext, what: str, text: str) -> None:
         if self._told.first(occasion.key.namespace, occasion.key.id, what):
             occasion.emit(Notice("warning", text))
 
 
-def _wants(occasion: Occasion, group: Group, connection: Connection) -> bool:
+def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConnection) -> bool:
     """A server starts only for a request that may use it: names of tools begin with the server's prefix."""
     asked = occasion.request.tools
     if asked is None:
@@ -236,17 +238,17 @@ def _wants(occasion: Occasion, group: Group, connection: Connection) -> bool:
     return GROUP in asked or any(name.startswith(prefix) for name in asked)
 
 
-def _first(connection: Connection) -> bool:
+def _first(connection: McpConnection) -> bool:
     return connection.attempt == 1 and connection.starting
 
 
-def _left_out(connection: Connection) -> list[str]:
+def _left_out(connection: McpConnection) -> list[str]:
     """Tools that it lists and that are not offered, and why."""
     tools = connection.listed.tools if connection.listed else ()
     return [f"{tool.name[:60]} ({problem})" for tool in tools if (problem := unusable(tool))]
 
 
-def _row(connection: Connection) -> dict[str, Any]:
+def _row(connection: McpConnection) -> dict[str, Any]:
     """``tools`` counts those that are offered."""
     state = "connected" if connection.connected else "starting" if connection.starting else "failed"
     left_out = _left_out(connection)
@@ -260,5 +262,5 @@ def _row(connection: Connection) -> dict[str, Any]:
     }
 
 
-async def _closed(group: Group) -> None:
+async def _closed(group: ServerGroup) -> None:
     await asyncio.gather(*(one.aclose() for one in group.connections))

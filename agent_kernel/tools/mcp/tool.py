@@ -12,7 +12,7 @@ import jsonschema
 
 from agent_kernel.core.events import CallOutput
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.mcp.connection import Connection, Gone
+from agent_kernel.tools.mcp.connection import McpConnection, McpServerUnavailable
 from agent_kernel.tools.mcp.results import output_of, read_output
 
 DESCRIPTION_CHARS = 4_000
@@ -27,7 +27,7 @@ KIND = "mcp"
 class McpTool:
     """``limit`` lets as many calls run together as the configuration says."""
 
-    def __init__(self, name: str, tool: Any, connection: Connection, limit: asyncio.Semaphore) -> None:
+    def __init__(self, name: str, tool: Any, connection: McpConnection, limit: asyncio.Semaphore) -> None:
         self._tool = tool
         self._connection = connection
         self._limit = limit
@@ -62,7 +62,7 @@ class McpTool:
 class McpResources:
     """Reads what a server offers under one of the patterns of its configuration."""
 
-    def __init__(self, name: str, connection: Connection, limit: asyncio.Semaphore) -> None:
+    def __init__(self, name: str, connection: McpConnection, limit: asyncio.Semaphore) -> None:
         self._connection = connection
         self._limit = limit
         server = connection.server
@@ -105,7 +105,7 @@ class McpResources:
 
 
 async def answered(
-    connection: Connection, limit: asyncio.Semaphore, call: Callable[[], Awaitable[ToolOutput]]
+    connection: McpConnection, limit: asyncio.Semaphore, call: Callable[[], Awaitable[ToolOutput]]
 ) -> ToolOutput:
     """The result of one call, whatever became of it. A call that is stopped is told to the server."""
     server = connection.server
@@ -116,7 +116,7 @@ async def answered(
         except TimeoutError:
             text = f"{server.name} did not answer within {server.timeout_s:g} seconds; it may have done it."
             return ToolOutput(text, "timeout")
-        except Gone as gone:
+        except McpServerUnavailable as gone:
             after = " It may have run, and was not tried again." if gone.ran else ""
             return ToolOutput(f"MCP server {server.name}: {gone.reason}{after}", "error")
         except Exception as error:  # noqa: BLE001  of a library, about one server: a result like any other

@@ -17,7 +17,7 @@ from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SearchHit, SearchQuery, SessionKey
-from agent_kernel.tools.base.tool_source import Occasion, Offered
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 SESSIONS = 5
 SNIPPETS = 3
@@ -118,8 +118,8 @@ class RecallTools:
         self._store = store
         self._root = root
 
-    async def offer(self, occasion: Occasion) -> Offered:
-        return Offered((Recall(self._store, self._root()),)) if occasion.wants("recall") else Offered()
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
+        return OfferedTools((Recall(self._store, self._root()),)) if occasion.wants("recall") else OfferedTools()
 
     async def aclose(self) -> None: ...
 

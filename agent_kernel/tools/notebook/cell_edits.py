@@ -16,9 +16,9 @@ from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions.policy import EDIT
-from agent_kernel.tools.base.notebook_access import NotebookSide
-from agent_kernel.tools.notebook.cell_map import Cell, cells_of, chosen, one, read
-from agent_kernel.tools.notebook.live_document import Known, Seen, View
+from agent_kernel.tools.base.notebook_access import NotebookRunner
+from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, chosen, one, read
+from agent_kernel.tools.notebook.live_document import NotebookView, ReadCellsMemory, VisibleNotebook
 
 START = "start"
 MAX_SOURCE = 200_000
@@ -85,31 +85,31 @@ RUN = ToolSpec(
 
 
 @dataclass(slots=True)
-class Desk:
+class EditContext:
     """What the tools of one turn share. ``own`` is the cell that the turn was asked in; ``last`` the one that was
     inserted last."""
 
-    view: View
-    page: NotebookSide
-    known: Known
+    view: NotebookView
+    page: NotebookRunner
+    known: ReadCellsMemory
     own: str = ""
     last: str = ""
 
-    async def document(self, context: ToolContext) -> Seen:
+    async def document(self, context: ToolContext) -> VisibleNotebook:
         """Raises NotFound, and Conflict where nothing may be changed."""
         seen = await self.view.live(context)
         if not seen.writable:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
         return seen
 
-    def changeable(self, seen: Seen, wanted: object) -> Cell:
+    def changeable(self, seen: VisibleNotebook, wanted: object) -> NotebookCell:
         """Raises InvalidRequest."""
         cell = one(seen.cells, str(wanted))
         if cell.id and cell.id == self.own:
             raise InvalidRequest(f"Cell {cell.index} is the one you were asked in; leave it as it is.")
         return cell
 
-    def has_read(self, context: ToolContext, cell: Cell) -> None:
+    def has_read(self, context: ToolContext, cell: NotebookCell) -> None:
         """Raises Conflict unless the model has read the cell as it is; then it has with the refusal."""
         state = self.known.state(context.key, cell)
         if state == "same":
@@ -123,7 +123,7 @@ class Desk:
             "Call again if your change still fits."
         )
 
-    def place(self, seen: Seen, below: object) -> str:
+    def place(self, seen: VisibleNotebook, below: object) -> str:
         """The id of the cell above the place; empty: the top. Raises InvalidRequest."""
         if isinstance(below, str) and below.strip():
             return "" if below.strip().lower() == START else one(seen.cells, below).id
@@ -155,7 +155,7 @@ class Desk:
 class InsertCell:
     spec = INSERT
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
     async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -177,7 +177,7 @@ class InsertCell:
 class EditCell:
     spec = EDIT_CELL
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
     async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -208,7 +208,7 @@ class EditCell:
 class DeleteCell:
     spec = DELETE
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
     async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -228,7 +228,7 @@ class DeleteCell:
 class MoveCell:
     spec = MOVE
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
     async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -251,7 +251,7 @@ class RunCells:
 
     spec = RUN
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
     async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -277,20 +277,20 @@ class RunCells:
         return replace(answer, text=text or "Nothing ran.", details={"ran": ran})
 
 
-def edit_tools(desk: Desk, served: frozenset[str]) -> list[Tool]:
+def edit_tools(desk: EditContext, served: frozenset[str]) -> list[Tool]:
     """Those that the page serves."""
     tools: list[Tool] = [InsertCell(desk), EditCell(desk), DeleteCell(desk), MoveCell(desk), RunCells(desk)]
     return [tool for tool in tools if tool.spec.name in served]
 
 
-def _ran(told: Mapping[str, Any]) -> list[Cell]:
+def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:
     """With the numbers that they have in the notebook."""
     places = [cell.get("index") for cell in told.get("cells") or () if isinstance(cell, Mapping)]
     cells = zip(cells_of(told), places, strict=True)
     return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
 
 
-def _replaced(cell: Cell, find: str, put: str) -> str:
+def _replaced(cell: NotebookCell, find: str, put: str) -> str:
     """Raises InvalidRequest unless the text is there exactly once."""
     count = cell.source.count(find) if find else 0
     if count == 1:
@@ -308,15 +308,15 @@ def _source(source: object) -> str:
     return text
 
 
-def _above(seen: Seen, cell: Cell) -> str:
+def _above(seen: VisibleNotebook, cell: NotebookCell) -> str:
     return seen.cells[cell.index - 1].id if cell.index else ""
 
 
-def _named(cell: Cell) -> str:
+def _named(cell: NotebookCell) -> str:
     return f"cell {cell.index} ({cell.id})"
 
 
-def _where(seen: Seen, below: str) -> str:
+def _where(seen: VisibleNotebook, below: str) -> str:
     above = next((cell for cell in seen.cells if below and cell.id == below), None)
     return f"below {_named(above)}" if above else "at the top"
 

@@ -24,7 +24,7 @@ PLACES = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class NotebookCell:
     """``index`` counts from 0. ``outputs`` are in nbformat."""
 
     index: int
@@ -52,14 +52,14 @@ class Cell:
         return f"{self.index} {self.id or '-'} {self.kind}: {first}" + (f"  ({', '.join(facts)})" if facts else "")
 
 
-def cells_of(content: Mapping[str, Any]) -> list[Cell]:
+def cells_of(content: Mapping[str, Any]) -> list[NotebookCell]:
     """Whatever a file holds, a list of cells; what is no cell is left out."""
     found = content.get("cells")
     cells = [cell for cell in found if isinstance(cell, Mapping)] if isinstance(found, list) else []
     return [_cell(index, cell) for index, cell in enumerate(cells)]
 
 
-def mapped(cells: Sequence[Cell], start: int = 0) -> str:
+def mapped(cells: Sequence[NotebookCell], start: int = 0) -> str:
     """A line for each of at most MAPPED cells from ``start``."""
     if not cells:
         return "It has no cells."
@@ -70,10 +70,10 @@ def mapped(cells: Sequence[Cell], start: int = 0) -> str:
     return "\n".join(shown) or f"It has {len(cells)} cells; there is none from {start} on."
 
 
-def chosen(cells: Sequence[Cell], wanted: str) -> tuple[list[Cell], list[int]]:
+def chosen(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[NotebookCell], list[int]]:
     """The cells and the numbers of executions that are named: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
     by_id = {cell.id: cell for cell in cells if cell.id}
-    found: dict[int, Cell] = {}
+    found: dict[int, NotebookCell] = {}
     executed: list[int] = []
     for word in filter(None, (word.strip(" '\"") for word in wanted.split(","))):
         if word in by_id:
@@ -91,7 +91,7 @@ def chosen(cells: Sequence[Cell], wanted: str) -> tuple[list[Cell], list[int]]:
     return list(found.values()), executed
 
 
-def one(cells: Sequence[Cell], wanted: str) -> Cell:
+def one(cells: Sequence[NotebookCell], wanted: str) -> NotebookCell:
     """The cell of an id, of the beginning of one id only (4 characters or more), or of a number. Raises
     InvalidRequest."""
     word = wanted.strip(" '\"")
@@ -108,15 +108,15 @@ def one(cells: Sequence[Cell], wanted: str) -> Cell:
     return found[0]
 
 
-def read(cells: Sequence[Cell], chars: int = READ_CHARS) -> str:
+def read(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> str:
     """Source and outputs, as many cells as fit into ``chars``; the others are named."""
     return read_whole(cells, chars)[0]
 
 
-def read_whole(cells: Sequence[Cell], chars: int = READ_CHARS) -> tuple[str, list[Cell]]:
+def read_whole(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> tuple[str, list[NotebookCell]]:
     """As ``read``, with those cells of which all of the source is in it."""
     told: list[str] = []
-    whole: list[Cell] = []
+    whole: list[NotebookCell] = []
     for count, cell in enumerate(cells):
         share = max(chars // len(cells), chars // 4)
         text = _read(cell, share)
@@ -129,9 +129,9 @@ def read_whole(cells: Sequence[Cell], chars: int = READ_CHARS) -> tuple[str, lis
     return "\n\n".join(told), whole
 
 
-def _cell(index: int, cell: Mapping[str, Any]) -> Cell:
+def _cell(index: int, cell: Mapping[str, Any]) -> NotebookCell:
     count, outputs = cell.get("execution_count"), cell.get("outputs")
-    return Cell(
+    return NotebookCell(
         index,
         str(cell.get("id") or "")[:64],
         str(cell.get("cell_type") or "")[:20],
@@ -141,7 +141,7 @@ def _cell(index: int, cell: Mapping[str, Any]) -> Cell:
     )
 
 
-def _read(cell: Cell, chars: int) -> str:
+def _read(cell: NotebookCell, chars: int) -> str:
     head = f"[{cell.index} {cell.id or '-'} {cell.kind}" + (f" In[{cell.count}]]" if cell.count else "]")
     outputs = "\n".join(filter(None, (_output(output) for output in cell.outputs)))
     parts = [head, shorten(cell.source, chars)]

@@ -13,8 +13,8 @@ from agent_kernel.core.errors import NotFound
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.session import SessionKey
-from agent_kernel.tools.base.notebook_access import Attached, NotebookSide
-from agent_kernel.tools.notebook.cell_map import Cell, cells_of
+from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
+from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of
 
 LIVE_DOCUMENT = "live_document"
 """What a page is asked for beside the tools: its document, as JSON in the details of the answer."""
@@ -24,21 +24,21 @@ MAX_CELLS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VisibleNotebook:
     """``named`` says for the model what this is. ``active`` and ``selected`` are ids of cells."""
 
     named: str
-    cells: list[Cell]
+    cells: list[NotebookCell]
     live: bool = False
     writable: bool = True
     active: str = ""
     selected: tuple[str, ...] = ()
 
 
-class View:
+class NotebookView:
     """``page`` is whoever has the notebook open, None: nobody."""
 
-    def __init__(self, notebook: Attached | None, page: NotebookSide | None) -> None:
+    def __init__(self, notebook: NotebookAccess | None, page: NotebookRunner | None) -> None:
         self._notebook = notebook
         self._page = page
 
@@ -46,7 +46,7 @@ class View:
     def is_there(self) -> bool:
         return self._page is not None or (self._notebook is not None and bool(self._notebook.path))
 
-    async def seen(self, context: ToolContext) -> Seen:
+    async def seen(self, context: ToolContext) -> VisibleNotebook:
         """Raises NotFound, InvalidRequest when neither can be had."""
         if self._page is None:
             return await self._saved("later edits are not in it")
@@ -55,7 +55,7 @@ class View:
         except NotFound as error:
             return await self._saved(f"later edits are not in it: {error.message}")
 
-    async def live(self, context: ToolContext) -> Seen:
+    async def live(self, context: ToolContext) -> VisibleNotebook:
         """Raises NotFound with the reason when no page answers."""
         if self._page is None:
             raise NotFound("The notebook is not open in a page that could change it.")
@@ -65,7 +65,7 @@ class View:
             raise NotFound(answer.text)
         told = answer.details
         selected = told.get("selected")
-        return Seen(
+        return VisibleNotebook(
             f"{_word(told.get('path'))} as it stands open in the page (with edits that are not saved)",
             cells_of(told),
             live=True,
@@ -74,16 +74,16 @@ class View:
             selected=tuple(map(_word, selected)) if isinstance(selected, list) else (),
         )
 
-    async def _saved(self, limit: str) -> Seen:
+    async def _saved(self, limit: str) -> VisibleNotebook:
         if self._notebook is None or not self._notebook.path:
             raise NotFound("The notebook was never saved, and no page has it open.")
         document = await self._notebook.document()
         saved = f" {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(document.saved))}" if document.saved else ""
-        return Seen(f"{document.path} as last saved{saved} ({limit})", cells_of(document.content))
+        return VisibleNotebook(f"{document.path} as last saved{saved} ({limit})", cells_of(document.content))
 
 
 @dataclass(slots=True)
-class Known:
+class ReadCellsMemory:
     """Which sources of cells a session's model has read whole, so that it replaces nothing it has not seen. Of this
     process; what is forgotten has to be read again."""
 
@@ -101,7 +101,7 @@ class Known:
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
 
-    def state(self, key: SessionKey, cell: Cell) -> str:
+    def state(self, key: SessionKey, cell: NotebookCell) -> str:
         """``same`` as the model has read it, ``changed`` since, or ``unread``."""
         known = self._sessions.get(key, OrderedDict()).get(cell.id)
         if known is None:

@@ -13,12 +13,12 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.client_call_broker import Offers
-from agent_kernel.tools.base.notebook_access import Attached, NotebookSide
-from agent_kernel.tools.base.tool_source import Occasion, Offered, side_of
-from agent_kernel.tools.notebook.cell_edits import RUN, Desk, edit_tools
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
+from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, edit_tools
 from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read_whole
-from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, Known, View
+from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, NotebookView, ReadCellsMemory
 from agent_kernel.tools.notebook.page_selection import page_cells
 
 GROUP = "notebook"
@@ -86,7 +86,7 @@ RUNNING = ToolSpec(
 class CellMap:
     spec = CELLS
 
-    def __init__(self, view: View, side: NotebookSide | None) -> None:
+    def __init__(self, view: NotebookView, side: NotebookRunner | None) -> None:
         self._view = view
         self._side = side
 
@@ -116,7 +116,7 @@ class ReadCells:
 
     spec = READ
 
-    def __init__(self, view: View, side: NotebookSide | None, known: Known) -> None:
+    def __init__(self, view: NotebookView, side: NotebookRunner | None, known: ReadCellsMemory) -> None:
         self._view = view
         self._side = side
         self._known = known
@@ -140,7 +140,7 @@ class RunCell:
 
     spec = RUN_CELL
 
-    def __init__(self, notebook: Attached, side: NotebookSide) -> None:
+    def __init__(self, notebook: NotebookAccess, side: NotebookRunner) -> None:
         self._notebook = notebook
         self._side = side
 
@@ -160,10 +160,10 @@ class RunCell:
         return await self._side.offer(context)
 
 
-class InNotebook:
+class NotebookCallTool:
     """A tool that the notebook's side runs by its name."""
 
-    def __init__(self, spec: ToolSpec, side: NotebookSide) -> None:
+    def __init__(self, spec: ToolSpec, side: NotebookRunner) -> None:
         self.spec = spec
         self._side = side
 
@@ -175,34 +175,34 @@ class NotebookTools:
     """A client that declared a tool is offered its calls; else the server runs them, where it may. Of running cells in
     a page, where it is seen, and running them behind it only the first is offered."""
 
-    def __init__(self, offers: Offers) -> None:
+    def __init__(self, offers: ClientCallBroker) -> None:
         self._offers = offers
-        self._known = Known()
+        self._known = ReadCellsMemory()
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         notebook = occasion.notebook
         tools: list[Tool] = []
-        ran = side_of(occasion, EXECUTIONS, self._offers)
+        ran = runner_for(occasion, EXECUTIONS, self._offers)
         served = self._served(occasion)
-        view = View(notebook, self._offers if LIVE_DOCUMENT in served else None)
+        view = NotebookView(notebook, self._offers if LIVE_DOCUMENT in served else None)
         page = await page_cells(view, occasion) if occasion.request.page else None
         if ran is not None or view.is_there:
             tools += [CellMap(view, ran), ReadCells(view, ran, self._known)]
         tools += [
-            InNotebook(spec, side)
+            NotebookCallTool(spec, side)
             for spec in (VARIABLES, LAST_ERROR)
-            if (side := side_of(occasion, spec.name, self._offers)) is not None
+            if (side := runner_for(occasion, spec.name, self._offers)) is not None
         ]
         if LIVE_DOCUMENT in served:
-            tools += edit_tools(Desk(view, self._offers, self._known, own=occasion.request.cell), served)
-        side = side_of(occasion, RUN_CELL.name, self._offers)
+            tools += edit_tools(EditContext(view, self._offers, self._known, own=occasion.request.cell), served)
+        side = runner_for(occasion, RUN_CELL.name, self._offers)
         if side is not None and notebook is not None and notebook.path and RUN.name not in served:
             tools.append(RunCell(notebook, side))
         if notebook is not None and notebook.jobs is not None:
-            tools.append(InNotebook(RUNNING, notebook.jobs))
-        return Offered(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
+            tools.append(NotebookCallTool(RUNNING, notebook.jobs))
+        return OfferedTools(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
 
-    def _served(self, occasion: Occasion) -> frozenset[str]:
+    def _served(self, occasion: ToolSourceContext) -> frozenset[str]:
         """By a page. Nothing of a draft runs there."""
         served = occasion.request.client_tools
         return served - {RUN.name} if occasion.request.where == "draft" else served
@@ -214,10 +214,10 @@ class NotebookFunctions:
     """Functions that the person registered in the notebook: its client runs them. One that says it has no effects runs
     without a question, unless the policy is stricter."""
 
-    def __init__(self, offers: Offers) -> None:
+    def __init__(self, offers: ClientCallBroker) -> None:
         self._offers = offers
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
         specs = [
             replace(
@@ -226,12 +226,12 @@ class NotebookFunctions:
             for spec in request.functions
             if spec.name in request.client_tools and spec.where != "caller" and occasion.wants("functions", spec.name)
         ]
-        return Offered(tuple(InNotebook(spec, self._offers) for spec in specs))
+        return OfferedTools(tuple(NotebookCallTool(spec, self._offers) for spec in specs))
 
     async def aclose(self) -> None: ...
 
 
-async def _executions(side: NotebookSide, context: ToolContext, numbers: list[int] | None = None) -> str:
+async def _executions(side: NotebookRunner, context: ToolContext, numbers: list[int] | None = None) -> str:
     call = ToolCall(context.call.id, EXECUTIONS, {"numbers": numbers or []})
     ran = await side.offer(replace(context, call=call))
     if ran.status != "success":

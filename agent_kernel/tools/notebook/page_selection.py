@@ -10,9 +10,9 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.request import PageCell
-from agent_kernel.tools.base.tool_source import Occasion
-from agent_kernel.tools.notebook.cell_map import Cell, chosen, read
-from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, View
+from agent_kernel.tools.base.tool_source import ToolSourceContext
+from agent_kernel.tools.notebook.cell_map import NotebookCell, chosen, read
+from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, NotebookView
 
 ABOVE, NOTHING = "above", "none"
 CELL_CHARS = 4_000
@@ -22,7 +22,7 @@ NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conv
 NOT_SAVED = "This cell is not saved yet and no page tells where it stands, so it counts as the last one."
 
 
-async def page_cells(view: View, occasion: Occasion) -> tuple[PageCell, ...] | None:
+async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[PageCell, ...] | None:
     """None, and a notice, where there is no page. Raises InvalidRequest for cells that there are not."""
     request = occasion.request
     if request.page == NOTHING:
@@ -45,7 +45,7 @@ async def page_cells(view: View, occasion: Occasion) -> tuple[PageCell, ...] | N
     return (*_told(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in known))
 
 
-def _told(cells: Sequence[Cell]) -> tuple[PageCell, ...]:
+def _told(cells: Sequence[NotebookCell]) -> tuple[PageCell, ...]:
     told: list[PageCell] = []
     left = ALL_CHARS
     for cell in reversed(cells):

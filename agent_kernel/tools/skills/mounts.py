@@ -24,7 +24,7 @@ REMEMBERED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Mounted:
+class MountedSkill:
     """``folder`` is its name below ``skills``."""
 
     version: Version
@@ -32,26 +32,26 @@ class Mounted:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedSkill:
     marks: tuple[str, ...]
     identity: tuple[int, int]
     """Device and number of the directory that was made."""
 
 
-class Mounts:
+class SkillMounts:
     """What lies in which work directory; made again only when it has to be another set, or is not there any more."""
 
     def __init__(self) -> None:
-        self._copied: OrderedDict[Path, Copied] = OrderedDict()
+        self._copied: OrderedDict[Path, CopiedSkill] = OrderedDict()
 
-    def mount(self, workdir: Path, skills: Sequence[Version]) -> list[Mounted]:
+    def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
         """Blocking. Raises OSError for a disk that is full."""
         mounted = placed(skills)
         marks = tuple(one.version.mark for one in mounted)
         known = self._copied.get(workdir)
         if known is None or known.marks != marks or known.identity != _identity(workdir / SKILLS):
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._copied[workdir] = Copied(marks, _copied(workdir, mounted))
+            self._copied[workdir] = CopiedSkill(marks, _copied(workdir, mounted))
         self._copied.move_to_end(workdir)
         while len(self._copied) > REMEMBERED:
             self._copied.popitem(last=False)
@@ -64,7 +64,7 @@ class Mounts:
             _replaced(workdir, None)
 
 
-def placed(skills: Sequence[Version]) -> list[Mounted]:
+def placed(skills: Sequence[Version]) -> list[MountedSkill]:
     """Each with a name of its own."""
     taken: set[str] = set()
     found = []
@@ -73,11 +73,11 @@ def placed(skills: Sequence[Version]) -> list[Mounted]:
         while folder.casefold() in taken:
             folder, number = f"{version.folder}-{number}", number + 1
         taken.add(folder.casefold())
-        found.append(Mounted(version, folder))
+        found.append(MountedSkill(version, folder))
     return found
 
 
-def _copied(workdir: Path, mounted: Sequence[Mounted]) -> tuple[int, int]:
+def _copied(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
     fresh = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.skills-", dir=workdir.parent))
     try:
         for one in mounted:

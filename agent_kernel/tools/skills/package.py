@@ -39,12 +39,12 @@ _END = struct.Struct("<4s4H2LH")
 _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
 
 
-class Source(Protocol):
+class PackageFile(Protocol):
     def open(self) -> IO[bytes]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class BytesFile:
     data: bytes
 
     def open(self) -> IO[bytes]:
@@ -52,7 +52,7 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class DirectoryFile:
     """A file of a directory, through no link."""
 
     root: Path
@@ -63,7 +63,7 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Zipped:
+class ZipFileEntry:
     archive: zipfile.ZipFile
     info: zipfile.ZipInfo
 
@@ -72,21 +72,21 @@ class Zipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PackageEntry:
     name: str
-    source: Source
+    source: PackageFile
     runs: bool = False
     """Its owner may execute it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unpacked:
+class UnpackedSkill:
     name: str
     description: str
     files: tuple[str, ...]
 
 
-def unpack(entries: Iterable[Entry], target: Path) -> Unpacked:
+def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
     """Writes the files below ``target``, an empty directory; they are read-only. Blocking. Raises InvalidRequest, and
     OSError for a disk that is full; ``target`` is the caller's to remove then."""
     wanted = _without_top([entry for entry in entries if not _left_out(entry.name)])
@@ -100,25 +100,25 @@ def unpack(entries: Iterable[Entry], target: Path) -> Unpacked:
         left -= _written(entry, path, left)
     with (target / MAIN).open("rb") as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
-    return Unpacked(title, description, tuple(sorted(names)))
+    return UnpackedSkill(title, description, tuple(sorted(names)))
 
 
-def inspected(root: Path) -> tuple[Unpacked, float]:
+def inspected(root: Path) -> tuple[UnpackedSkill, float]:
     """A directory that stays where it is, checked as an upload is, and when it was changed last (seconds since the
     epoch); links are left out. Blocking. Raises InvalidRequest, OSError."""
     found = _walked(root)
-    names = _checked([Entry(one.name, Below(root, one.name)) for one in found])
+    names = _checked([PackageEntry(one.name, DirectoryFile(root, one.name)) for one in found])
     if MAIN not in names:
         raise InvalidRequest(f"A skill has a {MAIN}.")
     if sum(one.stamp[0] for one in found) > MAX_BYTES:
         raise too_large()
-    with Below(root, MAIN).open() as file:
+    with DirectoryFile(root, MAIN).open() as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
     changed = max(one.stamp[1] for one in found) / 1e9
-    return Unpacked(title, description, tuple(sorted(names))), changed
+    return UnpackedSkill(title, description, tuple(sorted(names))), changed
 
 
-def zipped(data: bytes) -> list[Entry]:
+def zipped(data: bytes) -> list[PackageEntry]:
     """Of a zip. Raises InvalidRequest."""
     if len(data) > MAX_BYTES:
         raise too_large()
@@ -133,7 +133,9 @@ def zipped(data: bytes) -> list[Entry]:
             _check_path(info.filename.rstrip("/"))
         else:
             _check_info(info)
-            found.append(Entry(info.filename, Zipped(archive, info), bool(info.external_attr >> 16 & stat.S_IXUSR)))
+            found.append(
+                PackageEntry(info.filename, ZipFileEntry(archive, info), bool(info.external_attr >> 16 & stat.S_IXUSR))
+            )
     return found
 
 
@@ -151,9 +153,9 @@ def _check_info(info: zipfile.ZipInfo) -> None:
         raise InvalidRequest(f"{_shown(info.filename)} {problem}.")
 
 
-def folder(root: Path) -> list[Entry]:
+def folder(root: Path) -> list[PackageEntry]:
     """Of a directory; links are left out. Blocking. Raises InvalidRequest."""
-    return [Entry(one.name, Below(root, one.name), _runs(root / one.name)) for one in _walked(root)]
+    return [PackageEntry(one.name, DirectoryFile(root, one.name), _runs(root / one.name)) for one in _walked(root)]
 
 
 def _walked(root: Path) -> list[safe_path.WalkedFile]:
@@ -178,7 +180,7 @@ def too_many() -> InvalidRequest:
     return InvalidRequest(f"A skill has at most {MAX_ENTRIES} files.")
 
 
-def _written(entry: Entry, path: Path, left: int) -> int:
+def _written(entry: PackageEntry, path: Path, left: int) -> int:
     """How many bytes; counted as they come, whatever the zip says."""
     size = 0
     mode = 0o555 if entry.runs else 0o444
@@ -197,7 +199,7 @@ def _written(entry: Entry, path: Path, left: int) -> int:
     return size
 
 
-def _without_top(entries: list[Entry]) -> list[Entry]:
+def _without_top(entries: list[PackageEntry]) -> list[PackageEntry]:
     """Without the one folder that all of it lies in, if its SKILL.md lies there."""
     if any(entry.name == MAIN for entry in entries):
         return entries
@@ -205,14 +207,14 @@ def _without_top(entries: list[Entry]) -> list[Entry]:
     if len(tops) != 1 or not any(entry.name == f"{next(iter(tops))}/{MAIN}" for entry in entries):
         return entries
     _check_path(next(iter(tops)))
-    return [Entry(entry.name.partition("/")[2], entry.source, entry.runs) for entry in entries]
+    return [PackageEntry(entry.name.partition("/")[2], entry.source, entry.runs) for entry in entries]
 
 
-def _checked(entries: list[Entry]) -> dict[str, Entry]:
+def _checked(entries: list[PackageEntry]) -> dict[str, PackageEntry]:
     """By name. Raises InvalidRequest for names that are not safe on some system, or that meet each other there."""
     if len(entries) > MAX_ENTRIES:
         raise too_many()
-    names: dict[str, Entry] = {}
+    names: dict[str, PackageEntry] = {}
     seen: dict[str, bool] = {}
     for entry in entries:
         _check_path(entry.name)

@@ -57,14 +57,14 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class SkillReference:
     """``number`` 0 is the latest version."""
 
     id: str
     number: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
+    def parse(cls, text: str) -> SkillReference:
         """``id``, ``id@latest``, ``id@2``. Raises InvalidRequest."""
         id, _, version = text.partition("@")
         if not _ID.fullmatch(id):

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, QuotaExceeded, StoreError, StoreFull
-from agent_kernel.tools.skills.package import Entry, unpack
-from agent_kernel.tools.skills.skill import Reference, Skill, Version, is_id
+from agent_kernel.tools.skills.package import PackageEntry, unpack
+from agent_kernel.tools.skills.skill import Skill, SkillReference, Version, is_id
 
 MAX_SKILLS = 200
 """Of a namespace."""
@@ -48,7 +48,7 @@ class SkillStore:
             raise NotFound(f"There is no skill {id[:80]!r}.")
         return found
 
-    def version(self, namespace: str, reference: Reference) -> Version:
+    def version(self, namespace: str, reference: SkillReference) -> Version:
         """Raises NotFound."""
         skill = self.get(namespace, reference.id)
         if not reference.number:
@@ -62,14 +62,14 @@ class SkillStore:
         """What a request names: by id or by name (of two the newest), ``@`` a version behind it. Raises NotFound,
         InvalidRequest."""
         if text.startswith("skill_"):
-            return self.version(namespace, Reference.parse(text))
+            return self.version(namespace, SkillReference.parse(text))
         name, _, version = text.partition("@")
         for skill in self.list(namespace):
             if skill.latest.name.casefold() == name.strip().casefold():
-                return self.version(namespace, Reference.parse(f"{skill.id}@{version}"))
+                return self.version(namespace, SkillReference.parse(f"{skill.id}@{version}"))
         raise NotFound(f"There is no skill {name[:80]!r}.", hint="See: agent-kernel skills list")
 
-    def add(self, namespace: str, entries: Iterable[Entry], id: str = "") -> Skill:
+    def add(self, namespace: str, entries: Iterable[PackageEntry], id: str = "") -> Skill:
         """A new skill, or with ``id`` a new version of it. Raises InvalidRequest, NotFound, QuotaExceeded,
         StoreError."""
         known = self.get(namespace, id) if id else None
@@ -85,7 +85,7 @@ class SkillStore:
             raise kind(f"The skill could not be kept: {error.strerror or error}.") from error
         return self.get(namespace, id)
 
-    def _add(self, namespace: str, entries: Iterable[Entry], id: str, known: Skill | None) -> None:
+    def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, known: Skill | None) -> None:
         with self._staged() as staged:
             content = staged / "content"
             content.mkdir(mode=0o755)

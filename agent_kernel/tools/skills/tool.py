@@ -16,8 +16,8 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.request import Note
-from agent_kernel.tools.base.tool_source import Occasion, Offered
-from agent_kernel.tools.skills.mounts import SKILLS, Mounted, Mounts, placed
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
+from agent_kernel.tools.skills.mounts import SKILLS, MountedSkill, SkillMounts, placed
 from agent_kernel.tools.skills.package import inspected
 from agent_kernel.tools.skills.skill import MAIN, Version, tree
 from agent_kernel.tools.skills.store import SkillStore
@@ -56,7 +56,7 @@ class ReadSkill:
         label="Read a skill",
     )
 
-    def __init__(self, mounted: Sequence[Mounted]) -> None:
+    def __init__(self, mounted: Sequence[MountedSkill]) -> None:
         self._skills = {name: one.version for one in mounted for name in (one.folder, one.version.name)}
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -86,10 +86,10 @@ class SkillTools:
         self._store = store
         self._sandbox = sandbox
         self._shell = shell
-        self._mounts = Mounts()
+        self._mounts = SkillMounts()
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """Raises InvalidRequest, NotFound for skills of the request that are not there."""
         skills = await asyncio.to_thread(self._asked, occasion)
         if occasion.wants(GROUP, READ):
@@ -98,26 +98,28 @@ class SkillTools:
         if not skills:
             if workdir is not None:
                 await asyncio.to_thread(self._mounts.unmount, workdir)
-            return Offered()
+            return OfferedTools()
         mounted = await self._mounted(occasion, workdir, skills[:MOST])
         note = Note("Skills", _told(mounted, _place(occasion) if workdir is not None else ""))
-        return Offered((ReadSkill(mounted),), (note,))
+        return OfferedTools((ReadSkill(mounted),), (note,))
 
     async def aclose(self) -> None: ...
 
-    def _asked(self, occasion: Occasion) -> list[Version]:
+    def _asked(self, occasion: ToolSourceContext) -> list[Version]:
         if len(occasion.request.skills) > MOST:
             raise InvalidRequest(f"A turn has at most {MOST} skills.")
         namespace = occasion.key.namespace
         return [self._store.find(namespace, text) for text in dict.fromkeys(occasion.request.skills)]
 
-    def _workdir(self, occasion: Occasion) -> Path | None:
+    def _workdir(self, occasion: ToolSourceContext) -> Path | None:
         """Where sandboxed code of the turn finds them; code in the person's kernel has the tool."""
         if self._sandbox is None or not (self._shell or occasion.request.where == "sandbox"):
             return None
         return self._sandbox.workdir(occasion.key)
 
-    async def _mounted(self, occasion: Occasion, workdir: Path | None, skills: Sequence[Version]) -> list[Mounted]:
+    async def _mounted(
+        self, occasion: ToolSourceContext, workdir: Path | None, skills: Sequence[Version]
+    ) -> list[MountedSkill]:
         if workdir is None:
             return placed(skills)
         try:
@@ -126,7 +128,7 @@ class SkillTools:
             occasion.emit(Notice("warning", f"Skills could not be copied for this turn's code: {error.strerror}."))
             return placed(skills)
 
-    async def _beside(self, occasion: Occasion) -> list[Version]:
+    async def _beside(self, occasion: ToolSourceContext) -> list[Version]:
         here = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
         if here is None or not await asyncio.to_thread(here.is_dir):
             return []
@@ -141,7 +143,7 @@ class SkillTools:
             self._warn(occasion, problem)
         return found
 
-    def _warn(self, occasion: Occasion, text: str) -> None:
+    def _warn(self, occasion: ToolSourceContext, text: str) -> None:
         """Once for each session."""
         told = (occasion.key.namespace, occasion.key.id, text)
         if told not in self._told:
@@ -151,12 +153,12 @@ class SkillTools:
             self._told.popitem(last=False)
 
 
-def _place(occasion: Occasion) -> str:
+def _place(occasion: ToolSourceContext) -> str:
     who = "code" if occasion.request.where == "sandbox" else "the shell"
     return f"For {who} they lie in the directory {SKILLS} of the work directory, read-only; "
 
 
-def _told(mounted: Sequence[Mounted], where: str) -> str:
+def _told(mounted: Sequence[MountedSkill], where: str) -> str:
     """For the model; names and descriptions are their authors' words."""
     lines = [
         f"For this turn you have {len(mounted)} skill(s): folders of instructions. {where}the tool {READ} reads them. "

@@ -36,31 +36,31 @@ KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class ArticleText:
     url: str
     title: str
     text: str
 
 
-class Reader:
+class ArticleReader:
     """HTML is read by at most AT_ONCE processes, begun when they are needed and ended when they were not for IDLE_S. A
     page that takes too long ends its process."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(AT_ONCE)
-        self._idle: list[Worker] = []
+        self._idle: list[ArticleProcess] = []
         self._documents = Documents(PDF_S)
         self._rest: asyncio.TimerHandle | None = None
 
-    async def read(self, page: FetchResult) -> Readable:
+    async def read(self, page: FetchResult) -> ArticleText:
         """Raises FetchFailed."""
         if page.mime == PDF:
-            return Readable(page.url, "", await self._pdf(page))
+            return ArticleText(page.url, "", await self._pdf(page))
         if page.mime not in HTML:
             text = _indented(page.text) if "json" in page.mime else page.text
-            return Readable(page.url, "", text.strip())
+            return ArticleText(page.url, "", text.strip())
         async with self._places:
-            worker = self._idle.pop() if self._idle else await Worker.start()
+            worker = self._idle.pop() if self._idle else await ArticleProcess.start()
             try:
                 said = await worker.ask(page)
             except BaseException:
@@ -69,7 +69,7 @@ class Reader:
             await self._keep(worker)
         if "problem" in said:
             raise FetchFailed(f"{page.url[:200]} could not be read ({said['problem']}).")
-        return Readable(page.url, said["title"], said["text"])
+        return ArticleText(page.url, said["title"], said["text"])
 
     async def _pdf(self, page: FetchResult) -> str:
         try:
@@ -83,7 +83,7 @@ class Reader:
         while self._idle:
             await self._idle.pop().end()
 
-    async def _keep(self, worker: Worker) -> None:
+    async def _keep(self, worker: ArticleProcess) -> None:
         if worker.pages >= PAGES:
             await worker.end()
             return
@@ -99,7 +99,7 @@ class Reader:
         self._idle.clear()
 
 
-class Worker:
+class ArticleProcess:
     """One process of ``article.py``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -107,7 +107,7 @@ class Worker:
         self.pages = 0
 
     @classmethod
-    async def start(cls) -> Worker:
+    async def start(cls) -> ArticleProcess:
         """Raises FetchFailed when the library is not there."""
         worker = cls(
             await asyncio.create_subprocess_exec(

@@ -12,7 +12,7 @@ from agent_kernel.core.errors import Forbidden
 from agent_kernel.core.net.fetch import PAGE, Fetcher, FetchLimits
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
-from agent_kernel.tools.web.article_text import TYPES, Readable, Reader
+from agent_kernel.tools.web.article_text import TYPES, ArticleReader, ArticleText
 from agent_kernel.tools.web.options import WebOptions, domain_of
 
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
@@ -44,7 +44,7 @@ EMPTY = "(no text was found on this page; it may be made by scripts, which are n
 
 
 class FetchPage:
-    def __init__(self, fetcher: Fetcher, reader: Reader, options: WebOptions) -> None:
+    def __init__(self, fetcher: Fetcher, reader: ArticleReader, options: WebOptions) -> None:
         self._fetcher = fetcher
         self._reader = reader
         self._options = options
@@ -63,7 +63,7 @@ class FetchPage:
         text = json.dumps({"note": FOREIGN, "sources": [source], "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"url": page.url, "results_count": 1, "sources": [source]})
 
-    async def read(self, url: str, bounds: FetchLimits = BOUNDS) -> Readable:
+    async def read(self, url: str, bounds: FetchLimits = BOUNDS) -> ArticleText:
         """Raises as ``call`` does."""
         if not self._options.lets(url):
             raise Forbidden(f"{domain_of(url) or 'This'} is not one of the domains that this request allows.")

@@ -42,7 +42,7 @@ LANGUAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class WebQuery:
     """``location`` is where the person is: city, region, country (two letters), timezone. ``domains`` are the only ones
     that are wanted, if any; what is found is filtered in any case."""
 
@@ -62,7 +62,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """``content`` is the text of the page where the provider has it; else it is fetched."""
 
     title: str
@@ -72,7 +72,7 @@ class Found:
 
 
 class SearchProvider(Protocol):
-    async def search(self, query: Query) -> Sequence[Found]:
+    async def search(self, query: WebQuery) -> Sequence[SearchResult]:
         """Best first, at most RESULTS. Raises FetchFailed, LocalOnly."""
         ...
 
@@ -83,7 +83,7 @@ class DuckDuckGo:
     def __init__(self, exits: EgressPolicy) -> None:
         self._exits = exits
 
-    async def search(self, query: Query) -> Sequence[Found]:
+    async def search(self, query: WebQuery) -> Sequence[SearchResult]:
         self._exits.check(DUCKDUCKGO, PURPOSE)
         try:
             async with asyncio.timeout(2 * DUCKDUCKGO_S):
@@ -105,7 +105,7 @@ class SearXNG:
         host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
         self._fetcher = Fetcher(Guard(f"{host}:{split.port or PORTS[split.scheme]}"), exits)
 
-    async def search(self, query: Query) -> Sequence[Found]:
+    async def search(self, query: WebQuery) -> Sequence[SearchResult]:
         asked = {"q": query.with_sites, "format": "json", "safesearch": "1"}
         if language := LANGUAGES.get(query.country):
             asked["language"] = f"{language}-{query.country.upper()}"
@@ -127,7 +127,7 @@ class CallbackSearch:
         names = inspect.signature(function).parameters
         self._more = [name for name in ("location", "domains") if name in names]
 
-    async def search(self, query: Query) -> Sequence[Found]:
+    async def search(self, query: WebQuery) -> Sequence[SearchResult]:
         more = {name: getattr(query, name) for name in self._more}
         try:
             async with asyncio.timeout(CALLBACK_S) as limit:
@@ -161,21 +161,21 @@ def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
         ) from error
 
 
-def found_in(answer: Any, *, url: str, description: str, content: str = "") -> list[Found]:
+def found_in(answer: Any, *, url: str, description: str, content: str = "") -> list[SearchResult]:
     """What a provider answered, whatever it is; each page once. Raises FetchFailed for what is no list."""
     if not isinstance(answer, (list, tuple)):
         raise FetchFailed("The search did not answer with a list of results.")
-    found: dict[str, Found] = {}
+    found: dict[str, SearchResult] = {}
     for one in answer:
         if not isinstance(one, Mapping) or not isinstance(one.get(url), str) or len(one[url]) > URL_CHARS:
             continue
         said = str(one.get(description) or "")[:DESCRIPTION_CHARS]
         whole = str(one.get(content) or "")[:CONTENT_CHARS] if content else ""
-        found.setdefault(one[url], Found(str(one.get("title") or "")[:TITLE_CHARS], one[url], said, whole))
+        found.setdefault(one[url], SearchResult(str(one.get("title") or "")[:TITLE_CHARS], one[url], said, whole))
     return list(found.values())[:RESULTS]
 
 
-def _duckduckgo(query: Query) -> list[dict[str, Any]]:
+def _duckduckgo(query: WebQuery) -> list[dict[str, Any]]:
     """Whatever goes wrong in there is a search that failed."""
     try:
         from ddgs import DDGS

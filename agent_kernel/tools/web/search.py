@@ -17,7 +17,7 @@ from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.tools.web import ranking
 from agent_kernel.tools.web.fetch_page import SEARCHED, FetchPage
 from agent_kernel.tools.web.options import WebOptions, domain_of
-from agent_kernel.tools.web.providers import RESULTS, Found, Query, SearchProvider
+from agent_kernel.tools.web.providers import RESULTS, SearchProvider, SearchResult, WebQuery
 
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {
@@ -64,7 +64,7 @@ class WebSearch:
         if query.startswith(("http://", "https://")) and " " not in query:
             return await self._page.call({"url": query}, context)
         options = self._options
-        found = await self._provider.search(Query(query, options.location, options.allowed))
+        found = await self._provider.search(WebQuery(query, options.location, options.allowed))
         found = [one for one in found if options.lets(one.url)][:RESULTS]
         context.emit(CallOutput(context.call.id, f"{len(found)} results for: {query}\n"))
         texts = await asyncio.gather(*(self._text(one) for one in found))
@@ -73,7 +73,7 @@ class WebSearch:
         text = json.dumps({"note": FOREIGN, "sources": sources, "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"query": query, "results_count": len(output), "sources": sources})
 
-    async def _text(self, one: Found) -> str:
+    async def _text(self, one: SearchResult) -> str:
         """What can not be read leaves the description of its result."""
         if one.content:
             return one.content
@@ -83,7 +83,7 @@ class WebSearch:
             return ""
 
 
-def chosen(query: str, found: Sequence[Found], texts: Sequence[str], tokens: int) -> list[dict[str, str]]:
+def chosen(query: str, found: Sequence[SearchResult], texts: Sequence[str], tokens: int) -> list[dict[str, str]]:
     """The results with those of their passages that fit, in the order of the page; the result with the best passage
     comes first. A result without room for its title is left out."""
     output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in found]

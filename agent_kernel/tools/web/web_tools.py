@@ -9,8 +9,8 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.net.fetch import Fetcher
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Tool
-from agent_kernel.tools.base.tool_source import Occasion, Offered
-from agent_kernel.tools.web.article_text import Reader
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
+from agent_kernel.tools.web.article_text import ArticleReader
 from agent_kernel.tools.web.fetch_page import FetchPage
 from agent_kernel.tools.web.options import WebOptions
 from agent_kernel.tools.web.providers import DuckDuckGo, provider_of
@@ -27,31 +27,31 @@ class WebTools:
     def __init__(self, web: str, guard: Guard, exits: EgressPolicy) -> None:
         self._provider = provider_of(web, exits)
         self._fetcher = Fetcher(guard, exits)
-        self._reader = Reader()
+        self._reader = ArticleReader()
         self._libraries = ("trafilatura", "ddgs") if isinstance(self._provider, DuckDuckGo) else ("trafilatura",)
 
-    async def offer(self, occasion: Occasion) -> Offered:
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """Raises InvalidRequest for options that make no sense."""
         request = occasion.request
         options = WebOptions.of(request.web or {})
         if self._provider is None:
             if request.web is not None and options.external:
                 occasion.emit(Notice("warning", OFF))
-            return Offered()
+            return OfferedTools()
         if not options.external or not (request.web is not None or _from_a_notebook(occasion)):
-            return Offered()
+            return OfferedTools()
         if missing := [name for name in self._libraries if importlib.util.find_spec(name) is None]:
             occasion.emit(Notice("warning", MISSING.format(names=" and ".join(missing))))
-            return Offered()
+            return OfferedTools()
         page = FetchPage(self._fetcher, self._reader, options)
         tools: list[Tool] = [WebSearch(self._provider, page, options), page]
-        return Offered(tuple(tool for tool in tools if occasion.wants("web", tool.spec.name)))
+        return OfferedTools(tuple(tool for tool in tools if occasion.wants("web", tool.spec.name)))
 
     async def aclose(self) -> None:
         await self._reader.aclose()
 
 
-def _from_a_notebook(occasion: Occasion) -> bool:
+def _from_a_notebook(occasion: ToolSourceContext) -> bool:
     """A person's cell or panel, as far as its request tells."""
     request = occasion.request
     return bool(occasion.notebook or occasion.notebook_dir or request.cell or request.where in ("live", "draft"))

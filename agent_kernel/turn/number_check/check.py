@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from agent_kernel.core.messages import Message
 from agent_kernel.turn.number_check import prose_filter
-from agent_kernel.turn.number_check.number_parser import Reading, Written, numbers
+from agent_kernel.turn.number_check.number_parser import NumberReading, ParsedNumber, parse_numbers
 
 Status: TypeAlias = Literal["computed", "code", "given", "open"]
 MAX_ANSWER = 200_000
@@ -33,7 +33,7 @@ COMMENT = re.compile(r"#[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class CheckedNumber:
     """``start`` and ``end`` count characters of the answer. ``status``: ``computed``, it is in line ``line`` (from 1)
     of the output of ``call``; ``code``, in that line of what the call was given, and in no output; ``given``, the
     person said it or the model was shown it; ``open``: none of these. ``shown`` is the line."""
@@ -54,7 +54,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class NumberSource:
     """Something that numbers may come from; ``call`` is empty for what no call gave."""
 
     text: str
@@ -62,14 +62,18 @@ class Text:
 
 
 def check(
-    answer: str, outputs: Sequence[Text], given: Sequence[Text] = (), code: Sequence[Text] = ()
-) -> tuple[Number, ...]:
+    answer: str, outputs: Sequence[NumberSource], given: Sequence[NumberSource] = (), code: Sequence[NumberSource] = ()
+) -> tuple[CheckedNumber, ...]:
     """The numbers of ``answer`` in order; ``outputs`` and the others from the oldest to the newest. Counts of 0, 1 and
     2 are passed over, and years that come from nowhere."""
     wanted = list(_wanted(answer[:MAX_ANSWER]))
     if not wanted:
         return ()
-    known: dict[Status, Known] = {"computed": Known(outputs), "given": Known(given), "code": Known(code)}
+    known: dict[Status, NumberIndex] = {
+        "computed": NumberIndex(outputs),
+        "given": NumberIndex(given),
+        "code": NumberIndex(code),
+    }
     found = []
     for number in wanted:
         made = replace(_placed(number, known), text=answer[number.start : number.end])
@@ -78,27 +82,27 @@ def check(
     return tuple(found)
 
 
-def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Message]) -> tuple[Number, ...] | None:
+def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Message]) -> tuple[CheckedNumber, ...] | None:
     """Of a turn: ``current`` are its messages, ``earlier`` those before it, as the model was shown them. None where no
     tool gave anything back, neither in the turn nor before: then nothing can be computed."""
     messages = [*earlier, *current]
-    outputs = [Text(message.text, message.call_id or "") for message in messages if message.role == "tool"]
+    outputs = [NumberSource(message.text, message.call_id or "") for message in messages if message.role == "tool"]
     if not outputs:
         return None
-    given = [Text(message.text) for message in messages if message.role in ("user", "system")]
-    code = [Text(_code(call.arguments), call.id) for message in messages for call in message.calls]
+    given = [NumberSource(message.text) for message in messages if message.role in ("user", "system")]
+    code = [NumberSource(_code(call.arguments), call.id) for message in messages for call in message.calls]
     return check(answer, outputs, given, code)
 
 
-def claims(found: Iterable[Number]) -> list[Number]:
+def claims(found: Iterable[CheckedNumber]) -> list[CheckedNumber]:
     """Those that the answer brings; what a person said themselves is none."""
     return [number for number in found if number.status != "given"]
 
 
-def _wanted(answer: str) -> Iterator[Written]:
+def _wanted(answer: str) -> Iterator[ParsedNumber]:
     count = 0
-    for number in numbers(prose_filter.said(answer)):
-        if prose_filter.passing(number):
+    for number in parse_numbers(prose_filter.blank_non_prose(answer)):
+        if prose_filter.is_small_count(number):
             continue
         yield number
         count += 1
@@ -106,20 +110,20 @@ def _wanted(answer: str) -> Iterator[Written]:
             return
 
 
-def _placed(number: Written, known: Mapping[Status, Known]) -> Number:
+def _placed(number: ParsedNumber, known: Mapping[Status, NumberIndex]) -> CheckedNumber:
     for status, texts in known.items():
         place = texts.find(number)
         if place is not None:
             line, shown = texts.line(place)
             call = texts.texts[place.text].call
-            return Number(
+            return CheckedNumber(
                 number.start, number.end, number.text, status, call, line if call else 0, shown if call else ""
             )
-    return Number(number.start, number.end, number.text, "open")
+    return CheckedNumber(number.start, number.end, number.text, "open")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class NumberPosition:
     """Ordered so that of equal values the newest text comes first, and of it the first number."""
 
     value: float
@@ -128,20 +132,20 @@ class Place:
     text: int
 
 
-class Known:
+class NumberIndex:
     """The numbers of some texts, to be found by value."""
 
-    def __init__(self, texts: Sequence[Text]) -> None:
+    def __init__(self, texts: Sequence[NumberSource]) -> None:
         self.texts = texts
-        positive: list[Place] = []
-        negative: list[Place] = []
+        positive: list[NumberPosition] = []
+        negative: list[NumberPosition] = []
         left, count = MAX_OUTPUTS, 0
         for age, index in enumerate(range(len(texts) - 1, -1, -1)):
             text = texts[index].text[:left]
             left -= len(text)
-            for number in numbers(text, lists=True):
+            for number in parse_numbers(text, lists=True):
                 side = negative if number.sign < 0 else positive
-                side += [Place(reading.value, age, number.start, index) for reading in number.readings]
+                side += [NumberPosition(reading.value, age, number.start, index) for reading in number.readings]
                 count += 1
                 if count == MAX_KNOWN:
                     break
@@ -150,10 +154,10 @@ class Known:
         self._sides = {1: sorted(positive), -1: sorted(negative)}
         self._values = {sign: [place.value for place in side] for sign, side in self._sides.items()}
 
-    def find(self, number: Written) -> Place | None:
+    def find(self, number: ParsedNumber) -> NumberPosition | None:
         """The nearest that rounds to it. One without a sign may be of either: a fall of 3.2 is written without."""
         signs = (number.sign,) if number.sign else (1, -1)
-        best: tuple[float, Place] | None = None
+        best: tuple[float, NumberPosition] | None = None
         for reading in number.readings:
             for sign in signs:
                 near = self._nearest(sign, reading)
@@ -163,7 +167,7 @@ class Known:
                 return best[1]
         return None
 
-    def _nearest(self, sign: int, reading: Reading) -> tuple[float, Place] | None:
+    def _nearest(self, sign: int, reading: NumberReading) -> tuple[float, NumberPosition] | None:
         side, values = self._sides[sign], self._values[sign]
         at = bisect_left(values, reading.value)
         found = [side[at]] if at < len(side) else []
@@ -173,7 +177,7 @@ class Known:
         near = [(abs(place.value - reading.value) / (reading.half or 1.0), place) for place in found]
         return min((pair for pair in near if abs(pair[1].value - reading.value) <= most), default=None)
 
-    def line(self, place: Place) -> tuple[int, str]:
+    def line(self, place: NumberPosition) -> tuple[int, str]:
         """(its number from 1, its text)"""
         text = self.texts[place.text].text
         begins = text.rfind("\n", 0, place.at) + 1

@@ -52,7 +52,7 @@ DOTTED_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NumberReading:
     """``value`` without its sign; ``half`` of the last digit that was written: what rounds to it lies within."""
 
     value: float
@@ -60,20 +60,20 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ParsedNumber:
     """``sign`` is -1, 1 or 0 (none was written). ``plain``: digits alone, with nothing behind them."""
 
     start: int
     end: int
     text: str
     sign: int
-    readings: tuple[Reading, ...]
+    readings: tuple[NumberReading, ...]
     plain: bool
 
 
-def numbers(text: str, *, lists: bool = False) -> Iterator[Written]:
+def parse_numbers(text: str, *, lists: bool = False) -> Iterator[ParsedNumber]:
     """In order. ``lists``: what a program gave back, where ``1,234`` may also be two numbers; then it is all three."""
-    text = blanked(text)
+    text = blank_non_numbers(text)
     for match in NUMBER.finditer(text):
         found = _written(text, match, program=lists)
         if found is not None:
@@ -82,17 +82,17 @@ def numbers(text: str, *, lists: bool = False) -> Iterator[Written]:
             yield from _listed(match)
 
 
-def _listed(match: re.Match[str]) -> Iterator[Written]:
+def _listed(match: re.Match[str]) -> Iterator[ParsedNumber]:
     """The parts of ``1,2.5,3``."""
     start = match.start("digits")
     for part in match["digits"].split(","):
         if part.isdecimal() or part.replace(".", "", 1).isdecimal():
             whole, _, rest = part.partition(".")
-            yield Written(start, start + len(part), part, 0, (_decimal(whole, rest),), True)
+            yield ParsedNumber(start, start + len(part), part, 0, (_decimal(whole, rest),), True)
         start += len(part) + 1
 
 
-def blanked(text: str) -> str:
+def blank_non_numbers(text: str) -> str:
     """Of the same length, without what only looks like a number."""
     for pattern in NO_NUMBERS:
         text = pattern.sub(_spaces, text)
@@ -103,7 +103,7 @@ def _spaces(match: re.Match[str]) -> str:
     return match[0] if DOTTED_GROUPS.fullmatch(match[0]) else " " * len(match[0])
 
 
-def _written(text: str, match: re.Match[str], *, program: bool) -> Written | None:
+def _written(text: str, match: re.Match[str], *, program: bool) -> ParsedNumber | None:
     start, end = match.span()
     if end - start > MAX_DIGITS or _continues(text, match):
         return None
@@ -124,11 +124,11 @@ def _written(text: str, match: re.Match[str], *, program: bool) -> Written | Non
     unit, scales = behind
     if start and text[max(0, start - 2) : start].rstrip()[-1:] in (*ABOUT,):
         values = [_about(value, match["digits"]) for value in values]
-    readings = [Reading(value.value * scale, value.half * scale) for value in values for scale in (1.0, *scales)]
+    readings = [NumberReading(value.value * scale, value.half * scale) for value in values for scale in (1.0, *scales)]
     if not all(math.isfinite(reading.half + reading.value) for reading in readings):
         return None
     end += len(unit)
-    return Written(start, end, text[start:end], sign, tuple(readings), not (unit or power or sign))
+    return ParsedNumber(start, end, text[start:end], sign, tuple(readings), not (unit or power or sign))
 
 
 def _continues(text: str, match: re.Match[str]) -> bool:
@@ -150,7 +150,7 @@ def _is_letter(char: str) -> bool:
     return bool(char) and char.isalpha() and ord(char) < ALPHABETS_WITH_SPACES
 
 
-def _values(digits: str, *, program: bool) -> list[Reading]:
+def _values(digits: str, *, program: bool) -> list[NumberReading]:
     """What a spelling with separators can mean; empty: none, as of a list without spaces. A program's 1.234
     is no thousand."""
     for char in GROUPING:
@@ -172,7 +172,7 @@ def _values(digits: str, *, program: bool) -> list[Reading]:
     return readings
 
 
-def _mixed(digits: str) -> list[Reading]:
+def _mixed(digits: str) -> list[NumberReading]:
     """The last mark is the decimal one, and the other groups."""
     decimal = max(".,", key=digits.rfind)
     other = "," if decimal == "." else "."
@@ -182,19 +182,19 @@ def _mixed(digits: str) -> list[Reading]:
     return [_decimal(whole.replace(other, ""), part)]
 
 
-def _decimal(whole: str, part: str) -> Reading:
-    return Reading(float(f"{whole or 0}.{part or 0}"), 0.5 * 10.0 ** -len(part) if part else 0.5)
+def _decimal(whole: str, part: str) -> NumberReading:
+    return NumberReading(float(f"{whole or 0}.{part or 0}"), 0.5 * 10.0 ** -len(part) if part else 0.5)
 
 
-def _raised(value: Reading, power: str) -> Reading:
+def _raised(value: NumberReading, power: str) -> NumberReading:
     behind = power[1:] if power[0] in "eE" else power.partition("10")[2]
     exponent = behind.strip("^*{}").translate(SUPERSCRIPTS).replace("\N{MINUS SIGN}", "-")
     scale = float(f"1e{exponent}")
-    return Reading(value.value * scale, value.half * scale)
+    return NumberReading(value.value * scale, value.half * scale)
 
 
-def _about(value: Reading, digits: str) -> Reading:
+def _about(value: NumberReading, digits: str) -> NumberReading:
     """``~12,000`` is rounded to its last digit that is not zero."""
     bare = re.sub(r"\D", "", digits)
     zeros = len(bare) - len(bare.rstrip("0"))
-    return Reading(value.value, value.half * 10.0**zeros) if value.half == 0.5 and zeros < len(bare) else value
+    return NumberReading(value.value, value.half * 10.0**zeros) if value.half == 0.5 and zeros < len(bare) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agent_kernel.turn.number_check.number_parser import Written
+from agent_kernel.turn.number_check.number_parser import ParsedNumber
 
 CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,200})\1(?!`)")
@@ -30,7 +30,7 @@ YEARS = range(1800, 2200)
 COUNTED = (0.0, 1.0, 2.0)
 
 
-def said(answer: str) -> str:
+def blank_non_prose(answer: str) -> str:
     """Of the same length, without code and what only numbers things."""
     answer = CODE.sub(_blank, answer)
     answer = INLINE.sub(lambda match: match[0] if VALUES.fullmatch(match[2]) else _blank(match), answer)
@@ -39,12 +39,12 @@ def said(answer: str) -> str:
     return SPACED.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), answer)
 
 
-def passing(number: Written) -> bool:
+def is_small_count(number: ParsedNumber) -> bool:
     """0, 1 or 2 things: too common to mean anything."""
     return number.plain and number.readings[0].value in COUNTED and number.text.isdecimal()
 
 
-def may_be_year(number: Written) -> bool:
+def may_be_year(number: ParsedNumber) -> bool:
     return number.plain and number.text.isdecimal() and len(number.text) == 4 and int(number.text) in YEARS
 
 

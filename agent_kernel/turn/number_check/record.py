@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from agent_kernel.core.messages import Message
-from agent_kernel.turn.number_check.check import MAX_NUMBERS, MAX_SHOWN, Number, Status
+from agent_kernel.turn.number_check.check import MAX_NUMBERS, MAX_SHOWN, CheckedNumber, Status
 
 NUMBERS = "numbers"
 STATUSES = ("computed", "code", "given", "open")
 
 
-def record(numbers: Sequence[Number] | None) -> dict[str, Any]:
+def to_record(numbers: Sequence[CheckedNumber] | None) -> dict[str, Any]:
     """For the record of a turn; empty when nothing was checked."""
     if not numbers:
         return {}
     return {NUMBERS: [[one.start, one.end, one.status, one.call, one.line] for one in numbers]}
 
 
-def of_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[Number, ...]:
+def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[CheckedNumber, ...]:
     """As they were announced, from the items of the turn; a line of an earlier turn is named without its text. What
     does not fit the items (a record that somebody wrote) is left out."""
     told = record.get(NUMBERS)
@@ -35,5 +35,5 @@ def of_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[N
                     lines = outputs.get(call, []) if status == "computed" else []
                     shown = lines[line - 1].strip()[:MAX_SHOWN] if 0 < line <= len(lines) else ""
                     text = answer[start:end]
-                    found.append(Number(start, end, text, cast("Status", status), call, max(0, line), shown))
+                    found.append(CheckedNumber(start, end, text, cast("Status", status), call, max(0, line), shown))
     return tuple(found)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import OutputFormat, ToolSpec
-from agent_kernel.tools.base.declared_schema import check_schema, too_many
+from agent_kernel.tools.base.declared_schema import check_schema, has_too_many_values
 from agent_kernel.tools.web.options import WebOptions
 
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
@@ -39,7 +39,7 @@ JsonSchema = Annotated[dict[str, Any], AfterValidator(_a_schema)]
 
 
 def _few_values(tools: Any) -> Any:
-    if too_many(tools, MAX_VALUES):
+    if has_too_many_values(tools, MAX_VALUES):
         raise ValueError(f"the tools of a request have at most {MAX_VALUES:,} values together, with their schemas")
     return tools
 

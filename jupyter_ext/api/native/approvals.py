@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.core.errors import Forbidden, NotFound
 from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey
-from agent_kernel.permissions.approvals import Waiting
+from agent_kernel.permissions.approvals import PendingQuestion
 from agent_kernel.permissions.policy import to_json
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import ApprovalBody
@@ -19,7 +19,7 @@ from jupyter_ext.api.schemas.operation import Parameter, operation
 KEPT = "An approval is kept once, for the session or the folder; a denial also as never."
 
 
-def waiting_to_json(waiting: Waiting) -> dict[str, Any]:
+def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
     """The question as its event shows it, and where it came up."""
     asked = waiting.question
     place = {"session": asked.key.id, "turn": asked.turn, "asked": round(asked.asked, 3)}

@@ -10,7 +10,7 @@ from typing import Any
 from agent_kernel.core.errors import Forbidden
 from agent_kernel.core.session import SessionKey
 from agent_kernel.tools.code.python import SANDBOXED
-from agent_kernel.tools.code.rebuild_variables import Piece, Rebuilt, pieces, rebuild
+from agent_kernel.tools.code.rebuild_variables import RebuildResult, RebuildStep, find_rebuild_steps, rebuild
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import turns as told
@@ -27,7 +27,7 @@ class RebuildBody(Body):
     dry_run: bool = False
 
 
-def piece_to_json(piece: Piece) -> dict[str, Any]:
+def piece_to_json(piece: RebuildStep) -> dict[str, Any]:
     return {
         "turn": piece.turn,
         "call": piece.call,
@@ -64,7 +64,7 @@ class VariableHandler(AgentHandler):
 
 
 class RebuildHandler(AgentHandler):
-    _running: asyncio.Task[Rebuilt] | None = None
+    _running: asyncio.Task[RebuildResult] | None = None
 
     @guarded("execute")
     @operation("Make variables again that are gone.", told.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
@@ -74,7 +74,7 @@ class RebuildHandler(AgentHandler):
         body = self.parse(RebuildBody)
         key = (await self.services.access.session(self.caller, session_id)).key
         runtime = self.services.runtime
-        found = await pieces(runtime.store, key)
+        found = await find_rebuild_steps(runtime.store, key)
         shown = {"session": key.id, "pieces": [piece_to_json(piece) for piece in found]}
         if body.dry_run:
             self.reply({**shown, "ran": 0, "status": "shown", "error": ""})

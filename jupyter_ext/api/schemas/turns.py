@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from agent_kernel.core.events import TurnState, TurnVersion
 from agent_kernel.core.permission_grant import ApprovalOutcome, Decision, Remember
-from agent_kernel.tools.code.rebuild_variables import Piece
+from agent_kernel.tools.code.rebuild_variables import RebuildStep
 
 
 class Event(TypedDict):
@@ -229,7 +229,7 @@ class RebuiltSession(TypedDict):
     """``status`` shown: a dry run."""
 
     session: str
-    pieces: list[Piece]
+    pieces: list[RebuildStep]
     ran: int
     status: str
     error: str

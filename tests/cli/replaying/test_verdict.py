@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent_kernel.cli.replaying.recorded import RecordedTurn
-from agent_kernel.cli.replaying.verdict import Now, Verdict, verdict
+from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import SessionKey, Turn
 
@@ -24,9 +24,9 @@ def turn(answer: str = "The mean is 41.3 of 150.") -> RecordedTurn:
     return RecordedTurn(Turn("t1", SessionKey("local", "s")), 1, (), messages(answer))
 
 
-def by_model(answer: str, calls: tuple[Message, ...] | None = None) -> Verdict:
+def by_model(answer: str, calls: tuple[Message, ...] | None = None) -> ReplayVerdict:
     now = messages(answer) if calls is None else (*calls, assistant(answer))
-    return verdict(turn(), Now(now), model=True, tools=False)
+    return verdict(turn(), ReplayedTurn(now), model=True, tools=False)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_white_space_at_the_ends_of_code_is_no_other_call() -> None:
     assert by_model("The mean is 41.3 of 150.", said).result == "holds"
 
 
-def by_tools(output: str, status: str = "success") -> Verdict:
+def by_tools(output: str, status: str = "success") -> ReplayVerdict:
     before = turn()
-    return verdict(before, Now(messages(before.answer, output, status)), model=False, tools=True)
+    return verdict(before, ReplayedTurn(messages(before.answer, output, status)), model=False, tools=True)
 
 
 def test_an_output_that_has_the_numbers_holds_whatever_else_changed() -> None:
@@ -85,11 +85,11 @@ def test_code_that_fails_now_names_the_error_and_the_files_that_are_not_here() -
 
 def test_code_that_failed_then_may_fail_again() -> None:
     before = RecordedTurn(Turn("t1", SessionKey("local", "s")), 1, (), messages("It failed.", "boom", "error"))
-    now = Now(messages("It failed.", "boom", "error"))
+    now = ReplayedTurn(messages("It failed.", "boom", "error"))
     assert verdict(before, now, model=False, tools=True).result == "holds"
 
 
 def test_numbers_that_were_never_computed_are_told() -> None:
     before = turn("It is 41.3, up 7%.")
-    found = verdict(before, Now(before.messages), model=False, tools=False)
+    found = verdict(before, ReplayedTurn(before.messages), model=False, tools=False)
     assert (found.result, found.failed, found.open) == ("not run again", False, ("7%",))

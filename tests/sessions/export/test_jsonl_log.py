@@ -22,7 +22,7 @@ from agent_kernel.sessions.export.jsonl_log import LiveTranscripts, read
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.compaction import Compactor
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.turn_writer import TurnWriter
 from tests.turns import KEY, Recorder, python
 
 
@@ -34,7 +34,7 @@ async def ask(transcripts: LiveTranscripts, prompt: str, store: MemoryStore | No
     store = store or MemoryStore()
     bodies: list[EventBody] = []
     engine = ScriptedEngine([{"calls": [python("abc")]}, {"text": "It is ABC.", "loop": True}])
-    agent = Agent(store, engine, KEY, [Recorder()], ledger=Ledger(store, transcripts=transcripts))
+    agent = Agent(store, engine, KEY, [Recorder()], ledger=TurnWriter(store, transcripts=transcripts))
     await agent.turn(TurnRequest(prompt), bodies.append)
     return bodies
 
@@ -55,7 +55,7 @@ async def test_a_summary_is_a_boundary(tmp_path: Path) -> None:
     store, transcripts = MemoryStore(), LiveTranscripts(tmp_path)
     for number in range(3):
         await ask(transcripts, f"question {number}", store)
-    compactor = Compactor(Ledger(store, transcripts=transcripts))
+    compactor = Compactor(TurnWriter(store, transcripts=transcripts))
     made = await compactor.compact(KEY, ScriptedEngine([{"text": "They shout."}]))
     assert made is not None
     last = read(transcripts.path(KEY))[-1]

@@ -14,7 +14,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, Turn
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.pending_write import PendingWrite
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.turn_writer import TurnWriter
 from tests.sessions.faulty import FaultyStore, When
 from tests.sessions.talk import KEY, Talk, calls, result, whole_turns
 
@@ -122,7 +122,7 @@ async def test_an_append_of_unknown_outcome_is_stored_once(when: When, failing: 
         failed += 1
         return when if failed == 1 else "before"
 
-    opened = await Ledger(FaultyStore(store, fails)).begin(Turn("t1", KEY))
+    opened = await TurnWriter(FaultyStore(store, fails)).begin(Turn("t1", KEY))
     items = await opened.append(BATCH)
     assert items == await store.latest(KEY)
     assert (failed, opened.head) == (failing, 4)
@@ -134,7 +134,7 @@ async def test_an_append_that_fails_to_the_end_says_so(monkeypatch: pytest.Monke
     store = MemoryStore()
     await store.create(KEY)
     faulty = FaultyStore(store, lambda _, method: "before" if method == "append" else None)
-    opened = await Ledger(faulty).begin(Turn("t1", KEY))
+    opened = await TurnWriter(faulty).begin(Turn("t1", KEY))
     with pytest.raises(StoreError):
         await opened.append(BATCH)
     assert faulty.calls.count("append") == 3
@@ -145,7 +145,7 @@ async def test_a_history_that_changed_meanwhile_is_not_written_over() -> None:
     store = MemoryStore()
     await store.create(KEY)
     owner = Owner.here()
-    ledger = Ledger(store, owner)
+    ledger = TurnWriter(store, owner)
     opened = await ledger.begin(Turn("t1", KEY))
 
     def fails(_: int, method: str) -> When | None:
@@ -177,6 +177,6 @@ async def test_a_turn_that_may_have_been_opened_is_closed_when_the_store_fails()
     await store.create(KEY)
     faulty = FaultyStore(store, lambda _, method: "after" if method == "open_turn" else None)
     with pytest.raises(StoreError):
-        await Ledger(faulty).begin(Turn("t1", KEY))
+        await TurnWriter(faulty).begin(Turn("t1", KEY))
     assert [turn.state for turn in await store.turns(KEY)] == ["failed"]
-    await Ledger(store).begin(Turn("t2", KEY))
+    await TurnWriter(store).begin(Turn("t2", KEY))

@@ -6,19 +6,19 @@ from agent_kernel.core.errors import Conflict, NotFound
 from agent_kernel.core.events import CallClaimed, CallOffered, CallOutput, EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
-from agent_kernel.tools.base.client_call_broker import Offers
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from tests.turns import KEY
 
 CALL = ToolCall("c1", "python", {"code": "1"})
 
 
-def offered(offers: Offers) -> tuple[asyncio.Task[ToolOutput], list[EventBody]]:
+def offered(offers: ClientCallBroker) -> tuple[asyncio.Task[ToolOutput], list[EventBody]]:
     events: list[EventBody] = []
     return asyncio.create_task(offers.offer(ToolContext(KEY, "t1", 1, CALL, events.append))), events
 
 
 async def test_the_first_claim_wins_and_its_answer_is_the_result() -> None:
-    offers = Offers()
+    offers = ClientCallBroker()
     waiting, events = offered(offers)
     await asyncio.sleep(0)
     token, call = offers.claim("t1", "c1", "magic")
@@ -32,7 +32,7 @@ async def test_the_first_claim_wins_and_its_answer_is_the_result() -> None:
 
 
 async def test_an_answer_needs_the_claims_token() -> None:
-    offers = Offers()
+    offers = ClientCallBroker()
     waiting, _ = offered(offers)
     await asyncio.sleep(0)
     with pytest.raises(Conflict):
@@ -45,7 +45,7 @@ async def test_an_answer_needs_the_claims_token() -> None:
 
 
 async def test_a_call_is_answered_once() -> None:
-    offers = Offers()
+    offers = ClientCallBroker()
     waiting, _ = offered(offers)
     await asyncio.sleep(0)
     token, _ = offers.claim("t1", "c1", "magic")
@@ -58,14 +58,14 @@ async def test_a_call_is_answered_once() -> None:
 
 
 async def test_nobody_claiming_is_told_as_no_client_attached() -> None:
-    waiting, _ = offered(Offers(claim_within_s=0.01))
+    waiting, _ = offered(ClientCallBroker(claim_within_s=0.01))
     output = await waiting
     assert output.status == "error"
     assert "no client attached" in output.text
 
 
 async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_call() -> None:
-    offers = Offers(lease_s=0.05)
+    offers = ClientCallBroker(lease_s=0.05)
     waiting, _ = offered(offers)
     await asyncio.sleep(0)
     offers.claim("t1", "c1", "magic")
@@ -76,7 +76,7 @@ async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_ca
 
 
 async def test_renewing_keeps_a_claim() -> None:
-    offers = Offers(lease_s=0.1)
+    offers = ClientCallBroker(lease_s=0.1)
     waiting, _ = offered(offers)
     await asyncio.sleep(0)
     token, _ = offers.claim("t1", "c1", "magic")
@@ -89,7 +89,7 @@ async def test_renewing_keeps_a_claim() -> None:
 
 
 async def test_a_stopped_turn_takes_its_offer_back() -> None:
-    offers = Offers()
+    offers = ClientCallBroker()
     waiting, _ = offered(offers)
     await asyncio.sleep(0)
     waiting.cancel()
@@ -102,7 +102,7 @@ async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("agent_kernel.tools.base.client_call_broker.OTHERS_WITHIN_S", 0.01)
-    offers = Offers(claim_within_s=3600.0)
+    offers = ClientCallBroker(claim_within_s=3600.0)
     waiting, _ = offered(offers)
     await asyncio.sleep(0)
     offers.decline("t1", "c1", "magic", "it has no tool python")
@@ -112,7 +112,7 @@ async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_
 
 
 async def test_another_client_may_claim_what_one_has_declined() -> None:
-    offers = Offers()
+    offers = ClientCallBroker()
     waiting, _ = offered(offers)
     await asyncio.sleep(0)
     offers.decline("t1", "c1", "magic", "no")

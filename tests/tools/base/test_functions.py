@@ -22,7 +22,7 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base import bounded_call
-from agent_kernel.tools.base.functions import Function, FunctionTools, as_tool
+from agent_kernel.tools.base.functions import FunctionTools, PythonFunctionTool, as_tool
 from agent_kernel.turn.agent import Agent
 from tests.tools.asking import context, occasion
 from tests.turns import stored
@@ -150,7 +150,7 @@ async def test_wrong_arguments_are_named() -> None:
     ],
 )
 async def test_what_a_function_returns_is_text_for_the_model(value: Any, text: str) -> None:
-    assert (await Function(lambda: value, name="give").call({}, context())).text == text
+    assert (await PythonFunctionTool(lambda: value, name="give").call({}, context())).text == text
 
 
 async def test_pictures_and_bytes_come_back_as_what_they_are() -> None:
@@ -159,9 +159,9 @@ async def test_pictures_and_bytes_come_back_as_what_they_are() -> None:
             return PNG
 
     for value in (PNG, Drawn(), Media.of("image/png", PNG)):
-        output = await Function(lambda value=value: value, name="draw").call({}, context())
+        output = await PythonFunctionTool(lambda value=value: value, name="draw").call({}, context())
         assert [(media.mime, media.data) for media in output.media] == [("image/png", PNG)]
-    mixed = await Function(lambda: ["two:", PNG, {"a": 1}, b"\x00\x01"], name="draw").call({}, context())
+    mixed = await PythonFunctionTool(lambda: ["two:", PNG, {"a": 1}, b"\x00\x01"], name="draw").call({}, context())
     assert mixed.text == 'two:\n[1 figure(s) shown]\n{"a":1}\n[2 bytes]'
     assert (len(mixed.media), [(file.name, file.data) for file in mixed.files]) == (1, [("draw-4.bin", b"\x00\x01")])
 
@@ -169,7 +169,7 @@ async def test_pictures_and_bytes_come_back_as_what_they_are() -> None:
 async def test_a_figure_of_matplotlib_is_a_picture() -> None:
     from matplotlib.figure import Figure
 
-    output = await Function(lambda: Figure(figsize=(1, 1)), name="draw").call({}, context())
+    output = await PythonFunctionTool(lambda: Figure(figsize=(1, 1)), name="draw").call({}, context())
     assert output.media[0].mime == "image/png"
 
 
@@ -191,7 +191,7 @@ async def test_a_function_that_blocks_blocks_nothing_else() -> None:
         assert free.wait(20)
         return threading.current_thread().name
 
-    call = asyncio.create_task(Function(block).call({}, context()))
+    call = asyncio.create_task(PythonFunctionTool(block).call({}, context()))
     await asyncio.sleep(0.01)
     free.set()
     assert (await call).text == "tool block"
@@ -199,7 +199,7 @@ async def test_a_function_that_blocks_blocks_nothing_else() -> None:
 
 async def test_a_function_that_hangs_is_answered_for_and_soon_not_called_any_more() -> None:
     free = threading.Event()
-    tool = Function(lambda: free.wait(60), name="hang", timeout_s=0.02)
+    tool = PythonFunctionTool(lambda: free.wait(60), name="hang", timeout_s=0.02)
     try:
         for _ in range(bounded_call.HUNG):
             output = await tool.call({}, context())
@@ -225,7 +225,7 @@ async def test_an_async_function_that_will_not_be_cancelled_holds_no_turn() -> N
             except asyncio.CancelledError:
                 await stop.wait()
 
-    output = await Function(stubborn, timeout_s=0.02).call({}, context())
+    output = await PythonFunctionTool(stubborn, timeout_s=0.02).call({}, context())
     stop.set()
     assert output.status == "timeout"
 
@@ -240,19 +240,19 @@ async def test_what_a_function_raises_is_raised(error: Exception) -> None:
 
     for function in (fail, fail_later):
         with pytest.raises(type(error)):
-            await Function(function).call({}, context())
+            await PythonFunctionTool(function).call({}, context())
 
 
 async def test_a_function_that_exits_does_not_end_the_server() -> None:
     with pytest.raises(RuntimeError, match="SystemExit: 3"):
-        await Function(lambda: sys.exit(3), name="leave").call({}, context())
+        await PythonFunctionTool(lambda: sys.exit(3), name="leave").call({}, context())
 
 
 async def test_a_function_may_see_its_call() -> None:
     def who(word: str, context: ToolContext) -> str:
         return f"{word} {context.key.id} {context.call.id}"
 
-    tool = Function(who)
+    tool = PythonFunctionTool(who)
     assert list(tool.spec.parameters["properties"]) == ["word"]
     assert (await tool.call({"word": "hi"}, context())).text == "hi s1 call-1"
     with pytest.raises(InvalidRequest, match="only in a server"):
@@ -266,10 +266,10 @@ async def test_in_a_cell_a_function_is_called_here_with_arguments_as_it_wants_th
     async def later(n: int = 1) -> int:
         return n
 
-    assert Function(here).invoke(unit="kelvin") == (Unit.KELVIN, True)
-    assert await Function(later).invoke() == 1
+    assert PythonFunctionTool(here).invoke(unit="kelvin") == (Unit.KELVIN, True)
+    assert await PythonFunctionTool(later).invoke() == 1
     with pytest.raises(InvalidRequest, match="unit: "):
-        Function(here).invoke(unit="miles")
+        PythonFunctionTool(here).invoke(unit="miles")
 
 
 def _positional(*args: int) -> None: ...
@@ -288,7 +288,7 @@ def test_what_can_not_be_a_tool_is_said_at_once(function: Any) -> None:
 @pytest.mark.parametrize("name", ["two words", "ümlaut", "a" * 65, "a.b"])
 def test_a_name_that_models_can_not_call_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="can not be called"):
-        Function(lambda: None, name=name)
+        PythonFunctionTool(lambda: None, name=name)
 
 
 def test_a_function_stays_the_function_it_is() -> None:
@@ -297,7 +297,7 @@ def test_a_function_stays_the_function_it_is() -> None:
 
 
 async def test_a_request_narrows_the_functions_of_a_server() -> None:
-    tools = FunctionTools([as_tool(weather), Function(lambda: 1, name="one")])
+    tools = FunctionTools([as_tool(weather), PythonFunctionTool(lambda: 1, name="one")])
     for wanted, names in ((None, ["weather", "one"]), (("one",), ["one"]), (("functions",), ["weather", "one"])):
         offered = await tools.offer(occasion(tools=wanted))
         assert [tool.spec.name for tool in offered.tools] == names

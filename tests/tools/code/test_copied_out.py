@@ -25,9 +25,9 @@ from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.tools.code.execution_environment import Workplace
+from agent_kernel.tools.code.execution_environment import SandboxEnvironment
 from agent_kernel.tools.code.python import SandboxPython
-from agent_kernel.turn.toolbox import Place, Toolbox
+from agent_kernel.turn.toolbox import RoundPosition, Toolbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -59,10 +59,10 @@ async def ran(files: FileRegistry, work_root: Path, code: str) -> tuple[str, lis
     """What the model reads of one call in the sandbox, and the files that came of it."""
     sandbox = LinuxSandbox(work_root, SandboxPolicy(warm=0))
     try:
-        toolbox = Toolbox([SandboxPython(Workplace(sandbox))], Gate(Approvals()), files)
+        toolbox = Toolbox([SandboxPython(SandboxEnvironment(sandbox))], Gate(Approvals()), files)
         events: list[EventBody] = []
         call = ToolCall("c", "python", {"code": code})
-        async with aclosing(toolbox.run([call], Place(KEY, "turn-1", 1), events.append)) as results:
+        async with aclosing(toolbox.run([call], RoundPosition(KEY, "turn-1", 1), events.append)) as results:
             (answer,) = [message async for message in results]
         return answer.text, [dict(event.file) for event in events if isinstance(event, FileProduced)]
     finally:

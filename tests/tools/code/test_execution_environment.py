@@ -9,7 +9,12 @@ import pytest
 
 from agent_kernel.core.messages import Media, ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext, Work
-from agent_kernel.tools.code.execution_environment import TEXT_CHARS, AllowedOnce, Workplace, told
+from agent_kernel.tools.code.execution_environment import (
+    TEXT_CHARS,
+    PathsAllowedForTurn,
+    SandboxEnvironment,
+    format_result,
+)
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY
 
@@ -45,19 +50,19 @@ def context(paths: Allowing) -> ToolContext:
     ],
 )
 def test_the_model_is_never_told_nothing(result: RunResult, text: str) -> None:
-    assert told(result) == text
+    assert format_result(result) == text
 
 
 def test_a_long_output_leaves_the_error_whole_and_takes_what_room_is_left() -> None:
-    text = told(RunResult("error", "o" * 90_000, "e" * 90_000, error="ValueError: the reason"))
+    text = format_result(RunResult("error", "o" * 90_000, "e" * 90_000, error="ValueError: the reason"))
     assert text.endswith("ValueError: the reason")
     assert TEXT_CHARS - 200 < len(text) < TEXT_CHARS + 400
-    assert len(told(RunResult("success", "o" * 5_000))) == 5_000
+    assert len(format_result(RunResult("success", "o" * 5_000))) == 5_000
 
 
 def test_of_a_process_that_ended_the_last_lines_of_its_stderr_are_told() -> None:
     stderr = "\n".join(f"line {number}" for number in range(100)) + "\nchild boom\n"
-    text = told(RunResult("error", "", stderr, error="The sandbox lost its process: exit code 7."))
+    text = format_result(RunResult("error", "", stderr, error="The sandbox lost its process: exit code 7."))
     assert "child boom" in text
     assert "line 69" in text
     assert "line 68\n" not in text
@@ -76,7 +81,7 @@ async def test_a_person_is_asked_for_a_path_that_code_named_and_could_not_open(
 ) -> None:
     person = Allowing()
     sandbox = RanSandbox(RunResult("error", error=f"Traceback (most recent call last):\n{error}", denied=denied))
-    ran = await Workplace(sandbox).run(Work("1"), context(person))
+    ran = await SandboxEnvironment(sandbox).run(Work("1"), context(person))
     assert person.asked == asked
     assert any("run the code again" in note for note in ran.notes) == bool(asked)
 
@@ -84,11 +89,11 @@ async def test_a_person_is_asked_for_a_path_that_code_named_and_could_not_open(
 async def test_what_was_allowed_once_holds_for_the_runs_that_follow_in_the_turn() -> None:
     error = "PermissionError: [Errno 13] Permission denied: '/data/a.csv'"
     sandbox = RanSandbox(RunResult("error", error=error, denied="/data/a.csv"))
-    once = AllowedOnce()
-    await Workplace(sandbox, once=once).run(Work("1"), context(Allowing()))
+    once = PathsAllowedForTurn()
+    await SandboxEnvironment(sandbox, once=once).run(Work("1"), context(Allowing()))
     assert (sandbox.read, sandbox.write) == ((Path("/kept"),), (Path("/written"),))
-    await Workplace(sandbox, once=once).run(Work("1", "shell"), context(Allowing(yes=False)))
+    await SandboxEnvironment(sandbox, once=once).run(Work("1", "shell"), context(Allowing(yes=False)))
     assert sandbox.read == (Path("/kept"), Path("/data"))
     later = replace(context(Allowing(yes=False)), turn="another")
-    await Workplace(sandbox, once=once).run(Work("1"), later)
+    await SandboxEnvironment(sandbox, once=once).run(Work("1"), later)
     assert [*sandbox.read] == [Path("/kept")]

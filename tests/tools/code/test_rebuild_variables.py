@@ -11,9 +11,9 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.tools.code.execution_environment import Workplace
+from agent_kernel.tools.code.execution_environment import SandboxEnvironment
 from agent_kernel.tools.code.python import ResetPython, SandboxPython
-from agent_kernel.tools.code.rebuild_variables import pieces, rebuild
+from agent_kernel.tools.code.rebuild_variables import find_rebuild_steps, rebuild
 from tests.sandbox.conftest import children
 from tests.turns import KEY, agent, python
 
@@ -29,7 +29,7 @@ def script(*codes: str) -> list[dict[str, Any]]:
 async def test_the_code_that_ran_well_runs_again_in_its_order(tmp_path: Path) -> None:
     before = children()
     sandbox = LinuxSandbox(tmp_path / "work", SandboxPolicy(warm=0))
-    workplace = Workplace(sandbox)
+    workplace = SandboxEnvironment(sandbox)
     tools: list[Tool] = [SandboxPython(workplace), ResetPython(workplace)]
     store = MemoryStore()
     try:
@@ -38,7 +38,7 @@ async def test_the_code_that_ran_well_runs_again_in_its_order(tmp_path: Path) ->
         await first.run(TurnRequest("go"))
         live, *_ = agent([{"text": "", "calls": [python("x = 100")]}, {"text": "done"}], tools, store=store)
         await live.run(TurnRequest("elsewhere", where="live"))
-        found = await pieces(store, KEY)
+        found = await find_rebuild_steps(store, KEY)
         assert [piece.code for piece in found] == ["x = 1", "x += 1\nopen('log', 'a').write('x')"]
         assert [effect.kind for effect in found[1].effects] == ["writes"]
         await sandbox.close(KEY)
@@ -56,10 +56,12 @@ async def test_a_rebuild_ends_at_the_first_piece_that_does_not_run(tmp_path: Pat
     store = MemoryStore()
     try:
         first, *_ = agent(
-            script("a = 1", "open('once', 'x').close()", "b = 2"), [SandboxPython(Workplace(sandbox))], store=store
+            script("a = 1", "open('once', 'x').close()", "b = 2"),
+            [SandboxPython(SandboxEnvironment(sandbox))],
+            store=store,
         )
         await first.run(TurnRequest("go"))
-        rebuilt = await rebuild(sandbox, KEY, await pieces(store, KEY), timeout_s=60.0)
+        rebuilt = await rebuild(sandbox, KEY, await find_rebuild_steps(store, KEY), timeout_s=60.0)
         assert (rebuilt.ran, rebuilt.status) == (1, "error")
         assert "FileExistsError" in rebuilt.error
         assert [held.name for held in await sandbox.variables(KEY)] == ["a"]

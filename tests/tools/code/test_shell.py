@@ -9,8 +9,8 @@ import pytest
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext
 from agent_kernel.core.request import TurnRequest
-from agent_kernel.tools.base.tool_source import Occasion
-from agent_kernel.tools.code.execution_environment import Workplace, Workplaces
+from agent_kernel.tools.base.tool_source import ToolSourceContext
+from agent_kernel.tools.code.execution_environment import SandboxEnvironment, SandboxEnvironments
 from agent_kernel.tools.code.shell import SandboxShell, ShellTools
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY
@@ -22,7 +22,7 @@ async def call(result: RunResult, **arguments: Any) -> tuple[str, dict[str, Any]
     sandbox = RanSandbox(result)
     given = {"commands": ["echo hi", "true"], **arguments}
     context = ToolContext(KEY, "t", 1, ToolCall("c", "shell", given), lambda body: None)
-    output = await SandboxShell(Workplace(sandbox), 10.0).call(given, context)
+    output = await SandboxShell(SandboxEnvironment(sandbox), 10.0).call(given, context)
     return output.text, dict(output.details), sandbox
 
 
@@ -70,8 +70,8 @@ async def test_each_stream_keeps_its_head_and_tail_and_says_what_is_missing() ->
 
 
 async def test_a_request_that_wants_no_shell_gets_none() -> None:
-    source = ShellTools(Workplaces(RanSandbox(DONE)), 10.0)
-    wanted = await source.offer(Occasion(KEY, TurnRequest("hi"), lambda body: None, Path("/notebooks")))
-    unwanted = await source.offer(Occasion(KEY, TurnRequest("hi", tools=("python",)), lambda body: None))
+    source = ShellTools(SandboxEnvironments(RanSandbox(DONE)), 10.0)
+    wanted = await source.offer(ToolSourceContext(KEY, TurnRequest("hi"), lambda body: None, Path("/notebooks")))
+    unwanted = await source.offer(ToolSourceContext(KEY, TurnRequest("hi", tools=("python",)), lambda body: None))
     assert [tool.spec.kind for tool in wanted.tools] == ["shell"]
     assert unwanted.tools == ()

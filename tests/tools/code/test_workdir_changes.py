@@ -11,7 +11,12 @@ import pytest
 from agent_kernel.core import safe_path
 from agent_kernel.core.files import ProducedFile, RequestedFile
 from agent_kernel.tools.code import workdir_changes as module
-from agent_kernel.tools.code.workdir_changes import Snapshot, Surfaced, described, outputs_of
+from agent_kernel.tools.code.workdir_changes import (
+    SurfacedFiles,
+    WorkdirSnapshot,
+    describe_requested_files,
+    requested_outputs,
+)
 
 
 async def left(
@@ -21,8 +26,8 @@ async def left(
     wanted: Sequence[RequestedFile] = (),
     *,
     unasked: bool = True,
-) -> Surfaced:
-    before = await Snapshot.taken(workdir, wanted, unasked=unasked)
+) -> SurfacedFiles:
+    before = await WorkdirSnapshot.taken(workdir, wanted, unasked=unasked)
     run()
     return await before.surfaced(declared)
 
@@ -34,7 +39,7 @@ def write(workdir: Path, *names: str) -> None:
         path.write_text(name)
 
 
-def names(found: Surfaced) -> list[str]:
+def names(found: SurfacedFiles) -> list[str]:
     return [file.name for file in found.files]
 
 
@@ -162,11 +167,11 @@ async def test_deep_folders_loops_of_links_and_odd_names_do_no_harm(tmp_path: Pa
 
 
 def test_outputs_of_a_call_and_of_a_request_are_read_and_described() -> None:
-    assert outputs_of({"outputs": [{"name": "a.csv"}, {"name": "b", "format": "md"}]}) == (
+    assert requested_outputs({"outputs": [{"name": "a.csv"}, {"name": "b", "format": "md"}]}) == (
         RequestedFile("a.csv"),
         RequestedFile("b", "md"),
     )
-    assert outputs_of({}) == ()
-    text = described([RequestedFile("a.csv"), RequestedFile("b", "md", "the answer")])
+    assert requested_outputs({}) == ()
+    text = describe_requested_files([RequestedFile("a.csv"), RequestedFile("b", "md", "the answer")])
     assert "- a.csv\n- b (md): the answer" in text
-    assert described([]) == ""
+    assert describe_requested_files([]) == ""

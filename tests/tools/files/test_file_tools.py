@@ -21,7 +21,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import Documents
@@ -231,7 +231,7 @@ async def given(
     events: list[EventBody] = []
     source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
     asked = TurnRequest("look", inputs=ids, **request)
-    offered = await source.offer(Occasion(KEY, asked, events.append))
+    offered = await source.offer(ToolSourceContext(KEY, asked, events.append))
     await source.aclose()
     return "\n".join(note.text for note in offered.notes), [tool.spec.name for tool in offered.tools], events
 
@@ -330,9 +330,9 @@ async def test_a_request_narrows_the_tools_and_a_server_may_have_them_always(
     _, tools, _ = await given(files, workdir)
     assert tools == []
     source = FileTools(files, Places(workdir), always=True, shell=False)  # type: ignore[arg-type]  # as far as needed
-    offered = await source.offer(Occasion(KEY, TurnRequest("look"), lambda body: None))
+    offered = await source.offer(ToolSourceContext(KEY, TurnRequest("look"), lambda body: None))
     assert [tool.spec.name for tool in offered.tools] == ["read_file", "list_files", "surface_outputs"]
-    live = await source.offer(Occasion(KEY, TurnRequest("look", where="live"), lambda body: None))
+    live = await source.offer(ToolSourceContext(KEY, TurnRequest("look", where="live"), lambda body: None))
     assert [tool.spec.name for tool in live.tools] == ["read_file", "list_files"]
     assert all(tool.spec.kind == "files.read" for tool in offered.tools)
 

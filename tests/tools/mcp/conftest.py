@@ -20,7 +20,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.trusted_folders import TrustStore
-from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.mcp import sdk
 from agent_kernel.tools.mcp.source import McpTools
 from tests.turns import KEY
@@ -45,7 +45,7 @@ class Client:
     said: list[EventBody] = field(default_factory=list)
 
     async def tools(self, folder: Path | None = None, *, trusted: bool = False, **request: Any) -> dict[str, Tool]:
-        occasion = Occasion(KEY, TurnRequest("hello", **request), self.said.append, folder, trusted)
+        occasion = ToolSourceContext(KEY, TurnRequest("hello", **request), self.said.append, folder, trusted)
         return {tool.spec.name: tool for tool in (await self.source.offer(occasion)).tools}
 
     async def call(self, name: str, **arguments: Any) -> ToolOutput:

@@ -14,7 +14,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.turn.toolbox import Place, Toolbox
+from agent_kernel.turn.toolbox import RoundPosition, Toolbox
 from tests.tools.mcp.conftest import Made, until
 from tests.turns import KEY
 
@@ -39,7 +39,9 @@ async def test_a_tool_is_shown_as_the_servers_own_and_asks(made: Made) -> None:
     toolbox = Toolbox(list((await client.tools()).values()), Gate(Approvals()))
     results = [
         result
-        async for result in toolbox.run([ToolCall("c", "p_unasked", {"n": 1})], Place(KEY, "t", 1), client.said.append)
+        async for result in toolbox.run(
+            [ToolCall("c", "p_unasked", {"n": 1})], RoundPosition(KEY, "t", 1), client.said.append
+        )
     ]
     assert results[0].status == "denied"
     assert not [line for line in client.heard if line.startswith("tools/call")]
@@ -49,7 +51,7 @@ async def test_arguments_are_checked_before_the_server_hears_of_them(made: Made)
     client = made({"mcpServers": {"p": made.plain()}})
     toolbox = Toolbox(list((await client.tools()).values()), Gate(Approvals(), policy={"mcp": "auto"}))
     calls = [ToolCall("c", "p_unasked", {"n": "seven"}), ToolCall("d", "p_unasked", {"n": 7})]
-    results = [result async for result in toolbox.run(calls, Place(KEY, "t", 1), client.said.append)]
+    results = [result async for result in toolbox.run(calls, RoundPosition(KEY, "t", 1), client.said.append)]
     assert [result.status for result in results] == ["error", "success"]
     assert client.heard.count("tools/call unasked") == 1
 

@@ -14,13 +14,13 @@ from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.tools.base.client_call_broker import Offers
-from agent_kernel.tools.base.notebook_access import Document
-from agent_kernel.tools.base.tool_source import Occasion
-from agent_kernel.tools.notebook.cell_edits import Desk, edit_tools
-from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, MAX_CELLS, Known, View
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.notebook_access import SavedNotebook
+from agent_kernel.tools.base.tool_source import ToolSourceContext
+from agent_kernel.tools.notebook.cell_edits import EditContext, edit_tools
+from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, MAX_CELLS, NotebookView, ReadCellsMemory
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
-from agent_kernel.turn.toolbox import Place, Toolbox
+from agent_kernel.turn.toolbox import RoundPosition, Toolbox
 from tests.turns import KEY
 
 EDITS = frozenset({"insert_cell", "edit_cell", "delete_cell", "move_cell", "run_cells"})
@@ -74,9 +74,9 @@ class Page:
         }
 
 
-def desk(page: Page, own: str = "") -> tuple[dict[str, Tool], Known]:
-    known = Known()
-    tools = edit_tools(Desk(View(None, page), page, known, own=own), SERVED)
+def desk(page: Page, own: str = "") -> tuple[dict[str, Tool], ReadCellsMemory]:
+    known = ReadCellsMemory()
+    tools = edit_tools(EditContext(NotebookView(None, page), page, known, own=own), SERVED)
     return {tool.spec.name: tool for tool in tools}, known
 
 
@@ -218,7 +218,7 @@ async def test_a_read_only_notebook_and_one_that_is_not_open_are_not_changed() -
         async def offer(self, context: ToolContext) -> ToolOutput:
             return ToolOutput("no client attached", "error")
 
-    closed = edit_tools(Desk(View(None, Gone()), Gone(), Known()), SERVED)
+    closed = edit_tools(EditContext(NotebookView(None, Gone()), Gone(), ReadCellsMemory()), SERVED)
     for tool in closed:
         with pytest.raises(NotFound, match="no client attached"):
             await prepared(tool, source="z", cell="0", cells="0", below="start")
@@ -256,7 +256,9 @@ async def test_a_person_is_asked_about_the_exact_change_and_a_no_leaves_the_cell
         ToolCall("c1", "edit_cell", {"cell": "0", "find": "1", "replace": "7"}),
         ToolCall("c2", "edit_cell", {"cell": "0", "find": "x", "replace": "z"}),
     ]
-    results: list[Message] = [result async for result in toolbox.run(calls, Place(KEY, "t1", 1), lambda body: None)]
+    results: list[Message] = [
+        result async for result in toolbox.run(calls, RoundPosition(KEY, "t1", 1), lambda body: None)
+    ]
     assert [required.code for required in asked] == [
         "cell 0 (aaaa1111)\n@@ -1 +1 @@\n-x = 1\n+x = 7",
         "cell 0 (aaaa1111)\n@@ -1 +1 @@\n-x = 1\n+z = 1",
@@ -274,15 +276,17 @@ class Saved:
     jobs = None
     drafts: None = None
 
-    async def document(self) -> Document:
-        return Document(self.path, 0.0, {"cells": [{"id": "aaaa1111", "cell_type": "code", "source": "saved"}]})
+    async def document(self) -> SavedNotebook:
+        return SavedNotebook(self.path, 0.0, {"cells": [{"id": "aaaa1111", "cell_type": "code", "source": "saved"}]})
 
 
 async def offered(client: frozenset[str], page: Page | None = None, **request: Any) -> dict[str, Tool]:
-    offers = Offers(claim_within_s=0.01)
+    offers = ClientCallBroker(claim_within_s=0.01)
     if page:
         offers.offer = page.offer  # type: ignore[method-assign]  # instead of waiting for a client of HTTP
-    occasion = Occasion(KEY, TurnRequest("p", client_tools=client, **request), lambda body: None, notebook=Saved())
+    occasion = ToolSourceContext(
+        KEY, TurnRequest("p", client_tools=client, **request), lambda body: None, notebook=Saved()
+    )
     return {tool.spec.name: tool for tool in (await NotebookTools(offers).offer(occasion)).tools}
 
 
@@ -332,7 +336,7 @@ async def test_a_short_cell_that_did_not_fit_is_not_known() -> None:
 
 
 def test_what_is_known_has_an_end() -> None:
-    known = Known()
+    known = ReadCellsMemory()
     known.read(KEY, [(str(number), "") for number in range(MAX_CELLS + 5)])
     assert len(known._sessions[KEY]) == MAX_CELLS
 
@@ -342,6 +346,6 @@ async def test_a_page_that_tells_nonsense_does_no_harm() -> None:
         async def offer(self, context: ToolContext) -> ToolOutput:
             return ToolOutput("", details={"cells": [3, {"id": 5}], "active": [], "selected": "x", "path": 7})
 
-    [edit] = edit_tools(Desk(View(None, Odd()), Odd(), Known()), frozenset({"edit_cell"}))
+    [edit] = edit_tools(EditContext(NotebookView(None, Odd()), Odd(), ReadCellsMemory()), frozenset({"edit_cell"}))
     with pytest.raises(AgentKernelError):
         await prepared(edit, cell="aaaa1111", find="x", replace="y")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.tools.notebook.cell_map import Cell, cells_of, chosen, mapped, read
+from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, chosen, mapped, read
 
 NOTEBOOK: dict[str, Any] = nb.new_notebook(
     cells=[
@@ -65,7 +65,7 @@ def test_a_map_has_a_line_for_each_cell() -> None:
 
 
 def test_a_long_notebook_is_mapped_in_parts() -> None:
-    many = [Cell(index, f"c{index}", "code", "x " * 500, None, ()) for index in range(120)]
+    many = [NotebookCell(index, f"c{index}", "code", "x " * 500, None, ()) for index in range(120)]
     first = mapped(many)
     assert len(first) < 6_000
     assert first.endswith("70 more: notebook_cells(start=50)")
@@ -96,7 +96,7 @@ def test_a_choice_of_nothing_is_the_models_mistake_said_in_words(wanted: str) ->
 
 
 def test_what_does_not_fit_is_named_and_not_cut_in_the_middle_of_nothing() -> None:
-    many = [Cell(index, f"c{index}", "code", "y" * 3_000, None, ()) for index in range(10)]
+    many = [NotebookCell(index, f"c{index}", "code", "y" * 3_000, None, ()) for index in range(10)]
     text = read(many)
     assert len(text) < 6_000
     assert "cells did not fit: " in text

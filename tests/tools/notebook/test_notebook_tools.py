@@ -14,11 +14,11 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.tools.base.client_call_broker import Offers
-from agent_kernel.tools.base.notebook_access import Document, NotebookSide
-from agent_kernel.tools.base.tool_source import Occasion, gather
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.notebook_access import NotebookRunner, SavedNotebook
+from agent_kernel.tools.base.tool_source import ToolSourceContext, gather_tools
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
-from agent_kernel.turn.toolbox import Place, Toolbox
+from agent_kernel.turn.toolbox import RoundPosition, Toolbox
 from tests.turns import KEY
 
 ALL = frozenset({"python", "run_cell", "variables", "last_error", "executions"})
@@ -46,22 +46,22 @@ class Side:
 @dataclass
 class Notebook:
     path: str = "folder/name.ipynb"
-    kernel: NotebookSide | None = None
-    jobs: NotebookSide | None = None
+    kernel: NotebookRunner | None = None
+    jobs: NotebookRunner | None = None
     drafts: None = None
     error: Exception | None = None
     content: Mapping[str, Any] = field(default_factory=lambda: CONTENT)
 
-    async def document(self) -> Document:
+    async def document(self) -> SavedNotebook:
         if self.error:
             raise self.error
-        return Document(self.path, 0.0, self.content)
+        return SavedNotebook(self.path, 0.0, self.content)
 
 
 async def tools(notebook: Notebook | None, **request: Any) -> dict[str, Tool]:
-    offers = Offers(claim_within_s=0.01)
-    occasion = Occasion(KEY, TurnRequest("p", **request), lambda body: None, notebook=notebook)
-    offered = await gather([NotebookTools(offers), NotebookFunctions(offers)], occasion)
+    offers = ClientCallBroker(claim_within_s=0.01)
+    occasion = ToolSourceContext(KEY, TurnRequest("p", **request), lambda body: None, notebook=notebook)
+    offered = await gather_tools([NotebookTools(offers), NotebookFunctions(offers)], occasion)
     return {tool.spec.name: tool for tool in offered.tools}
 
 
@@ -173,7 +173,7 @@ async def test_a_person_is_asked_about_the_code_and_a_cell_that_is_not_there_is_
     tool = (await tools(Notebook(kernel=side)))["run_cell"]
     toolbox = Toolbox([tool], Gate(Approvals(), ask=yes))
     calls = [ToolCall("c1", "run_cell", {"cell": "one"}), ToolCall("c2", "run_cell", {"cell": "nowhere"})]
-    results = [result async for result in toolbox.run(calls, Place(KEY, "t1", 1), lambda body: None)]
+    results = [result async for result in toolbox.run(calls, RoundPosition(KEY, "t1", 1), lambda body: None)]
     assert [required.code for required in asked] == ["x = 1\nx"]
     assert [call.arguments["code"] for call in side.calls] == ["x = 1\nx"], "what was shown is what runs"
     assert [result.status for result in results] == ["success", "error"]

@@ -15,8 +15,8 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.tools.base.client_call_broker import Offers
-from agent_kernel.tools.base.notebook_access import Document
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.notebook_access import SavedNotebook
 from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
 from agent_kernel.turn.agent import Agent
@@ -37,13 +37,13 @@ class Saved:
     jobs: None = None
     drafts: None = None
 
-    async def document(self) -> Document:
+    async def document(self) -> SavedNotebook:
         if not self.path:
             raise NotFound("never saved")
-        return Document(self.path, 0.0, {"cells": self.cells})
+        return SavedNotebook(self.path, 0.0, {"cells": self.cells})
 
 
-class Page(Offers):
+class Page(ClientCallBroker):
     """A page that has the notebook open, with cells that are not saved."""
 
     def __init__(self, cells: Sequence[dict[str, Any]]) -> None:
@@ -60,7 +60,7 @@ class Page(Offers):
 @dataclass
 class World:
     notebook: Saved
-    offers: Offers = field(default_factory=Offers)
+    offers: ClientCallBroker = field(default_factory=ClientCallBroker)
     engine: ScriptedEngine = field(default_factory=lambda: ScriptedEngine([{"text": "Answer.", "loop": True}]))
     store: MemoryStore = field(default_factory=MemoryStore)
 

@@ -13,7 +13,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.skills import package
-from agent_kernel.tools.skills.package import Bytes, Entry, folder, unpack, zipped
+from agent_kernel.tools.skills.package import BytesFile, PackageEntry, folder, unpack, zipped
 
 HEAD = b"---\nname: Charts\ndescription: Draws charts\n---\nUse matplotlib.\n"
 
@@ -29,8 +29,8 @@ def packed(files: dict[str, bytes], *, mode: int = 0, compress: int = zipfile.ZI
     return made.getvalue()
 
 
-def entries(*names: str) -> list[Entry]:
-    return [Entry(name, Bytes(HEAD)) for name in ("SKILL.md", *names)]
+def entries(*names: str) -> list[PackageEntry]:
+    return [PackageEntry(name, BytesFile(HEAD)) for name in ("SKILL.md", *names)]
 
 
 def test_a_zip_of_one_folder_is_a_skill(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_a_way_to_compress_that_few_know_is_refused() -> None:
 )
 def test_a_head_without_name_and_description_is_refused(tmp_path: Path, head: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        unpack([Entry("SKILL.md", Bytes(head))], tmp_path)
+        unpack([PackageEntry("SKILL.md", BytesFile(head))], tmp_path)
 
 
 def test_a_skill_without_its_main_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"SKILL\.md"):
-        unpack([Entry("a/README.md", Bytes(HEAD)), Entry("b/SKILL.md", Bytes(HEAD))], tmp_path)
+        unpack([PackageEntry("a/README.md", BytesFile(HEAD)), PackageEntry("b/SKILL.md", BytesFile(HEAD))], tmp_path)

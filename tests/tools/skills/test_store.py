@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
-from agent_kernel.tools.skills.package import Bytes, Entry
-from agent_kernel.tools.skills.skill import Reference, Version, tree
+from agent_kernel.tools.skills.package import BytesFile, PackageEntry
+from agent_kernel.tools.skills.skill import SkillReference, Version, tree
 from agent_kernel.tools.skills.store import SkillStore
 
 
-def skill(text: str = "v1", name: str = "Charts") -> list[Entry]:
-    return [Entry("SKILL.md", Bytes(f"---\nname: {name}\ndescription: {text}\n---\n{text}".encode()))]
+def skill(text: str = "v1", name: str = "Charts") -> list[PackageEntry]:
+    return [PackageEntry("SKILL.md", BytesFile(f"---\nname: {name}\ndescription: {text}\n---\n{text}".encode()))]
 
 
 def test_a_skill_gets_versions_that_do_not_change(tmp_path: Path) -> None:
@@ -24,9 +24,9 @@ def test_a_skill_gets_versions_that_do_not_change(tmp_path: Path) -> None:
     again = store.add("ann", skill("v2"), made.id)
     assert [version.number for version in again.versions] == [1, 2]
     assert (again.latest.description, again.versions[0].description) == ("v2", "v1")
-    assert store.version("ann", Reference.parse(made.id)).number == 2
-    assert store.version("ann", Reference.parse(f"{made.id}@latest")).number == 2
-    old = store.version("ann", Reference.parse(f"{made.id}@1"))
+    assert store.version("ann", SkillReference.parse(made.id)).number == 2
+    assert store.version("ann", SkillReference.parse(f"{made.id}@latest")).number == 2
+    old = store.version("ann", SkillReference.parse(f"{made.id}@1"))
     assert (old.content / "SKILL.md").read_text().endswith("v1")
     assert [found.id for found in SkillStore(tmp_path).list("ann")] == [made.id], "they stay over a restart"
 
@@ -48,19 +48,19 @@ def test_an_id_never_leads_elsewhere(tmp_path: Path, id: str) -> None:
     with pytest.raises((NotFound, InvalidRequest)):
         SkillStore(tmp_path).get("ann", id)
     with pytest.raises(InvalidRequest):
-        Reference.parse(id)
+        SkillReference.parse(id)
 
 
 @pytest.mark.parametrize("version", ["0", "-1", "x", "1.0", "²", "999999"])
 def test_a_version_is_a_number_or_latest(version: str) -> None:
     with pytest.raises(InvalidRequest):
-        Reference.parse(f"skill_{'0' * 32}@{version}")
+        SkillReference.parse(f"skill_{'0' * 32}@{version}")
 
 
 def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
     store = SkillStore(tmp_path)
     with pytest.raises(InvalidRequest):
-        store.add("ann", [*skill(), Entry("../evil", Bytes(b""))])
+        store.add("ann", [*skill(), PackageEntry("../evil", BytesFile(b""))])
     made = store.add("ann", skill())
     with pytest.raises(InvalidRequest, match="has the same name"):
         store.add("ann", skill(name="Other"), made.id)

@@ -15,8 +15,8 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.tools.base.tool_source import Occasion, Offered
-from agent_kernel.tools.skills.package import Bytes, Entry
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
+from agent_kernel.tools.skills.package import BytesFile, PackageEntry
 from agent_kernel.tools.skills.store import SkillStore
 from agent_kernel.tools.skills.tool import SkillTools
 from tests.turns import KEY
@@ -28,9 +28,9 @@ def head(name: str, text: str = "does things") -> str:
     return f"---\nname: {name}\ndescription: {text}\n---\nStep one.\n"
 
 
-def entries(name: str, **files: str) -> list[Entry]:
+def entries(name: str, **files: str) -> list[PackageEntry]:
     named = {"SKILL.md": head(name), **files}
-    return [Entry(file.replace("__", "/"), Bytes(text.encode())) for file, text in named.items()]
+    return [PackageEntry(file.replace("__", "/"), BytesFile(text.encode())) for file, text in named.items()]
 
 
 class Given:
@@ -44,12 +44,14 @@ class Given:
     def skills(self) -> Path:
         return self.sandbox.workdir(KEY) / "skills"
 
-    async def offer(self, *skills: str, key: SessionKey = KEY, folder: Path | None = None, **given: Any) -> Offered:
+    async def offer(
+        self, *skills: str, key: SessionKey = KEY, folder: Path | None = None, **given: Any
+    ) -> OfferedTools:
         trusted = given.pop("trusted", False)
         request = TurnRequest("hello", skills=skills, **given)
-        return await self.tools.offer(Occasion(key, request, self.said.append, folder, trusted))
+        return await self.tools.offer(ToolSourceContext(key, request, self.said.append, folder, trusted))
 
-    async def read(self, offered: Offered, **arguments: Any) -> ToolOutput:
+    async def read(self, offered: OfferedTools, **arguments: Any) -> ToolOutput:
         call = ToolCall("c", "read_skill", arguments)
         return await offered.tools[0].call(arguments, ToolContext(KEY, "t", 1, call, self.said.append))
 
@@ -64,7 +66,7 @@ def given(tmp_path: Path) -> Given:
 
 
 async def test_a_turn_that_asks_for_none_has_none(given: Given) -> None:
-    assert await given.offer() == Offered()
+    assert await given.offer() == OfferedTools()
     assert not given.skills.exists()
 
 
@@ -194,8 +196,8 @@ async def test_skills_beside_a_notebook_count_only_in_a_trusted_folder(given: Gi
     (here / "secret").symlink_to("/etc/passwd")
     (here.parent / "broken").mkdir()
     (here.parent / "linked").symlink_to("/etc")
-    assert await given.offer(folder=folder) == Offered()
-    assert await given.offer(folder=folder) == Offered()
+    assert await given.offer(folder=folder) == OfferedTools()
+    assert await given.offer(folder=folder) == OfferedTools()
     assert len(given.notices) == 1
     assert "is in no folder that you trust: not used" in given.notices[0]
     offered = await given.offer(folder=folder, trusted=True)
@@ -203,7 +205,7 @@ async def test_skills_beside_a_notebook_count_only_in_a_trusted_folder(given: Gi
     assert sorted(path.name for path in (given.skills / "Local").iterdir()) == ["SKILL.md"]
     assert (await given.read(offered, skill="Local", path="secret")).status == "error"
     assert "broken is not used" in given.notices[1]
-    assert await given.offer(folder=folder, trusted=True, tools=("python",)) == Offered()
+    assert await given.offer(folder=folder, trusted=True, tools=("python",)) == OfferedTools()
 
 
 async def test_a_skill_that_was_edited_beside_the_notebook_is_copied_again(given: Given, tmp_path: Path) -> None:

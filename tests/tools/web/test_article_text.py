@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.fetch import FetchResult
-from agent_kernel.tools.web.article_text import Readable, Reader
+from agent_kernel.tools.web.article_text import ArticleReader, ArticleText
 from tests.tools.files.documents import pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -22,8 +22,8 @@ It is strongly associated with human habitation, and lives in cities as well as 
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def reader() -> AsyncIterator[Reader]:
-    made = Reader()
+async def reader() -> AsyncIterator[ArticleReader]:
+    made = ArticleReader()
     yield made
     await made.aclose()
 
@@ -32,7 +32,7 @@ def page(text: str | bytes, mime: str = "text/html", charset: str = "") -> Fetch
     return FetchResult("https://birds.example/sparrow", mime, charset, text.encode() if isinstance(text, str) else text)
 
 
-async def test_a_page_is_its_title_and_its_article(reader: Reader) -> None:
+async def test_a_page_is_its_title_and_its_article(reader: ArticleReader) -> None:
     found = await reader.read(page(ARTICLE))
     assert (found.url, found.title) == ("https://birds.example/sparrow", "House sparrow")
     assert "most parts of the world" in found.text
@@ -49,11 +49,11 @@ async def test_a_page_is_its_title_and_its_article(reader: Reader) -> None:
         ("<p>größer als das Übrige</p>".encode(), "utf-8"),
     ],
 )
-async def test_the_charset_is_the_servers_or_the_pages_own(reader: Reader, data: bytes, charset: str) -> None:
+async def test_the_charset_is_the_servers_or_the_pages_own(reader: ArticleReader, data: bytes, charset: str) -> None:
     assert "größer als das Übrige" in (await reader.read(page(data, charset=charset))).text
 
 
-async def test_what_is_no_html_is_read_as_it_is(reader: Reader) -> None:
+async def test_what_is_no_html_is_read_as_it_is(reader: ArticleReader) -> None:
     assert (await reader.read(page(" a < b \n", "text/plain"))).text == "a < b"
     assert (await reader.read(page('{"a":[1,2]}', "application/json"))).text == '{\n "a": [\n  1,\n  2\n ]\n}'
     assert (await reader.read(page("{broken", "application/json"))).text == "{broken"
@@ -64,18 +64,18 @@ async def test_what_is_no_html_is_read_as_it_is(reader: Reader) -> None:
     ["", "<", "\x00" * 50, "<html><body></body></html>", "<" * 1_000, "[" * 100_000],
     ids=["nothing", "a bracket", "zeros", "empty", "brackets", "depth"],
 )
-async def test_a_page_without_text_has_none(reader: Reader, text: str) -> None:
+async def test_a_page_without_text_has_none(reader: ArticleReader, text: str) -> None:
     for mime in ("text/html", "application/json"):
-        assert isinstance(await reader.read(page(text, mime)), Readable)
+        assert isinstance(await reader.read(page(text, mime)), ArticleText)
 
 
-async def test_of_a_page_with_very_many_tags_the_words_are_taken(reader: Reader) -> None:
+async def test_of_a_page_with_very_many_tags_the_words_are_taken(reader: ArticleReader) -> None:
     found = await reader.read(page(ARTICLE + "<b></b>" * 30_000))
     assert "most parts of the world" in found.text
     assert "Home Log in" in found.text
 
 
-async def test_a_paper_as_pdf_is_read_page_by_page(reader: Reader) -> None:
+async def test_a_paper_as_pdf_is_read_page_by_page(reader: ArticleReader) -> None:
     paper = FetchResult("https://birds.example/paper.pdf", "application/pdf", "", pdf("Of sparrows.", "Their weight."))
     found = await reader.read(paper)
     assert found.text.startswith("[page 1 of 2]\nOf sparrows.")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agent_kernel.tools.web.options import WebOptions
-from agent_kernel.tools.web.providers import Found
+from agent_kernel.tools.web.providers import SearchResult
 from agent_kernel.tools.web.search import chosen, cost, result_chars
 
 FILLER = " ".join(f"Filler sentence number {n} about trains and their stations." for n in range(12))
@@ -13,7 +13,7 @@ FILLER = " ".join(f"Filler sentence number {n} about trains and their stations."
 
 @pytest.mark.parametrize(("size", "tokens"), [("low", 4_096), ("medium", 8_192), ("high", 16_384)])
 def test_what_is_chosen_fits_the_budget_and_uses_most_of_it(size: str, tokens: int) -> None:
-    found = [Found(f"Page {n}", f"https://a{n}.example/", "x" * 400) for n in range(10)]
+    found = [SearchResult(f"Page {n}", f"https://a{n}.example/", "x" * 400) for n in range(10)]
     texts = ["\n\n".join([f"{FILLER} sparrow {n}"] * 60) for n in range(10)]
     output = chosen("sparrow", found, texts, tokens)
     size_of = len(json.dumps(output, ensure_ascii=False))
@@ -22,12 +22,12 @@ def test_what_is_chosen_fits_the_budget_and_uses_most_of_it(size: str, tokens: i
 
 
 def test_a_passage_that_does_not_fit_is_skipped_for_one_that_does() -> None:
-    found = [Found("A", "https://a.example/"), Found("B", "https://b.example/")]
+    found = [SearchResult("A", "https://a.example/"), SearchResult("B", "https://b.example/")]
     long = "sparrow " * 240
     output = chosen("sparrow", found, [long, "one sparrow"], 200)
     assert [(one["title"], one["content"]) for one in output] == [("B", "one sparrow"), ("A", "")]
 
 
 def test_results_that_have_no_room_at_all_are_left_out() -> None:
-    found = [Found("t" * 200, f"https://a{n}.example/", "d" * 500) for n in range(10)]
+    found = [SearchResult("t" * 200, f"https://a{n}.example/", "d" * 500) for n in range(10)]
     assert len(chosen("x", found, [""] * 10, 3 * cost({"title": "t" * 200, "description": "d" * 500}) + 200)) == 3

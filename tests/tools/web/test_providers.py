@@ -13,10 +13,10 @@ from ddgs.engines import ENGINES
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.tools.web import providers
-from agent_kernel.tools.web.providers import CallbackSearch, DuckDuckGo, Found, Query, SearXNG, provider_of
+from agent_kernel.tools.web.providers import CallbackSearch, DuckDuckGo, SearchResult, SearXNG, WebQuery, provider_of
 from tests.core.net.web import moved, says, says_nothing, served
 
-BIRDS = Query("house sparrow", {"country": "GB", "city": "London"}, ("birds.example", "wiki.example"))
+BIRDS = WebQuery("house sparrow", {"country": "GB", "city": "London"}, ("birds.example", "wiki.example"))
 RESULT = """<div class="result results_links"><div class="links_main result__body">
 <h2 class="result__title"><a class="result__a" href="https://birds.example/{n}">Sparrow <b>{n}</b></a></h2>
 <a class="result__snippet" href="https://birds.example/{n}">About the <b>sparrow</b>, part {n}.</a></div></div>"""
@@ -74,7 +74,10 @@ async def test_searxng_is_asked_for_json() -> None:
     body = json.dumps({"query": "q", "results": results}).encode()
     async with served({"/searx/search": says(200, body, content_type="application/json")}) as web:
         found = await SearXNG(web.url("/searx/"), EgressPolicy()).search(BIRDS)
-    assert found == [Found("Sparrow", "https://birds.example/1", "A bird."), Found("", "https://birds.example/2")]
+    assert found == [
+        SearchResult("Sparrow", "https://birds.example/1", "A bird."),
+        SearchResult("", "https://birds.example/2"),
+    ]
     asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(web.asked[0].path).query))
     assert asked["q"] == "house sparrow (site:birds.example OR site:wiki.example)"
     assert (asked["format"], asked["language"]) == ("json", "en-GB")
@@ -116,7 +119,7 @@ async def test_a_function_answers_a_query() -> None:
 
     for function in (search, search_later, lambda query: search_later(query)):
         found = await CallbackSearch(function).search(BIRDS)
-        assert found == [Found("house sparrow", "https://a.example/", "d", "c")]
+        assert found == [SearchResult("house sparrow", "https://a.example/", "d", "c")]
 
 
 async def test_a_function_that_wants_more_is_given_more() -> None:

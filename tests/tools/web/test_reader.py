@@ -13,12 +13,12 @@ import pytest
 from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.fetch import FetchResult
 from agent_kernel.tools.web import article_text
-from agent_kernel.tools.web.article_text import Reader
+from agent_kernel.tools.web.article_text import ArticleReader
 
 
 @pytest.fixture
-async def reader() -> AsyncIterator[Reader]:
-    made = Reader()
+async def reader() -> AsyncIterator[ArticleReader]:
+    made = ArticleReader()
     yield made
     await made.aclose()
 
@@ -28,23 +28,23 @@ def page(text: str) -> FetchResult:
 
 
 async def test_no_more_processes_than_places_read_at_once_and_they_are_used_again(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
+    reader: ArticleReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[article_text.Worker] = []
-    start = article_text.Worker.start
+    begun: list[article_text.ArticleProcess] = []
+    start = article_text.ArticleProcess.start
 
-    async def counted() -> article_text.Worker:
+    async def counted() -> article_text.ArticleProcess:
         begun.append(await start())
         return begun[-1]
 
-    monkeypatch.setattr(article_text.Worker, "start", counted)
+    monkeypatch.setattr(article_text.ArticleProcess, "start", counted)
     found = await asyncio.gather(*(reader.read(page(f"<p>page {n}</p>")) for n in range(8)))
     assert [one.text for one in found] == [f"page {n}" for n in range(8)]
     assert len(begun) == article_text.AT_ONCE
 
 
 async def test_a_page_that_takes_too_long_ends_its_process_and_the_next_is_read(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
+    reader: ArticleReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await reader.read(page("<p>warm</p>"))
     os.kill(reader._idle[0]._process.pid, signal.SIGSTOP)
@@ -55,7 +55,7 @@ async def test_a_page_that_takes_too_long_ends_its_process_and_the_next_is_read(
     assert (await reader.read(page("<p>next</p>"))).text == "next"
 
 
-async def test_a_page_that_kills_its_reader_is_an_error_and_the_next_is_read(reader: Reader) -> None:
+async def test_a_page_that_kills_its_reader_is_an_error_and_the_next_is_read(reader: ArticleReader) -> None:
     await reader.read(page("<p>warm</p>"))
     [worker] = reader._idle
     worker._process.kill()
@@ -64,7 +64,7 @@ async def test_a_page_that_kills_its_reader_is_an_error_and_the_next_is_read(rea
     assert (await reader.read(page("<p>next</p>"))).text == "next"
 
 
-async def test_a_cancelled_reading_leaves_no_process(reader: Reader) -> None:
+async def test_a_cancelled_reading_leaves_no_process(reader: ArticleReader) -> None:
     reading = asyncio.create_task(reader.read(page("<p>x</p>" * 1_000)))
     await asyncio.sleep(0.01)
     reading.cancel()
@@ -72,7 +72,7 @@ async def test_a_cancelled_reading_leaves_no_process(reader: Reader) -> None:
     assert reader._idle == []
 
 
-async def test_idle_processes_go(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_processes_go(reader: ArticleReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(article_text, "IDLE_S", 0.01)
     await reader.read(page("<p>once</p>"))
     workers = list(reader._idle)
@@ -82,7 +82,7 @@ async def test_idle_processes_go(reader: Reader, monkeypatch: pytest.MonkeyPatch
         assert [await worker._process.wait() for worker in workers] in ([], [0])
 
 
-async def test_without_the_library_the_reason_is_told(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_library_the_reason_is_told(reader: ArticleReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(article_text, "KEPT", ())
     monkeypatch.setattr(sys, "executable", sys._base_executable)  # type: ignore[attr-defined]
     with pytest.raises(FetchFailed, match="trafilatura is missing"):

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
-from agent_kernel.turn.number_check.check import MAX_NUMBERS, Number, Text, check, check_turn, claims
-from agent_kernel.turn.number_check.number_parser import blanked
-from agent_kernel.turn.number_check.record import of_record, record
+from agent_kernel.turn.number_check.check import MAX_NUMBERS, CheckedNumber, NumberSource, check, check_turn, claims
+from agent_kernel.turn.number_check.number_parser import blank_non_numbers
+from agent_kernel.turn.number_check.record import from_record, to_record
 
 
 def status(answer: str, output: str = "", said: str = "", code: str = "") -> dict[str, str]:
-    found = check(answer, [Text(output, "call")], [Text(said)], [Text(code, "call")])
+    found = check(answer, [NumberSource(output, "call")], [NumberSource(said)], [NumberSource(code, "call")])
     return {number.text: number.status for number in found}
 
 
@@ -128,14 +128,14 @@ def test_a_number_in_a_comment_of_the_code_is_only_said() -> None:
 
 
 def test_the_place_is_the_call_the_line_and_its_text_and_of_equal_ones_the_newest() -> None:
-    outputs = [Text("old 41.3", "first"), Text("count 10\nmean 41.3\nagain 41.3", "second")]
+    outputs = [NumberSource("old 41.3", "first"), NumberSource("count 10\nmean 41.3\nagain 41.3", "second")]
     (found,) = check("It is 41.3.", outputs)
     assert (found.call, found.line, found.shown) == ("second", 2, "mean 41.3")
     assert (found.start, found.end) == (6, 10)
 
 
 def test_the_nearest_value_counts() -> None:
-    (found,) = check("41.3", [Text("41.33\n41.301\n41.26", "c")])
+    (found,) = check("41.3", [NumberSource("41.33\n41.301\n41.26", "c")])
     assert found.line == 2
 
 
@@ -156,7 +156,7 @@ def test_outputs_of_earlier_turns_and_notes_count_too() -> None:
 
 
 def test_claims_are_without_what_the_person_said() -> None:
-    found = check("5 and 17", [Text("17", "c")], [Text("5")])
+    found = check("5 and 17", [NumberSource("17", "c")], [NumberSource("5")])
     assert [number.text for number in claims(found)] == ["17"]
 
 
@@ -166,7 +166,7 @@ def test_a_record_gives_back_what_was_announced() -> None:
     messages.append(assistant("It is 41.3, not 7%"))
     found = check_turn(messages[-1].text, [], messages)
     assert found
-    assert of_record(record(found), messages) == found
+    assert from_record(to_record(found), messages) == found
 
 
 @pytest.mark.parametrize(
@@ -175,16 +175,16 @@ def test_a_record_gives_back_what_was_announced() -> None:
      [["0", 1, "open", "", 0]]],
 )  # fmt: skip
 def test_a_record_that_somebody_wrote_harms_nothing(told: object) -> None:
-    assert of_record({"numbers": told}, [assistant("It is 41.3")]) == ()
+    assert from_record({"numbers": told}, [assistant("It is 41.3")]) == ()
 
 
 def test_an_answer_of_too_many_numbers_is_checked_in_part() -> None:
-    assert len(check(" ".join(map(str, range(3, 2000))), [Text("", "c")])) == MAX_NUMBERS
+    assert len(check(" ".join(map(str, range(3, 2000))), [NumberSource("", "c")])) == MAX_NUMBERS
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_no_text_is_too_strange(answer: str, output: str) -> None:
-    for number in check(answer, [Text(output, "c")]):
+    for number in check(answer, [NumberSource(output, "c")]):
         assert answer[number.start : number.end] == number.text
         assert 0 <= number.start < number.end <= len(answer)
 
@@ -194,11 +194,11 @@ PIECES = st.lists(st.sampled_from([*"0123456789.,-+eE%' _k\n`#$^×", "10", "×10
 
 @given(PIECES.map("".join), PIECES.map("".join))
 def test_no_spelling_of_numbers_is_too_strange(answer: str, output: str) -> None:
-    found = check(answer, [Text(output, "c")])
-    assert found == check(answer, [Text(output, "c")])
+    found = check(answer, [NumberSource(output, "c")])
+    assert found == check(answer, [NumberSource(output, "c")])
     assert [number.start for number in found] == sorted(number.start for number in found)
     for number in found:
-        assert number == Number(**number.to_json())
+        assert number == CheckedNumber(**number.to_json())
 
 
 @given(st.floats(min_value=-1e9, max_value=1e9), st.integers(0, 8))
@@ -207,7 +207,7 @@ def test_whatever_python_rounds_is_found(value: float, digits: int) -> None:
     if abs(float(rounded)) < 3:
         rounded = f"{rounded}5" if "." not in rounded else rounded
         value = float(rounded)
-    found = check(f"It is {rounded} in all.", [Text(f"result {value!r}", "c")])
+    found = check(f"It is {rounded} in all.", [NumberSource(f"result {value!r}", "c")])
     assert [number.status for number in found if not math.isclose(float(rounded), 0)] in ([], ["computed"])
 
 
@@ -235,7 +235,7 @@ def test_a_fraction_is_found_as_percent(value: float, digits: int) -> None:
     ],
 )
 def test_versions_are_no_numbers(text: str, left: str) -> None:
-    assert blanked(text) == left
+    assert blank_non_numbers(text) == left
 
 
 def test_a_long_chain_of_digits_and_dots_is_read_once() -> None:
@@ -246,7 +246,7 @@ def test_a_long_chain_of_digits_and_dots_is_read_once() -> None:
         best = math.inf
         for _ in range(5):
             since = time.process_time()
-            blanked(text)
+            blank_non_numbers(text)
             best = min(best, time.process_time() - since)
         return best
 
