@@ -1,6 +1,6 @@
 """A turn, top to bottom: request, session, context, engine, tool call, tool result, save, events.
 
-``Agent`` works in any process: it loads and saves by itself and knows neither Jupyter nor HTTP.
+``Agent`` works in any process. It loads and saves by itself and does not depend on Jupyter or HTTP.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter, await_uncancelle
 log = logging.getLogger(__name__)
 MAX_TOOL_ROUNDS = 16
 CHECKED_AT_ONCE = 20_000
-"""Characters whose numbers are looked at on the event loop; more are looked at beside it."""
+"""Characters whose numbers are checked on the event loop; longer texts are checked in a thread."""
 MAX_NOTES = 100
-"""Of a turn, whose titles are kept with it."""
+"""Maximum number of notes of a turn whose titles are stored with it."""
 NOTE_CHARS = 200
 IMPORTED = "this conversation was imported"
 __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
@@ -68,11 +68,14 @@ __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """``text`` is the closing answer. ``error`` is set when the state is failed. ``saved`` counts the items that the
-    turn wrote to the store: what the input hook left of the request, and all that came of it.
+    """The outcome of a turn.
 
-    A failed turn is a result, because what it did before its end is stored: check ``state``, or call
-    ``raise_for_state``."""
+    ``text`` is the closing answer. ``error`` is set if the state is failed. ``saved`` counts the items that the turn
+    wrote to the store: the part of the request that the input hook kept, and everything the turn produced.
+
+    A failed turn is a result, because what it did before it failed is stored: check ``state``, or call
+    ``raise_for_state``.
+    """
 
     turn: str
     state: TurnState
@@ -92,17 +95,20 @@ class TurnResult:
 
 
 class Agent:
-    """One session's agent. ``session`` is made when it does not exist; ``max_tool_rounds`` 0 means no tools.
+    """The agent of one session. The session is created if it does not exist.
 
-    ``tools`` may be typed functions; ``tool_callbacks`` (name and arguments -> text) run functions that a request
-    declares. ``metadata`` is kept with every turn. Without a ``gate`` the defaults apply and nobody can be asked.
-    ``input_hook`` decides what the model sees of a conversation and what of a request is kept
-    (``sessions/input_hook.py``); ``history_limit`` is how many earlier items it sees at most, None: all that fit.
-    ``observers`` are told of the session. ``sources`` are asked for more tools at the beginning of each turn, ``files``
-    keeps what tools produce; ``notebook_dir`` is where the notebook lies, ``trusted``: settings found there may be
-    used, ``notebook`` the notebook itself. ``afterwards`` is what a server has done when a turn was answered; without
-    it older turns are summarised only when somebody asks. ``check_numbers``: of the numbers of an answer it is said
-    which come from a tool.
+    ``tools`` may be typed functions. ``tool_callbacks`` (name and arguments -> text) run functions that a request
+    declares. ``max_tool_rounds`` 0 disables tools. ``sources`` provide more tools at the start of each turn, and
+    ``files`` stores what tools produce.
+
+    ``metadata`` is stored with every turn. Without a ``gate`` the default policy applies and nobody can be asked.
+    ``input_hook`` decides what the model sees of a conversation and what is stored of a request
+    (``turn/input_hook.py``). ``history_limit`` is the maximum number of earlier items that the model sees (None: all
+    that fit). ``observers`` are notified about the session.
+
+    ``notebook_dir`` is the directory of the notebook; with ``trusted`` the settings in it may be used. ``notebook`` is
+    the notebook itself. ``afterwards`` runs a server's background tasks after a turn; without it, older turns are
+    summarised only on request. ``check_numbers`` states for the numbers of an answer which of them come from a tool.
     """
 
     def __init__(
@@ -150,12 +156,14 @@ class Agent:
         self._check_numbers = check_numbers
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
-        """Run one turn to its end. Raises SessionBusy. A turn that fails does not raise: its result has the ``error``,
-        which ``TurnResult.raise_for_state`` raises."""
+        """Run one turn to its end. Raises SessionBusy.
+
+        A turn that fails does not raise: its result has the ``error``, which ``TurnResult.raise_for_state`` raises.
+        """
         return await self.turn(_request(request), lambda body: None)
 
     async def stream(self, request: TurnRequest | str) -> AsyncGenerator[Event, None]:
-        """One turn as its events; closing the iterator stops the turn. Raises SessionBusy."""
+        """Run one turn and yield its events. Closing the iterator stops the turn. Raises SessionBusy."""
         turn_id = new_id("turn")
         stamp = EventNumbering(turn_id, self.key.id)
         bodies: asyncio.Queue[EventBody | None] = asyncio.Queue()
@@ -170,10 +178,10 @@ class Agent:
             await asyncio.wait([task])
 
     async def turn(self, request: TurnRequest, emit: Emit, turn_id: str | None = None) -> TurnResult:
-        """One turn, announced through ``emit``.
+        """Run one turn and pass its events to ``emit``.
 
-        Raises SessionBusy before anything is announced. Whatever else happens, the turn is closed and TurnFinished is
-        the last event; a cancellation (its message is the reason) is raised again after that.
+        Raises SessionBusy before the first event. Whatever else happens, the turn is closed and TurnFinished is the
+        last event; a cancellation (its message is the reason) is raised again after that.
         """
         await self._afterwards.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
@@ -212,7 +220,8 @@ class Agent:
         return await self._ledger.begin(turn)
 
     async def _titled(self, request: TurnRequest) -> None:
-        """The session, made if it was not there; one without a title gets one. What a person wrote stays."""
+        """Create the session if it does not exist, and give it a title if it has none. A title that a person wrote
+        stays."""
         title = self._afterwards.title(self._ledger.redactor.text(request.said))
         session = await await_uncancelled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
@@ -225,7 +234,7 @@ class Agent:
             await self._observers.conflict(self.key.id, error)
 
     async def _rounds(self, turn: ActiveTurn) -> None:
-        """Model call, tool calls, again, until the model calls nothing or may call nothing more."""
+        """Alternate model calls and tool calls until the model calls no tool or has used all its rounds."""
         info = self._engine.info()
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
         offered = await self._offered(turn)
@@ -237,7 +246,8 @@ class Agent:
         if prepared.lost:
             turn.emit(StateLost(LOST))
         await turn.begin(prepared)
-        # Before a model is loaded it may not be known whether it sees; the engine tells one that does not in words.
+        # Until a model is loaded it may be unknown whether it has vision. Images are sent then; engines without vision
+        # replace them with a text note.
         context = ContextBuilder(
             info.context_length,
             prepared.instructions or INSTRUCTIONS,
@@ -269,8 +279,11 @@ class Agent:
                 return
 
     async def _offered(self, turn: ActiveTurn) -> OfferedTools:
-        """The agent's own tools and those of its sources; where none may run here, the caller's alone. Raises
-        InvalidRequest for a function of the caller that is called as a tool here."""
+        """Collect the tools of the turn: the agent's own and those of its sources.
+
+        If no tool may run here, only the caller's functions are offered. Raises InvalidRequest if a function of the
+        caller has the name of a tool of this server.
+        """
         silent = self._cap(turn.request) == 0
         if silent and not (turn.request.page or turn.request.functions or turn.request.inputs):
             return OfferedTools()
@@ -282,12 +295,15 @@ class Agent:
             return OfferedTools(theirs, offered.notes if turn.request.inputs else (), offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
-        # A tool that runs a declared function has the very schema of the declaration.
+        # A tool that runs a declared function has the schema object of the declaration itself, so "is not" finds the
+        # tools of the server that only have the same name.
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
         known = (tool.spec for tool in tools if tool.spec.name in declared)
         if taken := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
-            raise InvalidRequest(f"{', '.join(taken)}: a tool of this server is called so.", hint="Name it otherwise.")
+            raise InvalidRequest(
+                f"The server already has a tool named {', '.join(taken)}.", hint="Rename your function."
+            )
         turn.tools = tuple(tool.spec.name for tool in tools)
         return OfferedTools(tools, offered.notes, offered.page)
 
@@ -307,7 +323,7 @@ class Agent:
         )
 
     async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:
-        """With the data of what the model is shown of earlier turns; the store keeps them apart from the items."""
+        """Load the bytes of earlier media that the model is shown; the store keeps them separately from the items."""
 
         async def filled(part: Part) -> Part:
             if not isinstance(part, Media) or part.data is not None:
@@ -323,7 +339,7 @@ class Agent:
         return replace(view, messages=tuple(messages))
 
     async def _check(self, turn: ActiveTurn) -> None:
-        """Says of each number of the answer where it comes from, once tools ran in the conversation."""
+        """Determine the origin of each number of the answer, in conversations in which tools ran."""
         if not self._check_numbers:
             return
         clean = self._ledger.redactor.text
@@ -340,7 +356,7 @@ class Agent:
         info = self._engine.info()
         if turn.request.media and not info.vision:
             count = len(turn.request.media)
-            turn.emit(Notice("warning", f"{info.model} reads text only: it was not shown the {count} image(s)."))
+            turn.emit(Notice("warning", f"{info.model} reads text only; the {count} image(s) were not sent to it."))
 
     def _cap(self, request: TurnRequest) -> int:
         asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
@@ -360,7 +376,7 @@ class Agent:
         failure = {"error": self._ledger.redactor.value(fault)} if fault else {}
         unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)
         if unsaved is not None:
-            turn.emit(Notice("error", f"The end of this turn is not on disk yet, and is tried again: {unsaved}"))
+            turn.emit(Notice("error", f"The end of this turn is not on disk yet and will be written again: {unsaved}"))
         if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
         finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")
@@ -369,15 +385,18 @@ class Agent:
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 
     async def _keep_prompt(self, turn: ActiveTurn) -> None:
-        """A turn that was stopped while its tools were still being gathered keeps what was asked. A store that takes
-        nothing is reported when the turn is closed."""
+        """Store the prompt of a turn that was stopped while its tools were being gathered.
+
+        A store that fails here is reported when the turn is closed.
+        """
         if said := self._conversation.unprepared(turn.request):
             with contextlib.suppress(StoreError):
                 turn.saved += len(await turn.opened.append(said))
 
 
 async def _return_calls(turn: ActiveTurn, said: Message) -> None:
-    """The caller runs these calls; what stands as their results counts until it brings them."""
+    """End the turn with calls that the caller runs; their placeholder results stand until the caller brings the real
+    ones."""
     turn.finish = "calls"
     turn.returned += [call.id for call in said.calls]
     await turn.save(said, *(tool_result(call, AWAITED, "interrupted") for call in said.calls))
@@ -394,5 +413,5 @@ def _to_agent_error(error: Exception) -> AgentKernelError:
         return error
     log.error("a turn failed", exc_info=error)
     return AgentKernelError(
-        f"{type(error).__name__}: {error}", hint="This is a fault of agent-kernel; its log has more."
+        f"{type(error).__name__}: {error}", hint="This is a bug in agent-kernel. See its log for details."
     )

@@ -1,5 +1,6 @@
-"""Long conversations go on from a summary. Nothing is removed: a summary is a row that stands for all before it in what
-the model sees, and taking the row away takes it back. Each is made from the one before and what followed it.
+"""Summaries of long conversations. Nothing is deleted: a summary is a row that replaces everything before it in what
+the model sees, and deleting the row undoes it. Each summary is written from the previous one and the messages after
+that.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from agent_kernel.core.session import Item, SessionKey, Summary
 from agent_kernel.turn.turn_writer import TurnWriter, await_uncancelled
 
 MAX_TOKENS = 600
-"""Of a summary; less for a model with few tokens in all."""
+"""Maximum length of a summary; less for a model with a short context."""
 MAX_CHARS = 4_000
 MATERIAL_CHARS = 48_000
-"""What a model reads at once to summarise it, where its tokens allow more or are unknown."""
+"""Characters that a model reads at once to summarise them, if its context allows more or is unknown."""
 KEPT_CHARS = 12_000
-"""The recent part that stays word for word when the model's tokens are unknown."""
+"""Size of the recent part that stays unchanged if the context length of the model is unknown."""
 RESULT_CHARS = 800
 MESSAGE_CHARS = 4_000
 MAX_ITEMS = 20_000
@@ -44,8 +45,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """``threshold``: of the model's tokens in use, when ``auto``; ``keep``: of them, what stays word for word. Two
-    summaries have ``turns_between`` turns between them; after ``failures`` in a row nothing more is tried by itself."""
+    """When to summarise.
+
+    ``threshold`` is the share of the model's tokens in use that triggers a summary if ``auto`` is set; ``keep`` is the
+    share that stays unchanged. There are at least ``turns_between`` turns between two summaries; after ``failures``
+    failures in a row, automatic summaries stop.
+    """
 
     auto: bool = True
     threshold: float = 0.8
@@ -55,7 +60,7 @@ class CompactionPolicy:
 
 
 class Compactor:
-    """Makes summaries, one at a time for a session: the store's claim holds for all servers on it."""
+    """Writes summaries, one at a time for each session; the store's claim covers all servers that use it."""
 
     def __init__(self, ledger: TurnWriter, policy: CompactionPolicy | None = None) -> None:
         self._ledger = ledger
@@ -65,7 +70,7 @@ class Compactor:
         self._failures: Counter[SessionKey] = Counter()
 
     async def due(self, key: SessionKey, share: float) -> bool:
-        """After a turn that used ``share`` of the model's tokens."""
+        """Return whether to summarise after a turn that used ``share`` of the model's tokens."""
         policy = self.policy
         if not policy.auto or share < policy.threshold or self.given_up(key):
             return False
@@ -77,9 +82,12 @@ class Compactor:
         return self._failures[key] >= self.policy.failures
 
     async def compact(self, key: SessionKey, engine: Engine, reason: str = ASKED) -> Summary | None:
-        """The newest summary that was made; None when nothing is old enough. What does not fit into one request is
-        done in several, each with a row of its own. Whatever fails, nothing is lost. Raises Conflict while somebody
-        else makes one or when the branch changed meanwhile, EngineError."""
+        """Write the summaries and return the newest one; None if nothing is old enough.
+
+        Material that does not fit into one request is summarised in several, each with a row of its own. Nothing is
+        lost if this fails. Raises EngineError, and Conflict if another process writes a summary or the branch changed
+        in the meantime.
+        """
         made: Summary | None = None
         try:
             for part in await self._parts(key, engine, reason):
@@ -92,11 +100,11 @@ class Compactor:
         return made
 
     async def undo(self, key: SessionKey) -> Summary | None:
-        """Takes the newest summary of the current branch back."""
+        """Delete the newest summary of the current branch and return it."""
         return await self._store.undo_summary(key)
 
     async def _parts(self, key: SessionKey, engine: Engine, reason: str) -> list[list[Item]]:
-        """What is to be summarised, in pieces that the model can read at once."""
+        """Return the items to summarise, in parts that the model can read at once."""
         made = (await self._store.summaries(key))[-1:]
         after = made[0].last if made else 0
         session = await self._store.info(key)
@@ -146,7 +154,8 @@ class Compactor:
 
 
 def select_older_items(items: Sequence[Item], kept: int) -> list[Item]:
-    """The turns before the recent ones, which have at most ``kept`` characters; the newest turn is always recent."""
+    """Return the turns before the recent ones, which have at most ``kept`` characters; the newest turn is always
+    recent."""
     turns = _turns(items)
     left, size = len(turns), 0
     for turn in reversed(turns):
@@ -158,7 +167,7 @@ def select_older_items(items: Sequence[Item], kept: int) -> list[Item]:
 
 
 def _pieces(items: Sequence[Item], room: int) -> Iterator[list[Item]]:
-    """Whole turns, as many as a model can read at once; one that is longer than that goes alone."""
+    """Group whole turns up to the size that a model can read at once; a longer turn stands alone."""
     piece: list[Item] = []
     for turn in _turns(items):
         if piece and len(_material([*piece, *turn])) > room:
@@ -206,7 +215,7 @@ def _summary_tokens(context_length: int) -> int:
 
 
 def _material_chars(context_length: int) -> int:
-    """What a prompt has room for beside the earlier summary, the task and the answer."""
+    """Return the space of a prompt beside the earlier summary, the task and the answer."""
     if not context_length:
         return MATERIAL_CHARS
     tokens = context_length - 2 * _summary_tokens(context_length) - 300

@@ -1,9 +1,9 @@
-"""What the model sees, which is not what is stored: instructions, a summary of what is long past, as much history as
-fits, then this turn.
+"""What the model sees, which differs from what is stored: instructions, a summary of the oldest part, as much history
+as fits, then this turn.
 
-What leaves, leaves in steps: between two steps the beginning of the prompt stays as it was, so its KV cache prefix is
-reused. First long results of tools in older turns are shortened, then older turns are left out; the recent turns stay
-word for word. The model is told of both.
+The history shrinks in steps, so that between two steps the beginning of the prompt stays the same and its KV cache
+prefix is reused. First, long tool results of older turns are shortened, then older turns are left out; recent turns
+stay unchanged. The model is told about both.
 """
 
 from __future__ import annotations
@@ -28,31 +28,35 @@ from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.sessions.export import responses_items
 
 STEP = 0.3
-"""Of the budget: by how much the recent turns shrink at once when it is full."""
+"""Share of the budget by which the recent turns shrink at once when it is full."""
 RECENT = 0.75
-"""Of the budget: what the recent turns have at most after that. The rest is for older turns with shortened results."""
+"""Share of the budget that the recent turns have at most after that. The rest is for older turns with shortened
+results."""
 OLD_RESULT = 600
-"""Characters of a tool's result in an older turn."""
+"""Characters that are kept of a tool result in an older turn."""
 PICTURES = 16
 PICTURE_TOKENS = 768
-"""What models of this size make of one picture: 576 (LLaVA 1.5), 256 (Gemma 3), up to about 1,100 (Idefics 3)."""
+"""Estimated tokens of one image: 576 for LLaVA 1.5, 256 for Gemma 3, up to about 1,100 for Idefics 3."""
 PICTURE_SHARE = 0.25
-"""Of the model's tokens, for all pictures together."""
+"""Share of the model's tokens for all images together."""
 VIDEO = 8
-"""Frames of a video that a model is shown count as so many pictures."""
+"""Number of images that one video counts as, because the model is shown its frames."""
 MEDIA_BYTES = 24 * 2**20
 LEFT_OUT = "[image shown earlier, left out]"
 SUMMARY = "Summary of this conversation up to here; the messages it stands for are kept, but not shown to you:"
 INSTRUCTIONS = (
     "You are agent-kernel, an open-source assistant inside a Jupyter notebook, made by the agent-kernel project."
 )
-"""Who it is stands here, because a small model otherwise names the company of its training data."""
+"""The identity is stated here because a small model otherwise names the company of its training data."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """``messages`` for the engine; ``dropped`` older messages did not fit, ``shortened`` results lost their middle.
-    ``share`` of the budget is what all of it would take, more than 1 when it does not fit, 0 while that is unknown."""
+    """The messages for the engine.
+
+    ``dropped`` older messages did not fit, and ``shortened`` tool results lost their middle. ``share`` is the part of
+    the budget that the full conversation would take: more than 1 if it does not fit, 0 while that is unknown.
+    """
 
     messages: tuple[Message, ...]
     dropped: int
@@ -61,9 +65,12 @@ class ModelView:
 
 
 class ContextBuilder:
-    """``context_length`` in tokens, 0 = unknown (no limit is applied). ``sees``: the model is shown pictures and
-    videos, the newest that fit into a share of its tokens and into MEDIA_BYTES; else it is told of them in words.
-    ``summary`` stands for all that was said before the history."""
+    """Fits a conversation into the context of a model.
+
+    ``context_length`` is in tokens; 0 means unknown, and no limit is applied. With ``sees`` the model is shown images
+    and videos, the newest that fit into a share of its tokens and into MEDIA_BYTES; otherwise they are replaced with
+    text. ``summary`` stands for everything before the history.
+    """
 
     def __init__(
         self, context_length: int, instructions: str = INSTRUCTIONS, *, sees: bool = False, summary: str = ""
@@ -79,7 +86,8 @@ class ContextBuilder:
         self._pictures = max(1, min(PICTURES, fitting))
 
     def view(self, history: Sequence[Message], current: Sequence[Message]) -> ModelView:
-        """``history`` are the messages of earlier turns, ``current`` those of this one, which always stay."""
+        """Return what the model sees. ``history`` are earlier messages; ``current`` are those of this turn, which
+        always stay."""
         history = responses_items.shown(history)
         both = [*history, *current]
         both = (
@@ -97,10 +105,10 @@ class ContextBuilder:
 
 
 def _fitted(history: Sequence[Message], taken: int, room: int) -> ModelView:
-    """The messages of ``history`` that fit beside ``taken`` characters into ``room`` (0 = all do).
+    """Return the messages of ``history`` that fit into ``room`` beside ``taken`` characters (room 0 = all of them).
 
-    History and this turn together only grow, so the turn at which the recent ones begin moves on in whole steps; what
-    is kept before it depends on that turn alone.
+    History and the current turn together only grow, so the first recent turn moves on in whole steps; what is kept
+    before it depends on that turn alone.
     """
     excess = token_estimate.total_chars(history) + taken - room
     if not room or excess <= 0:
@@ -116,7 +124,7 @@ def _fitted(history: Sequence[Message], taken: int, room: int) -> ModelView:
 
 
 def _turn_at(history: Sequence[Message], cut: int) -> int:
-    """Index of the first turn that begins with at least ``cut`` characters before it."""
+    """Return the index of the first turn that begins with at least ``cut`` characters before it."""
     passed = 0
     for index, message in enumerate(history):
         if passed >= cut and _opens_turn(history, index):
@@ -126,7 +134,7 @@ def _turn_at(history: Sequence[Message], cut: int) -> int:
 
 
 def _first_fitting(older: Sequence[Message], room: int) -> int:
-    """Index of the first turn from which all that follows fits."""
+    """Return the index of the first turn from which everything that follows fits."""
     kept, start = 0, len(older)
     for index in range(len(older) - 1, -1, -1):
         kept += token_estimate.message_chars(older[index])
@@ -148,13 +156,13 @@ def _note(dropped: int) -> Message:
 
 
 def _opens_turn(history: Sequence[Message], index: int) -> bool:
-    """A turn begins with its hidden context if it has one, else with what the person said."""
+    """Return whether a turn begins here: with its hidden context if it has one, else with the user message."""
     follows_hidden = index > 0 and history[index - 1].hidden
     return history[index].role == "user" and not follows_hidden
 
 
 def _readable(message: Message) -> Message:
-    """An answer that was cut short says so; reasoning of the past is not shown again."""
+    """Mark an answer that was cut short, and remove reasoning, which is not shown again."""
     parts = message.parts
     if message.role == "assistant" and message.status == "interrupted":
         parts = (Text(f"{message.text}\n(stopped here)".strip()), *message.media)
@@ -166,15 +174,15 @@ def _weight(messages: Sequence[Message]) -> int:
 
 
 def _counts(medium: Media) -> int:
-    """As so many pictures; what no model is shown counts nothing."""
+    """Return how many images a medium counts as; 0 for media that no model is shown."""
     if not is_visible_media(medium.mime):
         return 0
     return VIDEO if medium.mime.startswith("video/") else 1
 
 
 def _newest_shown(messages: Sequence[Message], pictures: int) -> list[Message]:
-    """The last ``pictures`` stay. The others leave by halves of that, as older turns do: for some turns the beginning
-    of the prompt is the same."""
+    """Keep the last ``pictures`` images. Older ones leave in steps of half that number, as older turns do, so that the
+    beginning of the prompt stays the same for some turns."""
     step = max(1, pictures // 2)
     surplus = -(-max(0, _weight(messages) - pictures) // step) * step
     shown: list[Message] = []
@@ -196,6 +204,6 @@ def _newest_shown(messages: Sequence[Message], pictures: int) -> list[Message]:
 
 
 def _bytes_from(messages: Sequence[Message]) -> list[int]:
-    """For each message the bytes of its media and of all after it."""
+    """Return, for each message, the bytes of its media and of all media after it."""
     sizes = [sum(medium.size for medium in message.media if is_visible_media(medium.mime)) for message in messages]
     return [*accumulate(reversed(sizes))][::-1]

@@ -1,5 +1,5 @@
-"""What a turn continues and what it begins with: the messages of earlier turns, those the client carries, and what is
-said now. Reads the store, writes nothing."""
+"""The input of a turn: messages of earlier turns, messages that the client carries, and the new prompt. Reads the store
+and writes nothing."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from agent_kernel.turn.input_hook import InputHook
 LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
 CELLS = "Cells of the notebook, as they stand on its page:"
 OF_CELL = 20
-"""Turns of one cell among which the newest that was answered is looked for."""
+"""Number of turns of one cell among which the newest answered turn is searched."""
 AT_THE_END = 2
-"""Turns: the one that is open, and the one before it."""
+"""Number of newest turns to look at: the open one and the one before it."""
 HISTORY_ITEMS = 1_000
 HISTORY_STEP = 500
 Clean: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 AT_ONCE = 300
-"""Messages that are compared on the event loop; more are compared beside it."""
+"""Messages that are compared on the event loop; more are compared in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """``history``: earlier messages as the model sees them; ``current``: what it sees of this turn before it answers.
+    """The prepared input of a turn.
 
-    ``said`` is stored as the first items of the turn, behind item ``behind`` (None: at the end of the current branch),
-    after the turns ``earlier``, which the client had elsewhere. ``instructions`` are the client's own, for this turn.
-    ``lost``: the kernel is another one than in the last turn.
+    ``history`` are earlier messages as the model sees them; ``current`` is what it sees of this turn before it answers.
+    ``said`` is stored as the first items of the turn, after item ``behind`` (None: at the end of the current branch)
+    and after the turns ``earlier``, which took place at the client. ``instructions`` are the client's own, for this
+    turn only. ``lost`` is true if the kernel is not the one of the last turn.
     """
 
     history: Sequence[Message]
@@ -48,13 +49,16 @@ class PreparedTurn:
     instructions: str = ""
     lost: bool = False
     summary: str = ""
-    """Of what was said before the history."""
+    """Summary of the messages before ``history``."""
 
 
 class ConversationHistory:
-    """``limit``: how many earlier items the model sees at most where a request does not say; None: all that fit.
-    ``clean`` makes of messages what is kept of them: what a client repeats is compared in that form. Raises
-    InvalidRequest for a negative limit and for a hook that can not be called."""
+    """Prepares the input of turns of one session.
+
+    ``limit`` is the maximum number of earlier items that the model sees if the request does not say (None: all that
+    fit). ``clean`` returns messages in the form in which they are stored; messages that a client repeats are compared
+    in that form. Raises InvalidRequest for a negative limit and for a hook that cannot be called.
+    """
 
     def __init__(
         self,
@@ -72,11 +76,13 @@ class ConversationHistory:
         self._limit = serialization.checked_limit(limit)
 
     async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> PreparedTurn:
-        """For a turn that was opened at item ``head``; ``page`` are the cells that stand in place of the conversation.
-        Raises InvalidRequest when nothing is said, and what the hook and the store raise."""
+        """Prepare a turn that was opened at item ``head``; ``page`` are cells that replace the conversation.
+
+        Raises InvalidRequest if there is no prompt, and whatever the hook and the store raise.
+        """
         instructions, incoming = history_merge.split(_incoming(request))
         if history_merge.added_from(incoming) == len(incoming):
-            raise InvalidRequest("There is nothing to answer.", hint="End with what the user says.")
+            raise InvalidRequest("The request has no prompt.", hint="End the messages with a user message.")
         limit = serialization.checked_limit(self._limit if request.history_limit is None else request.history_limit)
         # The window moves in steps, so that the beginning of the prompt stays the same.
         window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
@@ -99,8 +105,10 @@ class ConversationHistory:
         return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
 
     def unprepared(self, request: TurnRequest) -> Sequence[Message]:
-        """What is stored of a turn that ends before it was prepared: its prompt. Nothing where a hook decides what is
-        kept, or where the request has a place elsewhere in the conversation."""
+        """Return what is stored of a turn that ends before it was prepared: its prompt.
+
+        Nothing is stored if a hook decides what to keep, or if the request belongs elsewhere in the conversation.
+        """
         placed = bool(request.messages or request.after)
         return [] if self._hook is not None or placed else _incoming(request)
 
@@ -110,30 +118,31 @@ class ConversationHistory:
         return history_merge.appended([item for item in items if item.seq > since], incoming)
 
     async def _is_newest(self, turn: str) -> bool:
-        """It is what the current branch ends with: going on there is what a turn does anyhow."""
+        """Return whether the current branch ends with this turn, so that continuing it is the normal case."""
         ended = [one for one in await self._store.turns(self._key, AT_THE_END) if one.state != "open"]
         return bool(ended) and ended[-1].id == turn and ended[-1].state == "committed"
 
     async def _behind(self, turn: str, incoming: Sequence[Message]) -> Placed:
-        """Raises TurnNotFound for a turn that the session does not have, InvalidRequest for one that failed."""
+        """Place the messages after an earlier turn. Raises TurnNotFound for an unknown turn, InvalidRequest for a
+        failed one."""
         whole = await self._store.whole(self._key)
         assert whole is not None, "a turn of it is open"
         before = whole.up_to(turn)
         if before is None:
-            raise TurnNotFound("The turn that this one continues is not in its session.")
+            raise TurnNotFound("The session does not contain the turn that `after` names.")
         if not before or before[-1].turn != turn:
-            raise InvalidRequest("The turn that this one continues said nothing.")
+            raise InvalidRequest("The turn that `after` names has no messages, so it cannot be continued.")
         failed = {one.id for one in whole.turns if one.state == "failed"}
         if turn in failed:
-            raise InvalidRequest("The turn that this one continues has failed.")
+            raise InvalidRequest("The turn that `after` names failed, so it cannot be continued.")
         placed = history_merge.appended([item for item in before if item.turn not in failed], incoming)
         newest = whole.shown()[1][-1:]
         at_end = bool(newest) and newest[0].seq == before[-1].seq
         return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
 
     async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
-        """What was said in cells that are turns, on whichever branch their newest answer is; the text of others as
-        hidden context."""
+        """Return the items of cells that are turns, on the branch of their newest answer, and the text of other cells
+        as hidden context."""
         items: list[Item] = []
         texts: list[str] = []
         for cell in page:
@@ -147,7 +156,8 @@ class ConversationHistory:
         return [*items, *_shown_cells(texts)]
 
     async def _summary(self) -> Summary | None:
-        """A view of a caller's own, a limit or a hook, has none: it says itself what the model sees."""
+        """Return the newest summary. Callers that select the history themselves, with a limit or a hook, do not use
+        it."""
         return next(reversed(await self._store.summaries(self._key)), None)
 
     async def _replayed(self, incoming: Sequence[Message]) -> Placed:
@@ -165,8 +175,10 @@ class ConversationHistory:
         return replace(placed, carried=carried, added=added)
 
     async def _shaped(self, placed: Placed, notes: Sequence[Message], window: int) -> PreparedTurn:
-        """What the model sees and what is stored, as the hook wants it; what was answered before is turns of its own
-        unless the hook changed it."""
+        """Apply the input hook to what the model sees and what is stored.
+
+        Exchanges that the client already had become turns of their own, unless the hook changed them.
+        """
         earlier, unanswered = history_merge.exchanges(placed.carried)
         said = [*unanswered, *notes, *placed.added]
         carried = [message for batch in earlier for message in batch]
@@ -183,18 +195,18 @@ class ConversationHistory:
         return PreparedTurn(before, now, history_merge.paired(shaped.said), placed.behind)
 
     async def _kernel_changed(self, epoch: str) -> bool:
-        """``epoch`` begins here: the newest earlier turn from a kernel came from another one."""
+        """Return whether the newest earlier turn with a kernel ran in a different life of the kernel than ``epoch``."""
         earlier = [turn.epoch for turn in await self._store.turns(self._key, 20) if turn.epoch and turn.state != "open"]
         return bool(epoch and earlier and earlier[-1] != epoch)
 
 
 def _shown_cells(texts: Sequence[str]) -> list[Item]:
-    """Items of no turn: they are in the notebook, not in the session."""
+    """Wrap cell texts as an item that belongs to no turn: it is part of the notebook, not of the session."""
     return [Item(0, "", user("\n\n".join([CELLS, *texts]), hidden=True), 0.0)] if texts else []
 
 
 def _answers(incoming: Sequence[Message]) -> bool:
-    """It begins with results, of calls that may stand anywhere."""
+    """Return whether the messages begin with tool results; their calls may be anywhere in the history."""
     return incoming[0].role == "tool"
 
 
@@ -204,8 +216,8 @@ def _incoming(request: TurnRequest) -> list[Message]:
 
 
 def _notes(request: TurnRequest, lost: bool) -> list[Message]:
-    """The hidden context of this turn, if there is any. What one note says already is not said again: a turn that is
-    asked again brings what it was told."""
+    """Return the hidden context of the turn, without duplicates: a turn that is repeated brings its earlier notes
+    along."""
     notes: list[str] = []
     for note in request.notes:
         text = f"{note.title}: {note.text}" if note.title else note.text

@@ -1,5 +1,5 @@
-"""One model call of a turn: announced as it comes, saved when it is over, taken apart into what runs here and what the
-caller runs."""
+"""One model call of a turn: stream it as events, save the reply, and separate the calls that run here from the
+caller's."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from agent_kernel.turn.turn_state import ActiveTurn
 async def model_call(
     engine: Engine, request: EngineRequest, turn: ActiveTurn, theirs: frozenset[str], redactor: Redactor
 ) -> tuple[list[ToolCall], Message | None]:
-    """The calls that run here, and the message with those of the functions ``theirs``, if there are any: it is not
-    saved yet. Their calls have ids of their own, because a caller keeps them apart over many turns. What a stopped
-    model call said so far is saved too, labelled, and its tokens are estimated. Raises EngineError, also for an engine
-    that stops without an EndChunk: nobody knows then whether the answer is whole."""
+    """Return the calls that run here, and the unsaved message with calls of the functions ``theirs``, if there are any.
+
+    Calls of the caller get new ids, because the caller tells them apart over many turns. The text of a model call that
+    is stopped is saved too, marked as interrupted, and its tokens are estimated. Raises EngineError, also if the engine
+    ends without an EndChunk: it is then unknown whether the answer is complete.
+    """
     reply, began = Reply(), time.monotonic()
     handed: Message | None = None
     try:
@@ -45,7 +47,7 @@ async def model_call(
         if reply.worth_saving and (handed is None or reply.calls):
             await turn.save(reply.message)
     if reply.end is None:
-        raise EngineError("The engine stopped in the middle of its answer.", hint="Ask again.")
+        raise EngineError("The engine stopped in the middle of its answer.", hint="Send the prompt again.")
     turn.finish = "length" if reply.end.reason == "length" else "stop"
     turn.stopped = reply.end.stopped if turn.finish == "stop" else ""
     _tell_logprobs(turn, reply, redactor)
@@ -53,8 +55,8 @@ async def model_call(
 
 
 def _handed(reply: Reply, theirs: frozenset[str]) -> Message | None:
-    """Takes the caller's calls out of the reply. Their message has its words too, unless calls of ours stay with
-    them."""
+    """Remove the caller's calls from the reply. Their message includes the text of the reply, unless calls that run
+    here stay with it."""
     calls = [replace(call, id=new_id("call")) for call in reply.calls if call.name in theirs]
     reply.calls = [call for call in reply.calls if call.name not in theirs]
     if not calls:
@@ -63,7 +65,8 @@ def _handed(reply: Reply, theirs: frozenset[str]) -> Message | None:
 
 
 def _tell_logprobs(turn: ActiveTurn, reply: Reply, redactor: Redactor) -> None:
-    """Once the text is whole: the tokens of a text of which something was taken out would say what."""
+    """Announce the log probabilities once the text is complete. They are dropped if a secret was redacted from the
+    text, because the tokens would reveal it."""
     said = "".join(reply.text)
     if reply.logprobs and redactor.text(said) == said:
         turn.emit(AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in reply.logprobs)))
@@ -75,7 +78,8 @@ def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -
 
 
 def _in_use(engine: Engine, tokens: int) -> float:
-    """The share of the model's tokens that one request and its answer took; 0 while their number is unknown."""
+    """Return the share of the model's tokens that one request and its answer used; 0 if the context length is
+    unknown."""
     length = engine.info().context_length
     return tokens / length if length else 0.0
 
@@ -89,5 +93,5 @@ def _announced(engine: Engine, chunk: Chunk) -> EventBody | None:
         case WaitChunk(stage, fraction, position):
             return Queued(position, stage) if position else ModelLoading(engine.info().model, stage, fraction)
         case EndChunk(reason="length"):
-            return Notice("warning", "The answer was cut: it reached the limit of tokens.")
+            return Notice("warning", "The answer was cut off because it reached the token limit.")
     return None

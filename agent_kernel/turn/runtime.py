@@ -1,4 +1,4 @@
-"""Settings become a running agent: which engine, store and sandbox, by name or as ``package.module:Class``."""
+"""Builds a running agent from settings: engine, store and sandbox, by name or as ``package.module:Class``."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _local(settings: Settings) -> Engine:
 def _openai_api(settings: Settings) -> Engine:
     if not is_url(settings.model):
         raise InvalidRequest(
-            "The engine openai_api needs a url.", hint="Set model to URL#MODEL, or name one of engines."
+            "The engine openai_api needs a URL.", hint="Set model to URL#MODEL, or to a name from engines."
         )
     from agent_kernel.engines.openai_api.engine import OpenAIEngine
 
@@ -121,32 +121,33 @@ STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
 
 
 def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: Settings) -> Any:
-    """The implementation called ``name``; ``package.module:Class`` is called with settings. Raises InvalidRequest."""
+    """Return the implementation called ``name``; ``package.module:Class`` is called with the settings. Raises
+    InvalidRequest."""
     if name in table:
         return table[name](settings)
     if ":" not in name:
-        raise InvalidRequest(f"There is no {name!r}; there are {', '.join(table)}, or give package.module:Class.")
+        raise InvalidRequest(f"{name!r} is unknown. Use {', '.join(table)}, or package.module:Class.")
     return _found(name)(settings)
 
 
 def _found(name: str) -> Any:
-    """What ``package.module:Class`` names. Raises InvalidRequest."""
+    """Import what ``package.module:Class`` names. Raises InvalidRequest."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidRequest(f"{name} can not be loaded: {error}.") from error
+        raise InvalidRequest(f"{name} cannot be loaded: {error}.") from error
 
 
 def _observers(settings: Settings) -> Observers:
-    """Each is called without arguments. Raises InvalidRequest for one that can not be loaded."""
+    """Create the observers, each without arguments. Raises InvalidRequest for one that cannot be loaded."""
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
     found: list[Observer] = []
     for name in names:
         try:
             found.append(_found(name)())
         except TypeError as error:
-            raise InvalidRequest(f"The observer {name!r} can not be made: {error}.") from error
+            raise InvalidRequest(f"The observer {name!r} cannot be created: {error}.") from error
     return Observers(found)
 
 
@@ -157,9 +158,12 @@ def _transcripts(settings: Settings) -> LiveTranscripts | None:
 
 
 class Runtime:
-    """One server's engine, store, sandbox and gate. ``build`` reads the administrator's policy and does no other I/O;
-    ``start`` begins recovery, ``aclose`` ends everything that was started, whatever state it is in. ``root`` is the
-    contents root under which notebooks are bound, where there is one."""
+    """The engine, store, sandbox and gate of one server.
+
+    ``build`` reads the administrator's policy and does no other I/O. ``start`` begins recovery. ``aclose`` stops
+    everything that was started, in any state. ``root`` is the contents root under which notebooks are bound, if there
+    is one.
+    """
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
         self.settings = settings
@@ -204,13 +208,13 @@ class Runtime:
 
     @property
     def dispatches(self) -> bool:
-        """Whether calls of functions that a client declares can run by dispatch_url."""
+        """Whether calls of functions that a client declares can run through ``dispatch_url``."""
         on = self._parts().has("dispatch") and self.settings.max_tool_rounds > 0
         return on and bool(url := self.settings.dispatch_url) and self.exits.allows(url)
 
     @classmethod
     def build(cls, settings: Settings) -> Runtime:
-        """Raises InvalidRequest for settings that name nothing."""
+        """Build a runtime from settings. Raises InvalidRequest for settings that name nothing."""
         sandbox = LinuxSandbox(
             settings.data_dir / "work",
             SandboxPolicy.of(settings),
@@ -221,8 +225,8 @@ class Runtime:
         return cls(settings, engine, build_by_name(STORES, settings.store, settings), sandbox)
 
     async def start(self) -> None:
-        """Closes the turns that a dead server left open, now and every RECOVER_EVERY_S seconds; sessions that are to go
-        go from now on, and MCP servers start."""
+        """Close the turns that a dead server left open, now and every RECOVER_EVERY_S seconds, and start retention,
+        search indexing and MCP servers."""
         await self._recover()
         if isinstance(self.store, LimitedStore):
             self.store.start()
@@ -242,8 +246,8 @@ class Runtime:
                 await self._sweep()
 
     async def _sweep(self) -> None:
-        """Work directories of sessions that are gone go too: deleted elsewhere, expired, or private in a server that
-        was killed."""
+        """Remove the work directories of sessions that no longer exist: deleted elsewhere, expired, or private in a
+        killed server."""
         if not isinstance(self.sandbox, LinuxSandbox):
             return
         try:
@@ -252,14 +256,14 @@ class Runtime:
                 if (left.idle or lasting) and await self.store.info(left.key) is None:
                     await self.sandbox.close(left.key, remove=True)
         except (AgentKernelError, OSError) as error:
-            log.warning("work directories that nobody needs could not be removed: %s", error)
+            log.warning("unused work directories could not be removed: %s", error)
 
     async def _recover(self) -> None:
         try:
             await self.ledger.settle()
             closed = await self.store.recover()
         except StoreError as error:
-            log.warning("turns left open could not be looked for: %s", error)
+            log.warning("the search for turns that were left open failed: %s", error)
             return
         for turn in closed:
             log.warning("turn %s of session %s was left open by a dead server; closed it", turn.id, turn.key.id)
@@ -275,9 +279,12 @@ class Runtime:
         metadata: Mapping[str, Any] | None = None,
         through: Callable[[Engine], Engine] = lambda engine: engine,
     ) -> Agent:
-        """The agent for one turn: its engine is ``request.model`` as ``through`` gives it, its python runs where
-        ``request.where`` says, its gate has the stricter permissions. Settings found beside the notebook count only if
-        it is ``trusted``. Raises UnknownModel, Forbidden."""
+        """Create the agent for one turn.
+
+        Its engine is ``request.model`` wrapped by ``through``, its python runs where ``request.where`` says, and its
+        gate has the stricter permissions. Settings beside the notebook count only if it is ``trusted``. Raises
+        UnknownModel, Forbidden.
+        """
         return Agent(
             self.store,
             through(self.engines.get(request.model)),
@@ -297,7 +304,7 @@ class Runtime:
         )
 
     def gate(self, request: TurnRequest) -> Gate:
-        """Decides for the turns of one request."""
+        """Create the permission gate for the turns of one request."""
         return Gate(
             self.approvals,
             self.policy.server,
@@ -320,7 +327,7 @@ class Runtime:
         notebook_dir: Path | None = None,
         notebook: NotebookAccess | None = None,
     ) -> list[ToolSpec]:
-        """What the model could call in such a turn; ``tell`` hears what can not be had, and why."""
+        """Return the tools that the model could call in such a turn; ``tell`` receives what is unavailable, and why."""
 
         def emit(body: EventBody) -> None:
             if isinstance(body, Notice):

@@ -1,4 +1,5 @@
-"""A round's calls become results: checked, permitted, run, limited. A failed call is a result the model can read."""
+"""Runs the tool calls of a round: check, permit, run, limit. A call that fails becomes a result that the model can
+read."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from agent_kernel.turn.work_time import WorkTime
 
 SAME_FAILURES = 2
 NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
-"""A $ref to elsewhere is an error: by itself the library would ask the network for it."""
+"""An empty registry, so that a $ref to another document is an error; by default the library would fetch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPosition:
-    """Where in a conversation a round of calls belongs; ``ordinal`` counts its turns from 0."""
+    """The position of a round of calls in a conversation; ``ordinal`` counts the session's turns from 0."""
 
     key: SessionKey
     turn: str
@@ -42,8 +43,11 @@ class RoundPosition:
 
 
 class Toolbox:
-    """The tools of one turn. ``files`` keeps what calls produce; without it files are not kept. ``foreign`` says what
-    of strangers is in the conversation before any call. ``wanted`` are the files that the request asks for."""
+    """The tools of one turn.
+
+    ``files`` stores what calls produce; without it files are not stored. ``foreign`` names text of strangers that is in
+    the conversation before any call. ``wanted`` are the files that the request asks for.
+    """
 
     def __init__(
         self,
@@ -67,16 +71,17 @@ class Toolbox:
 
     @property
     def of_caller(self) -> tuple[ToolSpec, ...]:
-        """Those whose calls the caller runs."""
+        """The tools whose calls the caller runs."""
         return tuple(spec for spec in self.specs if spec.where == "caller")
 
     @property
     def stuck(self) -> bool:
-        """The same call failed twice in this turn: asking again would not help."""
+        """Whether the same call failed twice in this turn, so that another attempt would not help."""
         return any(count >= SAME_FAILURES for count in self._failures.values())
 
     async def run(self, calls: Sequence[ToolCall], place: RoundPosition, emit: Emit) -> AsyncGenerator[Message, None]:
-        """The result of every call, each when it exists. Calls that share state run in order, the rest at once."""
+        """Yield the result of every call as soon as it exists. Calls that share state run in order, all others in
+        parallel."""
         alone = [call for call in calls if self._shares_state(call)]
         tasks = [asyncio.create_task(self._finished(call, place, emit)) for call in calls if call not in alone]
         try:
@@ -85,7 +90,7 @@ class Toolbox:
                 result, finished = await ending
                 try:
                     yield result
-                finally:  # whoever is told finds its media in the store
+                finally:  # emitted after the result is saved, so that readers of the event find its media in the store
                     emit(finished)
         finally:
             for task in tasks:
@@ -122,7 +127,8 @@ class Toolbox:
         return result, replace(ended, seconds=work.seconds)
 
     async def _kept(self, output: ToolOutput, context: ToolContext) -> list[File]:
-        """What a call should have made and did not may still come in a later one: ``end`` keeps that."""
+        """Store the files of a call. A requested file that this call did not produce may come from a later one; ``end``
+        records the missing ones."""
         if not output.files or self._files is None:
             return []
         self._missing |= {file.name: file for file in output.files if file.error == NOT_PRODUCED}
@@ -134,7 +140,7 @@ class Toolbox:
         return [one.file for one in kept]
 
     async def end(self, place: RoundPosition, emit: Emit) -> None:
-        """Of each file that was asked for and that no call made, one placeholder is kept. Raises StoreError."""
+        """Record a placeholder for each requested file that no call produced. Raises StoreError."""
         if self._files is None or not self._missing:
             return
         context = ToolContext(place.key, place.turn, place.round, ToolCall("", "", {}), emit, place.ordinal)
@@ -175,7 +181,7 @@ def _not_produced(wanted: RequestedFile) -> ProducedFile:
 
 
 def _absent(output: ToolOutput) -> list[File]:
-    """Those that the call itself named, for the model."""
+    """Return the missing files that the call itself named, for the model."""
     names = [file.name for file in output.files if file.error == NOT_PRODUCED]
     return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]
 
@@ -192,7 +198,8 @@ def _invalid(call: ToolCall, spec: ToolSpec) -> str:
 
 
 def _shown(output: ToolOutput) -> list[dict[str, object]]:
-    """Without the data of what the client that ran the call has shown already; other readers find it in the store."""
+    """Describe the media of a call. Data that the client has already displayed is omitted; other readers find it in the
+    store."""
     return [
         {"mime": media.mime, "hash": media.hash, "size": media.size}
         | ({} if output.shown else {"data": base64.b64encode(media.data).decode() if media.data else ""})

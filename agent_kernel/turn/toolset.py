@@ -1,4 +1,5 @@
-"""Which tools a server has, by the setting ``tools``. What one group alone needs is loaded when that group is on."""
+"""Builds the tool sources of a server from the setting ``tools``. Modules of a group are imported only if the group is
+on."""
 
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ from agent_kernel.tools.skills.store import SkillStore
 
 @dataclass(frozen=True, slots=True)
 class ToolDependencies:
-    """What tools of one server share. ``root`` tells the contents root when a turn begins; ``load`` gives what
-    ``package.module:name`` names, or raises InvalidRequest."""
+    """The objects that the tools of one server share.
+
+    ``root`` returns the contents root when a turn begins; ``load`` imports ``package.module:name`` or raises
+    InvalidRequest.
+    """
 
     settings: Settings
     store: SessionStore
@@ -41,14 +45,16 @@ class ToolDependencies:
     load: Callable[[str], Any]
 
     def has(self, *groups: str) -> bool:
-        """Whether the server has any of these groups of tools."""
+        """Return whether the server has any of these groups of tools."""
         named = {name.strip() for name in self.settings.tools.split(",")}
         return "agent" in named or bool(named & set(groups))
 
 
 def create_sources(parts: ToolDependencies) -> list[ToolSource]:
-    """In the order in which a model reads them; of two tools with one name the first stays. Raises InvalidRequest for
-    a function of the settings that can not be a tool."""
+    """Return the sources in the order in which a model reads their tools; of two tools with one name the first is used.
+
+    Raises InvalidRequest for a function of the settings that cannot be a tool.
+    """
     settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     workplaces = SandboxEnvironments(parts.sandbox, settings.surface == "on", network)
@@ -70,7 +76,7 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
         found.append(RecallTools(parts.store, parts.root))
     found += _from_elsewhere(parts)
     if parts.has("notebook", "functions"):
-        found.append(NotebookFunctions(parts.offers))  # a client's names take no other tool's place
+        found.append(NotebookFunctions(parts.offers))  # last, so that a client's names never replace other tools
     if parts.has("dispatch"):
         from agent_kernel.tools.base.dispatch import DispatchTools
 
@@ -79,7 +85,7 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
 
 
 def _from_elsewhere(parts: ToolDependencies) -> list[ToolSource]:
-    """Tools that other people wrote, or that lead out of this machine."""
+    """Return the sources of tools that other people wrote, or that connect to other machines."""
     settings, found = parts.settings, list[ToolSource]()
     if parts.has("skills"):
         from agent_kernel.tools.skills.tool import SkillTools

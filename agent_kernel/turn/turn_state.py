@@ -1,4 +1,4 @@
-"""A turn while it runs: what was asked, what came of it so far, and what of that is saved."""
+"""The state of a turn while it runs: the request, the messages so far, and what of them is saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_kernel.turn.work_time import WorkTime
 
 @dataclass(slots=True)
 class ActiveTurn:
-    """A turn that runs, and what it has so far; a turn that is stopped tells from this."""
+    """A running turn and what it has produced so far. A turn that is stopped is recorded from this."""
 
     request: TurnRequest
     opened: OpenTurn
@@ -47,12 +47,12 @@ class ActiveTurn:
     returned: list[str] = field(default_factory=list)
     numbers: tuple[CheckedNumber, ...] | None = None
     started: set[str] = field(default_factory=set)
-    """Names of tools of which a call began."""
+    """Names of the tools of which a call has started."""
     time: WorkTime = field(default_factory=WorkTime)
 
     @property
     def record(self) -> dict[str, Any]:
-        """What is known of the turn at its end."""
+        """The record that is stored with the turn when it is closed."""
         known = {
             "tools": list(self.tools),
             "context": self.context,
@@ -66,8 +66,11 @@ class ActiveTurn:
         return known | kept.to_record(self.numbers)
 
     def owed(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Those of ``tools`` that meet ``tool_choice`` required where the request declares functions: these, until one
-        of them was called. Empty: nothing is owed."""
+        """Return the tools that still have to be called.
+
+        These are the functions that the request declares, if ``tool_choice`` is required and none of them has been
+        called yet. Empty if nothing is owed.
+        """
         theirs = {spec.name for spec in self.request.functions if spec.source == "external"}
         if self.request.tool_choice != "required" or theirs & self.started:
             return ()
@@ -83,7 +86,7 @@ class ActiveTurn:
         self.announce(body)
 
     async def begin(self, prepared: PreparedTurn) -> None:
-        """What the model sees of this turn and what is stored of it need not be the same."""
+        """Store the first messages of the turn. What the model sees and what is stored may differ."""
         self.began = True
         self.messages.extend(prepared.current)
         self.earlier = prepared.history
@@ -92,7 +95,7 @@ class ActiveTurn:
         await self._store(prepared.said)
 
     async def save(self, *messages: Message) -> None:
-        """What came in this turn: seen by the model and stored, whatever was shown of the conversation before."""
+        """Add messages to the turn; the model sees them, and they are stored."""
         await self._store(messages)
         self.messages.extend(messages)
         said = next((message for message in reversed(messages) if message.role == "assistant"), None)
@@ -100,7 +103,8 @@ class ActiveTurn:
             self.text = said.text
 
     async def _store(self, messages: Sequence[Message]) -> None:
-        """The first items take their place, and make its branch if it needs one: none is ever empty."""
+        """Append messages. The first ones determine the position of the turn and create its branch, so no branch is
+        ever empty."""
         if not messages:
             return
         place, self.place = self.place, None

@@ -1,8 +1,8 @@
-"""The writes of the turns this process runs: lease, heartbeat, order of items, and an end that is always written.
+"""Writes the turns of this process: lease, heartbeat, order of items, and an end that is always written.
 
-A write that was begun is ended before a cancellation is passed on, so that its outcome is known. One that failed
-without telling whether it was stored (a lock, an error of the disk) is tried again, never stored twice. A closing write
-that failed (a full disk) is kept and tried again before the next turn of that session and by ``settle``.
+A write that has started is completed before a cancellation is passed on, so that its outcome is known. A write that
+failed with an unknown outcome (a lock, a disk error) is retried and never stored twice. A failed closing write (a full
+disk) is kept, and retried before the next turn of that session and by ``settle``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.sessions.store.pending_write import PendingWrite
 
 LONG_TEXT = 20_000
-"""Characters that are searched in about the time that an event loop may be kept (2 ms)."""
+"""Characters that the redactor can search without blocking the event loop for more than about 2 ms."""
 AGAIN_S = (0.05, 0.5)
-"""Pauses before an append is tried again. With the ten seconds that a store waits for a lock all attempts together end
-well within the lease."""
+"""Pauses between attempts to append. Together with the ten seconds that a store waits for a lock, all attempts end well
+within the lease."""
 T = TypeVar("T")
 
 
 async def await_uncancelled(write: Awaitable[T]) -> T:
-    """Awaits ``write`` to its end even if the caller is cancelled meanwhile; the cancellation follows after."""
+    """Await ``write`` to its end even if the caller is cancelled in the meantime; the cancellation is raised
+    afterwards."""
     task = asyncio.ensure_future(write)
     stopped: asyncio.CancelledError | None = None
     while not task.done():
@@ -48,6 +49,8 @@ async def await_uncancelled(write: Awaitable[T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
+    """How a turn ended: the arguments of the store's ``close_turn``."""
+
     turn: Turn
     state: TurnState
     reason: str
@@ -59,8 +62,11 @@ class TurnEnd:
 
 
 class TurnWriter:
-    """``redactor`` cleans whatever is written of a turn; by default with the built-in patterns. ``transcripts`` get a
-    copy of it."""
+    """Opens and closes turns for one owner.
+
+    ``redactor`` cleans everything that is written of a turn; the default has the built-in patterns. ``transcripts``
+    receive a copy.
+    """
 
     def __init__(
         self,
@@ -79,7 +85,7 @@ class TurnWriter:
         self._unclosed: dict[str, TurnEnd] = {}
 
     async def begin(self, turn: Turn) -> OpenTurn:
-        """Takes the session's lease. Raises SessionBusy, SessionNotFound, StoreError."""
+        """Open a turn and take the session's lease. Raises SessionBusy, SessionNotFound, StoreError."""
         await self.settle(turn.key)
         try:
             opened = await await_uncancelled(self._opened(turn))
@@ -87,13 +93,14 @@ class TurnWriter:
         except asyncio.CancelledError:
             await await_uncancelled(self.end(TurnEnd(turn, "cancelled", "stopped before it began", Usage())))
             raise
-        except StoreError:  # it may be open all the same, and nobody would keep its lease
+        except StoreError:  # the turn may be open anyway, and nobody would renew its lease
             await await_uncancelled(self.end(TurnEnd(turn, "failed", "the store failed before it began", Usage())))
             raise
         return OpenTurn(self, opened, session.head if session else 0)
 
     async def _opened(self, turn: Turn) -> Turn:
-        """A session that a dead server left busy is freed first, so that nobody waits for the next recovery."""
+        """Open the turn. A session that a dead server left busy is freed first, so that nobody waits for the next
+        recovery."""
         try:
             return await self.store.open_turn(turn, self.owner)
         except SessionBusy:
@@ -103,7 +110,7 @@ class TurnWriter:
         return await self.store.open_turn(turn, self.owner)
 
     async def end(self, ending: TurnEnd) -> StoreError | None:
-        """Closes the turn; an error of the store is returned, and the ending kept for ``settle``."""
+        """Close the turn. A store error is returned, and the ending is kept for ``settle``."""
         try:
             await self.store.close_turn(
                 ending.turn, self.owner, ending.state, ending.reason, ending.usage, record=ending.record
@@ -119,7 +126,8 @@ class TurnWriter:
     async def written(
         self, append: Callable[[], Awaitable[list[Item]]], pending: Callable[[], PendingWrite]
     ) -> list[Item]:
-        """What ``append`` stores, once. Raises what it raises; StoreError when it failed to the end."""
+        """Run ``append`` until its items are stored once. Raises what it raises, and StoreError if every attempt
+        failed."""
         unknown: StoreError | None = None
         for pause in (*AGAIN_S, None):
             try:
@@ -139,7 +147,7 @@ class TurnWriter:
         raise AssertionError("the last attempt returns or raises")
 
     async def clean(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages as they may be kept; long ones are searched off the event loop."""
+        """Return the messages in the form in which they may be stored; long ones are searched in a thread."""
         if not self.redactor.is_on:
             return messages
         if sum(len(message.text) for message in messages) < LONG_TEXT:
@@ -147,7 +155,7 @@ class TurnWriter:
         return await asyncio.to_thread(self._cleaned, messages)
 
     async def copy(self, key: SessionKey, items: Sequence[Item]) -> None:
-        """Into the transcript, if there is one."""
+        """Append items to the live transcript, if there is one."""
         if self.transcripts is not None:
             await self.transcripts.entries(key, items)
 
@@ -155,7 +163,7 @@ class TurnWriter:
         return [self.redactor.message(message) for message in messages]
 
     async def settle(self, key: SessionKey | None = None) -> None:
-        """Tries again to write the endings that could not be written (of one session, or all)."""
+        """Retry the closing writes that failed, of one session or of all."""
         for ending in list(self._unclosed.values()):
             if key is None or ending.turn.key == key:
                 await await_uncancelled(self.end(ending))
@@ -164,7 +172,7 @@ class TurnWriter:
 class OpenTurn:
     """The writing side of one open turn; ``head`` is the seq of the newest item.
 
-    ``async with`` keeps its lease: when that is lost, the body is cancelled and LeaseLost raised.
+    ``async with`` renews its lease. If the lease is lost, the body is cancelled and LeaseLost is raised.
     """
 
     def __init__(self, ledger: TurnWriter, turn: Turn, head: int) -> None:
@@ -195,7 +203,7 @@ class OpenTurn:
     async def append_at(
         self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]] = ()
     ) -> list[Item]:
-        """The first items, behind item ``behind`` (None: at the end of the current branch), after the turns
+        """Append the first items after item ``behind`` (None: at the end of the current branch) and after the turns
         ``earlier``."""
         async with self._lock:
             return await await_uncancelled(self._append_at(messages, behind, earlier))
@@ -233,7 +241,7 @@ class OpenTurn:
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
-            raise LeaseLost("Another server has taken over this turn.", hint="Ask again.") from error
+            raise LeaseLost("Another server has taken over this turn.", hint="Send the prompt again.") from error
 
     async def _keep(self, body: asyncio.Task[object]) -> None:
         while True:
@@ -241,7 +249,7 @@ class OpenTurn:
             try:
                 alive = await self._ledger.store.heartbeat(self.turn, self._ledger.owner)
             except StoreError:
-                continue  # a store that can not be written now may be later; recovery decides after LEASE_S
+                continue  # the store may be writable again later; recovery decides after LEASE_S
             if not alive:
                 self._lost = True
                 body.cancel("lease lost")

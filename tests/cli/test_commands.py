@@ -33,7 +33,7 @@ from tests.engines.local.model_sources import (
 WITH_CATALOG = """
 import sys
 from pathlib import Path
-from agent_kernel.engines.local import catalog
+from agent_kernel.engines.local.catalog import catalog
 catalog.CATALOG = Path(sys.argv.pop(1))
 from agent_kernel.cli import main
 sys.exit(main())

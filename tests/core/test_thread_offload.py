@@ -44,9 +44,9 @@ async def test_who_is_cancelled_does_not_wait_for_the_thread() -> None:
 def test_a_thread_that_hangs_does_not_hold_the_end_of_the_process() -> None:
     code = """
 import asyncio, threading
-from agent_kernel.core.thread_offload import in_own_thread
+from agent_kernel.core.thread_offload import run_in_own_thread
 async def main():
-    asyncio.create_task(in_own_thread(threading.Event().wait, "hangs"))
+    asyncio.create_task(run_in_own_thread(threading.Event().wait, "hangs"))
     await asyncio.sleep(0.05)
 asyncio.run(main())
 print("ended")
